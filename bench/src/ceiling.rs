@@ -31,10 +31,10 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-type Rooms = Arc<Mutex<HashMap<String, Arc<Room>>>>;
+type CeilingRooms = Arc<Mutex<HashMap<String, Arc<CeilingRoom>>>>;
 
 #[derive(Default)]
-struct Room {
+struct CeilingRoom {
     members: Mutex<Vec<Arc<Member>>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn run(listen: SocketAddr) -> Result<()> {
         socket.set_reuseaddr(true)?;
         socket.bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
         let listener = socket.listen(BACKLOG)?;
-        let rooms = Rooms::default();
+        let rooms = CeilingRooms::default();
         loop {
             let (stream, _) = listener.accept().await?;
             tokio::spawn(serve(stream, Arc::clone(&rooms)));
@@ -67,12 +67,12 @@ pub(crate) fn run(listen: SocketAddr) -> Result<()> {
     })
 }
 
-async fn serve(stream: TcpStream, rooms: Rooms) {
+async fn serve(stream: TcpStream, rooms: CeilingRooms) {
     // A connection that breaks concerns nobody but its peer.
     let _ = converse(stream, rooms).await;
 }
 
-async fn converse(stream: TcpStream, rooms: Rooms) -> Result<()> {
+async fn converse(stream: TcpStream, rooms: CeilingRooms) -> Result<()> {
     stream.set_nodelay(true)?;
     let (topic, answer, mut rest) = read_head(&stream).await?;
     let room = Arc::clone(rooms.lock().entry(topic).or_default());
@@ -91,7 +91,7 @@ async fn converse(stream: TcpStream, rooms: Rooms) -> Result<()> {
     outcome
 }
 
-async fn relay(room: &Room, member: &Member, rest: &mut Vec<u8>) -> Result<()> {
+async fn relay(room: &CeilingRoom, member: &Member, rest: &mut Vec<u8>) -> Result<()> {
     let mut behind = false;
     loop {
         tokio::select! {
@@ -111,7 +111,7 @@ async fn relay(room: &Room, member: &Member, rest: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Reads once and passes on every complete message of what was read. True at the end of the stream.
-fn read_batch(room: &Room, member: &Member, rest: &mut Vec<u8>) -> Result<bool> {
+fn read_batch(room: &CeilingRoom, member: &Member, rest: &mut Vec<u8>) -> Result<bool> {
     SCRATCH.with_borrow_mut(|scratch| {
         let read = match member.stream.try_read(scratch) {
             Ok(0) => return Ok(true),
@@ -192,7 +192,7 @@ fn unmask(body: &mut [u8], mask: [u8; 4]) {
 }
 
 /// Writes `batch` to every member, under the room's lock: that is what makes one order for all.
-fn broadcast(room: &Room, batch: &Bytes) {
+fn broadcast(room: &CeilingRoom, batch: &Bytes) {
     for member in room.members.lock().iter() {
         let mut backlog = member.backlog.lock();
         let sent = if backlog.chunks.is_empty() { member.stream.try_write(batch).unwrap_or(0) } else { 0 };

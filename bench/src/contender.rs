@@ -14,8 +14,8 @@ use jsonwebtoken::{EncodingKey, Header};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::load::{Expects, Greeting};
-use crate::wire::Wire;
+use crate::load::{ClientGreeting, Expects};
+use crate::wire::FrameFormat;
 
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long a gateway may take from listening to accepting messages, and from being told to end until it has.
@@ -43,8 +43,8 @@ impl Contender {
         }
     }
 
-    pub(crate) fn wire(self) -> Wire {
-        if self == Self::Nats { Wire::Nats } else { Wire::WebSocket }
+    pub(crate) fn wire(self) -> FrameFormat {
+        if self == Self::Nats { FrameFormat::Nats } else { FrameFormat::WebSocket }
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Installed {
     pub(crate) contender: Contender,
     program: PathBuf,
     /// Where npm put `ws`.
-    modules: Option<Scratch>,
+    modules: Option<BenchScratch>,
     pub(crate) version: String,
     /// Whether it is a gateway of 0.2 or before, whose flags have other names.
     has_old_flags: bool,
@@ -101,17 +101,17 @@ impl Installed {
     }
 
     /// Starts it on a free port with nothing in its memory, and waits until it accepts.
-    pub(crate) fn start(&self) -> Result<Server> {
+    pub(crate) fn start(&self) -> Result<ContenderServer> {
         self.start_with(&[])
     }
 
     /// Starts it with some further arguments.
-    pub(crate) fn start_with(&self, further: &[&str]) -> Result<Server> {
-        self.start_in(Rc::new(Scratch::new()?), further)
+    pub(crate) fn start_with(&self, further: &[&str]) -> Result<ContenderServer> {
+        self.start_in(Rc::new(BenchScratch::new()?), further)
     }
 
     /// Starts it in a directory in which something may have been left for it.
-    pub(crate) fn start_in(&self, data: Rc<Scratch>, further: &[&str]) -> Result<Server> {
+    pub(crate) fn start_in(&self, data: Rc<BenchScratch>, further: &[&str]) -> Result<ContenderServer> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let (listen, port) = (address.to_string(), address.port().to_string());
         let mut command = Command::new(&self.program);
@@ -145,7 +145,7 @@ impl Installed {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        let mut server = Server { contender: self.contender, address, child, data, key: None };
+        let mut server = ContenderServer { contender: self.contender, address, child, data, key: None };
         let start = Instant::now();
         // A gateway listens before it has made its key.
         let key_file = server.key_file();
@@ -165,15 +165,15 @@ impl Installed {
 }
 
 /// A running contender; dropping it ends it.
-pub(crate) struct Server {
+pub(crate) struct ContenderServer {
     pub(crate) contender: Contender,
     pub(crate) address: SocketAddr,
     child: Child,
-    data: Rc<Scratch>,
+    data: Rc<BenchScratch>,
     key: Option<EncodingKey>,
 }
 
-impl Server {
+impl ContenderServer {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -232,10 +232,10 @@ impl Server {
     }
 
     /// What participant `id` says to enter `topic`; with `after`, to resume from that envelope where that is possible.
-    pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<Greeting> {
+    pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<ClientGreeting> {
         if self.contender == Contender::Nats {
             let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\nSUB {topic} 1\r\nPING\r\n");
-            return Ok(Greeting { server: self.address, bytes: hello.into_bytes(), expects: Expects::Pong });
+            return Ok(ClientGreeting { server: self.address, bytes: hello.into_bytes(), expects: Expects::Pong });
         }
         let (mut query, mut token, mut expects) = (String::new(), String::new(), Expects::Upgrade);
         if let Some(bearer) = self.bearer(topic, id)? {
@@ -248,11 +248,11 @@ impl Server {
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{token}\r\n",
             self.address
         );
-        Ok(Greeting { server: self.address, bytes: hello.into_bytes(), expects })
+        Ok(ClientGreeting { server: self.address, bytes: hello.into_bytes(), expects })
     }
 }
 
-impl Drop for Server {
+impl Drop for ContenderServer {
     fn drop(&mut self) {
         // It may have ended by itself; either way nothing of it is wanted any more.
         let _ = self.child.kill();
@@ -261,9 +261,9 @@ impl Drop for Server {
 }
 
 /// A directory that is removed when dropped.
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub(crate) struct BenchScratch(pub(crate) PathBuf);
 
-impl Scratch {
+impl BenchScratch {
     pub(crate) fn new() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -273,14 +273,14 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for BenchScratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn install_ws() -> Result<Scratch> {
-    let modules = Scratch::new()?;
+fn install_ws() -> Result<BenchScratch> {
+    let modules = BenchScratch::new()?;
     fs::write(modules.0.join("package.json"), r#"{"private":true}"#)?;
     fs::write(modules.0.join("ws-server.cjs"), WS_SCRIPT)?;
     output(

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, Installed, Scratch, Server};
-use crate::lines::{GUEST, Line, Pipes, Seat, TOPIC};
-use crate::options::Options;
-use crate::report::{Setting, cell, lay_out};
+use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
+use crate::lines::{BenchSeat, GUEST, MessageLine, ServerPipes, TOPIC};
+use crate::options::BenchOptions;
+use crate::report::{RunSetting, cell, lay_out};
 use crate::stats::{Spread, percentile};
 
 /// How long one way is measured before the next has its turn.
@@ -23,14 +23,14 @@ const IN_FLIGHT: [u64; 2] = [1, 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Way {
+enum GuestWay {
     Direct,
     Room,
     /// A room whose log leaves flushing to the operating system.
     RoomUnflushed,
 }
 
-impl Way {
+impl GuestWay {
     const ALL: [Self; 3] = [Self::Direct, Self::Room, Self::RoomUnflushed];
 
     fn name(self) -> &'static str {
@@ -44,10 +44,10 @@ impl Way {
 
 /// One round of one way.
 #[derive(Serialize)]
-struct Record {
+struct GuestRecord {
     scenario: &'static str,
     in_flight: u64,
-    way: Way,
+    way: GuestWay,
     round: u32,
     calls: usize,
     calls_per_second: f64,
@@ -56,23 +56,23 @@ struct Record {
 }
 
 /// A way that stands: its line, and what must live as long as it is used.
-struct Course {
-    way: Way,
-    line: Box<dyn Line>,
-    _server: Option<Server>,
-    _config: Option<Scratch>,
+struct GuestCourse {
+    way: GuestWay,
+    line: Box<dyn MessageLine>,
+    _server: Option<ContenderServer>,
+    _config: Option<BenchScratch>,
 }
 
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
-pub(crate) fn measure(options: &Options) -> Result<()> {
+pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
     let salon = Installed::find(Contender::Salon, &options.salon)?;
     let server = options.server.canonicalize().with_context(|| format!("no server {}", options.server.display()))?;
-    let mut setting = Setting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
     setting.contenders = vec![format!("salon ({})", salon.version), "rmcp-server (this commit)".to_owned()];
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-guests", setting.date, setting.slug()).into());
-    let mut courses = Way::ALL.iter().map(|&way| course(way, &salon, &server)).collect::<Result<Vec<_>>>()?;
+    let mut courses = GuestWay::ALL.iter().map(|&way| course(way, &salon, &server)).collect::<Result<Vec<_>>>()?;
     let mut records = Vec::new();
     for in_flight in IN_FLIGHT {
         for course in &mut courses {
@@ -89,25 +89,26 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn course(way: Way, salon: &Installed, server: &Path) -> Result<Course> {
+fn course(way: GuestWay, salon: &Installed, server: &Path) -> Result<GuestCourse> {
     let durability = match way {
-        Way::Direct => {
-            let line = Box::new(Pipes::open(server)?);
-            return Ok(Course { way, line, _server: None, _config: None });
+        GuestWay::Direct => {
+            let line = Box::new(ServerPipes::open(server)?);
+            return Ok(GuestCourse { way, line, _server: None, _config: None });
         }
-        Way::Room => "full",
-        Way::RoomUnflushed => "os",
+        GuestWay::Room => "full",
+        GuestWay::RoomUnflushed => "os",
     };
-    let directory = Scratch::new()?;
+    let directory = BenchScratch::new()?;
     let file = directory.0.join("salon.toml");
     fs::write(&file, format!("[topics.\"{TOPIC}\".guests.{GUEST}]\ncommand = {:?}\n", server.display().to_string()))?;
     let file = file.to_string_lossy();
     let gateway = salon.start_with(&["--config", &file, "--sqlite-durability", durability])?;
-    let line = Seat::open(&gateway).with_context(|| format!("the guest does not answer\n{}", gateway.last_words()))?;
-    Ok(Course { way, line: Box::new(line), _server: Some(gateway), _config: Some(directory) })
+    let line =
+        BenchSeat::open(&gateway).with_context(|| format!("the guest does not answer\n{}", gateway.last_words()))?;
+    Ok(GuestCourse { way, line: Box::new(line), _server: Some(gateway), _config: Some(directory) })
 }
 
-fn one_round(courses: &mut [Course], in_flight: u64, round: u32, duration: Duration) -> Result<Vec<Record>> {
+fn one_round(courses: &mut [GuestCourse], in_flight: u64, round: u32, duration: Duration) -> Result<Vec<GuestRecord>> {
     let mut taken: Vec<(Vec<u64>, Duration)> = courses.iter().map(|_| Default::default()).collect();
     let turn = TURN.min(duration);
     while taken.iter().any(|(_, spent)| *spent < duration) {
@@ -117,10 +118,10 @@ fn one_round(courses: &mut [Course], in_flight: u64, round: u32, duration: Durat
             *spent += began.elapsed();
         }
     }
-    let record = |(course, (mut latencies, spent)): (&mut Course, (Vec<u64>, Duration))| {
+    let record = |(course, (mut latencies, spent)): (&mut GuestCourse, (Vec<u64>, Duration))| {
         latencies.sort_unstable();
         let micros = |p| percentile(&latencies, p).map(|nanos| nanos as f64 / 1000.0).context("no call was made");
-        Ok(Record {
+        Ok(GuestRecord {
             scenario: "guests",
             in_flight,
             way: course.way,
@@ -138,16 +139,21 @@ fn one_round(courses: &mut [Course], in_flight: u64, round: u32, duration: Durat
 #[derive(Deserialize)]
 struct Echoed {
     #[serde(rename = "structuredContent")]
-    arguments: Value,
+    arguments: GuestValue,
 }
 
 #[derive(Deserialize)]
-struct Value {
+struct GuestValue {
     value: u64,
 }
 
 /// Keeps so many calls under way while `go_on` says so, which is asked with the number of calls begun; then takes what is still to come.
-fn calls(line: &mut dyn Line, in_flight: u64, go_on: impl Fn(u64) -> bool, latencies: &mut Vec<u64>) -> Result<()> {
+fn calls(
+    line: &mut dyn MessageLine,
+    in_flight: u64,
+    go_on: impl Fn(u64) -> bool,
+    latencies: &mut Vec<u64>,
+) -> Result<()> {
     let mut open: VecDeque<(u64, Instant)> = VecDeque::new();
     let mut begun = 0;
     loop {
@@ -175,20 +181,20 @@ fn calls(line: &mut dyn Line, in_flight: u64, go_on: impl Fn(u64) -> bool, laten
     }
 }
 
-fn table(records: &[Record]) -> Result<String> {
+fn table(records: &[GuestRecord]) -> Result<String> {
     let head = ["in flight", "way", "p50 µs", "p50 ÷ direct", "p99 µs", "p99 ÷ direct", "calls/s"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for in_flight in IN_FLIGHT {
-        let of = |way: Way| records.iter().filter(move |r| r.in_flight == in_flight && r.way == way);
-        for way in Way::ALL {
-            let spread = |figure: &dyn Fn(&Record) -> f64, decimals: usize| {
+        let of = |way: GuestWay| records.iter().filter(move |r| r.in_flight == in_flight && r.way == way);
+        for way in GuestWay::ALL {
+            let spread = |figure: &dyn Fn(&GuestRecord) -> f64, decimals: usize| {
                 let spread = Spread::of(of(way).map(figure).collect()).context("no rounds")?;
                 anyhow::Ok(cell(spread, decimals))
             };
             // A ratio is of one round: both had the machine in the same seconds.
-            let ratio = |figure: fn(&Record) -> f64| {
-                let direct = |round| of(Way::Direct).find(|r| r.round == round).map_or(f64::NAN, figure);
-                spread(&|record: &Record| figure(record) / direct(record.round), 2)
+            let ratio = |figure: fn(&GuestRecord) -> f64| {
+                let direct = |round| of(GuestWay::Direct).find(|r| r.round == round).map_or(f64::NAN, figure);
+                spread(&|record: &GuestRecord| figure(record) / direct(record.round), 2)
             };
             rows.push(vec![
                 in_flight.to_string(),
@@ -205,7 +211,7 @@ fn table(records: &[Record]) -> Result<String> {
 }
 
 /// Writes `raw.jsonl` (the setting, then a line for each round of each way) and `summary.md`.
-fn save(directory: &Path, setting: &Setting, records: &[Record], table: &str) -> Result<()> {
+fn save(directory: &Path, setting: &RunSetting, records: &[GuestRecord], table: &str) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
     let mut raw = serde_json::to_string(setting)?;
     for record in records {
@@ -213,7 +219,7 @@ fn save(directory: &Path, setting: &Setting, records: &[Record], table: &str) ->
     }
     raw.push('\n');
     fs::write(directory.join("raw.jsonl"), raw)?;
-    let Setting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
+    let RunSetting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
     let summary = format!(
         "# Calls of a guest's tool, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s; median (lowest–highest)\n\n{table}"

@@ -11,35 +11,35 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::contender::Server;
-use crate::wire::{Frame, Wire, masked};
+use crate::contender::ContenderServer;
+use crate::wire::{FrameFormat, ServerFrame, masked};
 
 /// Nothing that is waited for takes longer, unless it is lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) const TOPIC: &str = "room:bench";
 pub(crate) const GUEST: &str = "guest";
 const CALLER: &str = "caller";
 
 /// A JSON-RPC message that came back: an answer if it has an id.
 #[derive(Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct LineMessage {
     pub(crate) id: Option<u64>,
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) error: Option<Box<RawValue>>,
 }
 
-pub(crate) trait Line {
+pub(crate) trait MessageLine {
     /// Sends a JSON-RPC message to the server.
     fn send(&mut self, message: &str) -> Result<()>;
 
     /// Waits for the next message from the server to this caller.
-    fn receive(&mut self) -> Result<Message>;
+    fn receive(&mut self) -> Result<LineMessage>;
 
     /// Asks something and waits for the answer, with nothing else under way.
     fn ask(&mut self, request: &str) -> Result<Box<RawValue>> {
         self.send(request)?;
         loop {
-            let Message { id, result, error } = self.receive()?;
+            let LineMessage { id, result, error } = self.receive()?;
             if id.is_some() {
                 return result.with_context(|| format!("the server answered with an error: {error:?}"));
             }
@@ -57,14 +57,14 @@ pub(crate) trait Line {
 }
 
 /// A server as a child process, spoken to on its pipes.
-pub(crate) struct Pipes {
+pub(crate) struct ServerPipes {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     text: String,
 }
 
-impl Pipes {
+impl ServerPipes {
     pub(crate) fn open(server: &Path) -> Result<Self> {
         let mut child = Command::new(server)
             .stdin(Stdio::piped())
@@ -80,7 +80,7 @@ impl Pipes {
     }
 }
 
-impl Line for Pipes {
+impl MessageLine for ServerPipes {
     fn send(&mut self, message: &str) -> Result<()> {
         // One write for each message, as every client makes it.
         self.text.clear();
@@ -89,7 +89,7 @@ impl Line for Pipes {
         Ok(self.stdin.write_all(self.text.as_bytes())?)
     }
 
-    fn receive(&mut self) -> Result<Message> {
+    fn receive(&mut self) -> Result<LineMessage> {
         self.text.clear();
         if self.stdout.read_line(&mut self.text)? == 0 {
             bail!("the server has ended");
@@ -98,7 +98,7 @@ impl Line for Pipes {
     }
 }
 
-impl Drop for Pipes {
+impl Drop for ServerPipes {
     fn drop(&mut self) {
         // It may have ended by itself; either way nothing of it is wanted any more.
         let _ = self.child.kill();
@@ -107,7 +107,7 @@ impl Drop for Pipes {
 }
 
 /// A participant's seat in the room of a gateway that hosts the server.
-pub(crate) struct Seat {
+pub(crate) struct BenchSeat {
     stream: TcpStream,
     buffer: Vec<u8>,
     /// Where in the buffer the next frame begins, and where what was read ends.
@@ -117,7 +117,7 @@ pub(crate) struct Seat {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct BenchEnvelope<'a> {
     #[serde(borrow)]
     from: &'a str,
     #[serde(default, borrow)]
@@ -126,12 +126,12 @@ struct Envelope<'a> {
     payload: &'a RawValue,
 }
 
-impl Seat {
+impl BenchSeat {
     /// Enters, waits until the guest is there, and performs the MCP handshake with it.
-    pub(crate) fn open(server: &Server) -> Result<Self> {
+    pub(crate) fn open(server: &ContenderServer) -> Result<Self> {
         let stream = TcpStream::connect(server.address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let mut seat = Self { stream, buffer: vec![0; 1 << 20], unread: (0, 0), frame: Vec::new(), sent: 0 };
         seat.stream.write_all(&server.greeting(TOPIC, CALLER, None)?.bytes)?;
         seat.switch()?;
@@ -175,25 +175,25 @@ impl Seat {
     fn next<T>(&mut self, look: impl Fn(&[u8]) -> Result<T>) -> Result<T> {
         loop {
             let (start, end) = self.unread;
-            let Some((frame, length)) = Wire::WebSocket.next(&self.buffer[start..end])? else {
+            let Some((frame, length)) = FrameFormat::WebSocket.next(&self.buffer[start..end])? else {
                 self.read()?;
                 continue;
             };
             self.unread.0 += length;
             match frame {
-                Frame::Message(text) => return look(text),
-                Frame::Ping(body) => {
-                    let pong = Wire::WebSocket.pong(body);
+                ServerFrame::Message(text) => return look(text),
+                ServerFrame::Ping(body) => {
+                    let pong = FrameFormat::WebSocket.pong(body);
                     self.stream.write_all(&pong)?;
                 }
-                Frame::Close(why) => bail!("the gateway closes: {}", String::from_utf8_lossy(why)),
-                Frame::Pong | Frame::Chatter => {}
+                ServerFrame::Close(why) => bail!("the gateway closes: {}", String::from_utf8_lossy(why)),
+                ServerFrame::Pong | ServerFrame::Chatter => {}
             }
         }
     }
 }
 
-impl Line for Seat {
+impl MessageLine for BenchSeat {
     fn send(&mut self, message: &str) -> Result<()> {
         self.sent += 1;
         let envelope = format!(
@@ -205,9 +205,9 @@ impl Line for Seat {
         Ok(self.stream.write_all(&self.frame)?)
     }
 
-    fn receive(&mut self) -> Result<Message> {
-        let mine = |text: &[u8]| -> Result<Option<Message>> {
-            let envelope: Envelope<'_> = serde_json::from_slice(text)?;
+    fn receive(&mut self) -> Result<LineMessage> {
+        let mine = |text: &[u8]| -> Result<Option<LineMessage>> {
+            let envelope: BenchEnvelope<'_> = serde_json::from_slice(text)?;
             if envelope.from == GUEST && envelope.to == [CALLER] {
                 return Ok(Some(serde_json::from_str(envelope.payload.get())?));
             }

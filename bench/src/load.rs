@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::room::{Pace, Room, Until};
-use crate::wire::{Frame, Sort, Template, Wire, identify};
+use crate::room::{BenchRoom, PublishPace, Until};
+use crate::wire::{FrameFormat, MessageSort, MessageTemplate, ServerFrame, identify};
 
 /// Bytes taken by one read.
 const READ: usize = 256 * 1024;
@@ -20,11 +20,11 @@ const MAX_FRAME: usize = 4 * 1024 * 1024;
 /// In a saturated run one message in so many has its latency taken.
 const SAMPLED: u32 = 32;
 /// A run in which nothing arrives for so long has lost something.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a client takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum LoadRole {
     /// Sends, and reads like everybody.
     Publisher,
     Reader,
@@ -45,7 +45,7 @@ pub(crate) struct Delivered {
 }
 
 /// What to say to a server before being a client of it.
-pub(crate) struct Greeting {
+pub(crate) struct ClientGreeting {
     pub(crate) server: SocketAddr,
     pub(crate) bytes: Vec<u8>,
     pub(crate) expects: Expects,
@@ -63,7 +63,7 @@ pub(crate) enum Expects {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ClientState {
     New,
     Connecting,
     Upgrading,
@@ -73,12 +73,12 @@ enum State {
     Retired,
 }
 
-struct Client {
+struct LoadClient {
     stream: Option<TcpStream>,
-    greeting: Greeting,
+    greeting: ClientGreeting,
     room: usize,
-    role: Role,
-    state: State,
+    role: LoadRole,
+    state: ClientState,
     /// The beginning of a frame whose end has not come yet.
     rest: Vec<u8>,
     out: Vec<u8>,
@@ -90,12 +90,12 @@ struct Client {
 }
 
 /// All clients of one server, or of several with the same rooms.
-pub(crate) struct Crowd {
+pub(crate) struct LoadCrowd {
     poll: Poll,
     events: Events,
-    wire: Wire,
-    clients: Vec<Client>,
-    rooms: Vec<Room>,
+    wire: FrameFormat,
+    clients: Vec<LoadClient>,
+    rooms: Vec<BenchRoom>,
     buffer: Vec<u8>,
     epoch: Instant,
     sampled: u32,
@@ -103,8 +103,8 @@ pub(crate) struct Crowd {
     live: usize,
 }
 
-impl Crowd {
-    pub(crate) fn new(wire: Wire) -> Result<Self> {
+impl LoadCrowd {
+    pub(crate) fn new(wire: FrameFormat) -> Result<Self> {
         Ok(Self {
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
@@ -120,8 +120,8 @@ impl Crowd {
     }
 
     /// A room whose publisher sends `message`; with `answer`, its callee answers each.
-    pub(crate) fn add_room(&mut self, message: Template, answer: Option<Template>) -> usize {
-        self.rooms.push(Room::new(message, answer));
+    pub(crate) fn add_room(&mut self, message: MessageTemplate, answer: Option<MessageTemplate>) -> usize {
+        self.rooms.push(BenchRoom::new(message, answer));
         self.rooms.len() - 1
     }
 
@@ -130,22 +130,22 @@ impl Crowd {
     }
 
     /// A client that `connect` will connect. Clients are added between runs, never during one.
-    pub(crate) fn add_client(&mut self, room: usize, role: Role, greeting: Greeting) {
+    pub(crate) fn add_client(&mut self, room: usize, role: LoadRole, greeting: ClientGreeting) {
         let place = &mut self.rooms[room];
-        if role == Role::Publisher {
+        if role == LoadRole::Publisher {
             place.publisher = Some(self.clients.len());
         }
-        if role != Role::Stalled {
+        if role != LoadRole::Stalled {
             // What was sent before this client came is accounted for as if it had had it too.
             place.readers += 1;
             place.received += u64::from(place.sent) * if place.answer.is_some() { 2 } else { 1 };
         }
-        self.clients.push(Client {
+        self.clients.push(LoadClient {
             stream: None,
             greeting,
             room,
             role,
-            state: State::New,
+            state: ClientState::New,
             rest: Vec::new(),
             out: Vec::new(),
             written: 0,
@@ -157,8 +157,8 @@ impl Crowd {
 
     /// Readers stop counting, but their connections stay open.
     pub(crate) fn retire_readers(&mut self) {
-        for client in self.clients.iter_mut().filter(|c| c.role == Role::Reader && c.state == State::Live) {
-            client.state = State::Retired;
+        for client in self.clients.iter_mut().filter(|c| c.role == LoadRole::Reader && c.state == ClientState::Live) {
+            client.state = ClientState::Retired;
             let room = &mut self.rooms[client.room];
             room.readers -= 1;
             room.received -= u64::from(room.sent);
@@ -170,7 +170,8 @@ impl Crowd {
     /// from the beginning.
     pub(crate) fn connect(&mut self, at_once: usize) -> Result<Vec<Duration>> {
         let start = Instant::now();
-        let waiting: Vec<usize> = (0..self.clients.len()).filter(|&at| self.clients[at].state == State::New).collect();
+        let waiting: Vec<usize> =
+            (0..self.clients.len()).filter(|&at| self.clients[at].state == ClientState::New).collect();
         let goal = self.live + waiting.len();
         let mut begun = 0;
         let mut progress = (Instant::now(), self.live);
@@ -182,7 +183,7 @@ impl Crowd {
             self.turn(Some(Duration::from_millis(100)), start)?;
             if self.live > progress.1 {
                 progress = (Instant::now(), self.live);
-            } else if progress.0.elapsed() > PATIENCE {
+            } else if progress.0.elapsed() > STALL_TIMEOUT {
                 bail!("{} of {} clients are not live", goal - self.live, waiting.len());
             }
         }
@@ -205,14 +206,19 @@ impl Crowd {
     }
 
     /// Sends at `pace` until `until`, then waits for all of it to arrive. `tick` is called about every 50 ms.
-    pub(crate) fn run(&mut self, pace: Pace, until: Until, mut tick: impl FnMut() -> Result<()>) -> Result<Delivered> {
-        self.sampled = if matches!(pace, Pace::Window(window) if window > 1) { SAMPLED } else { 1 };
+    pub(crate) fn run(
+        &mut self,
+        pace: PublishPace,
+        until: Until,
+        mut tick: impl FnMut() -> Result<()>,
+    ) -> Result<Delivered> {
+        self.sampled = if matches!(pace, PublishPace::Window(window) if window > 1) { SAMPLED } else { 1 };
         self.latencies.clear();
         let (messages, deliveries) = self.totals();
         let first: Vec<u32> = self.rooms.iter().map(|room| room.sent).collect();
         let interval = match pace {
-            Pace::Every(interval) | Pace::Steady(interval) => Some(interval),
-            Pace::Window(_) => None,
+            PublishPace::Every(interval) | PublishPace::Steady(interval) => Some(interval),
+            PublishPace::Window(_) => None,
         };
         let start = Instant::now();
         let (mut next_due, mut next_tick) = (start, start);
@@ -226,8 +232,8 @@ impl Crowd {
                 let (_, arrived) = self.totals();
                 if arrived > progress.1 {
                     progress = (now, arrived);
-                } else if now - progress.0 > PATIENCE {
-                    bail!("{} deliveries are missing", self.rooms.iter().map(Room::outstanding).sum::<u64>());
+                } else if now - progress.0 > STALL_TIMEOUT {
+                    bail!("{} deliveries are missing", self.rooms.iter().map(BenchRoom::outstanding).sum::<u64>());
                 }
             }
             if let Some(interval) = interval {
@@ -235,7 +241,7 @@ impl Crowd {
                     next_due += interval;
                     if let Some(turn) = turns.next() {
                         let room = &mut self.rooms[turn];
-                        room.due = if matches!(pace, Pace::Every(_)) { 1 } else { room.due + 1 };
+                        room.due = if matches!(pace, PublishPace::Every(_)) { 1 } else { room.due + 1 };
                     }
                 }
             }
@@ -273,7 +279,7 @@ impl Crowd {
         let mut stream = TcpStream::connect(self.clients[at].greeting.server)?;
         self.poll.registry().register(&mut stream, Token(at), Interest::READABLE | Interest::WRITABLE)?;
         self.clients[at].stream = Some(stream);
-        self.clients[at].state = State::Connecting;
+        self.clients[at].state = ClientState::Connecting;
         Ok(())
     }
 
@@ -311,13 +317,14 @@ impl Crowd {
 
     fn on_writable(&mut self, at: usize) -> Result<()> {
         let client = &mut self.clients[at];
-        if client.state == State::Connecting {
+        if client.state == ClientState::Connecting {
             let stream = client.stream.as_ref().context("a connecting client has a socket")?;
             if let Some(error) = stream.take_error()? {
                 return Err(error).context("cannot connect");
             }
             stream.set_nodelay(true)?;
-            client.state = if client.greeting.expects == Expects::Pong { State::Welcoming } else { State::Upgrading };
+            client.state =
+                if client.greeting.expects == Expects::Pong { ClientState::Welcoming } else { ClientState::Upgrading };
             client.out = client.greeting.bytes.clone();
         }
         client.flush()
@@ -344,7 +351,7 @@ impl Crowd {
             buffer[..held].copy_from_slice(&client.rest);
             let read = match stream.read(&mut buffer[held..held + READ]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Ok(0) | Err(_) if client.state == State::Retired => {
+                Ok(0) | Err(_) if client.state == ClientState::Retired => {
                     client.stream = None;
                     return Ok(());
                 }
@@ -352,7 +359,7 @@ impl Crowd {
                 Ok(read) => read,
                 Err(error) => return Err(error.into()),
             };
-            if client.state == State::Retired {
+            if client.state == ClientState::Retired {
                 continue;
             }
             let data = &buffer[..held + read];
@@ -364,7 +371,7 @@ impl Crowd {
                 client.rest = Vec::new();
             }
             client.flush()?;
-            if client.role == Role::Stalled && client.state == State::Live {
+            if client.role == LoadRole::Stalled && client.state == ClientState::Live {
                 let stream = client.stream.as_mut().context("a live client has a socket")?;
                 return Ok(self.poll.registry().deregister(stream)?);
             }
@@ -381,14 +388,14 @@ impl Crowd {
         let client = &mut self.clients[at];
         let room = &mut self.rooms[client.room];
         let mut used = 0;
-        if client.state == State::Upgrading {
+        if client.state == ClientState::Upgrading {
             let Some(end) = data.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(0) };
             if !data.starts_with(b"HTTP/1.1 101") {
                 bail!("refused: {}", String::from_utf8_lossy(data));
             }
             used = end + 4;
             if client.greeting.expects == Expects::Welcome {
-                client.state = State::Welcoming;
+                client.state = ClientState::Welcoming;
             } else {
                 client.enter(start, &mut self.live);
             }
@@ -397,20 +404,20 @@ impl Crowd {
         while let Some((frame, len)) = self.wire.next(&data[used..])? {
             used += len;
             let message = match frame {
-                Frame::Message(message) => message,
-                Frame::Ping(body) => {
+                ServerFrame::Message(message) => message,
+                ServerFrame::Ping(body) => {
                     client.out.extend_from_slice(&self.wire.pong(body));
                     continue;
                 }
-                Frame::Pong if client.state == State::Welcoming => {
+                ServerFrame::Pong if client.state == ClientState::Welcoming => {
                     client.enter(start, &mut self.live);
                     continue;
                 }
-                Frame::Pong | Frame::Chatter => continue,
-                Frame::Close(reason) => bail!("closed by the server: {}", String::from_utf8_lossy(reason)),
+                ServerFrame::Pong | ServerFrame::Chatter => continue,
+                ServerFrame::Close(reason) => bail!("closed by the server: {}", String::from_utf8_lossy(reason)),
             };
             let Some((sort, sequence)) = identify(message) else {
-                if client.state == State::Welcoming {
+                if client.state == ClientState::Welcoming {
                     client.enter(start, &mut self.live);
                 } else {
                     client.strangers += 1;
@@ -418,40 +425,40 @@ impl Crowd {
                 }
                 continue;
             };
-            let next = &mut client.next[usize::from(sort == Sort::Response)];
+            let next = &mut client.next[usize::from(sort == MessageSort::Response)];
             if sequence != *next || sequence >= room.sent {
                 bail!("{sort:?} {sequence} came where {next} was due and {} were sent", room.sent);
             }
             *next += 1;
             received += 1;
             let finishes = match sort {
-                Sort::Notification => true,
-                Sort::Response => client.role == Role::Publisher,
-                Sort::Request => false,
+                MessageSort::Notification => true,
+                MessageSort::Response => client.role == LoadRole::Publisher,
+                MessageSort::Request => false,
             };
             if finishes {
-                if client.role == Role::Publisher {
+                if client.role == LoadRole::Publisher {
                     room.finished += 1;
                 }
                 if sequence % self.sampled == 0 {
                     self.latencies.push(now.saturating_sub(room.sent_at(sequence)));
                 }
             }
-            if sort == Sort::Request && client.role == Role::Callee {
+            if sort == MessageSort::Request && client.role == LoadRole::Callee {
                 let answer = room.answer.as_ref().ok_or_else(|| anyhow!("a request came to a room without answers"))?;
                 answer.write(sequence, &mut client.out);
             }
         }
-        if client.role != Role::Stalled {
+        if client.role != LoadRole::Stalled {
             room.received += received;
         }
         Ok(used)
     }
 }
 
-impl Client {
+impl LoadClient {
     fn enter(&mut self, start: Instant, live: &mut usize) {
-        self.state = State::Live;
+        self.state = ClientState::Live;
         self.live_after = start.elapsed();
         *live += 1;
     }
@@ -463,7 +470,7 @@ impl Client {
                 Ok(0) => bail!("the socket takes nothing"),
                 Ok(sent) => self.written += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(_) if self.state == State::Retired => break,
+                Err(_) if self.state == ClientState::Retired => break,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -490,7 +497,8 @@ mod tests {
 
     /// A reader's verdict on a server that answers three messages with these.
     fn verdict(answers: &[u32]) -> Result<u64> {
-        let template = || Template::new(Wire::WebSocket, "room", Sort::Notification, "alice", "", 256);
+        let template =
+            || MessageTemplate::new(FrameFormat::WebSocket, "room", MessageSort::Notification, "alice", "", 256);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let mut frames = Vec::new();
@@ -508,12 +516,12 @@ mod tests {
             // Until the reader has seen enough and hangs up.
             stream.read(&mut [0]).map(drop)
         });
-        let mut crowd = Crowd::new(Wire::WebSocket)?;
+        let mut crowd = LoadCrowd::new(FrameFormat::WebSocket)?;
         let room = crowd.add_room(template(), None);
-        let greeting = Greeting { server: address, bytes: b"hello".to_vec(), expects: Expects::Upgrade };
-        crowd.add_client(room, Role::Publisher, greeting);
+        let greeting = ClientGreeting { server: address, bytes: b"hello".to_vec(), expects: Expects::Upgrade };
+        crowd.add_client(room, LoadRole::Publisher, greeting);
         crowd.connect(1)?;
-        let outcome = crowd.run(Pace::Window(8), Until::Sent(3), || Ok(()));
+        let outcome = crowd.run(PublishPace::Window(8), Until::Sent(3), || Ok(()));
         drop(crowd);
         server.join().expect("the server thread ends")?;
         outcome.map(|delivered| delivered.deliveries)

@@ -22,25 +22,25 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::contender::{Contender, Installed};
-use crate::options::{Command, Options, USAGE};
-use crate::report::{Record, Report, Setting};
-use crate::scenario::{Effort, Plan};
+use crate::options::{BenchCommand, BenchOptions, USAGE};
+use crate::report::{BenchReport, RunRecord, RunSetting};
+use crate::scenario::{BenchPlan, Effort};
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program talks on its terminal")]
 fn main() -> ExitCode {
     let outcome = options::parse(std::env::args().skip(1)).and_then(|command| match command {
-        Command::Help => {
+        BenchCommand::Help => {
             print!("{USAGE}");
             Ok(true)
         }
-        Command::Ceiling(listen) => ceiling::run(listen).map(|()| true),
-        Command::Guests(options) => guests::measure(&options).map(|()| true),
-        Command::Mcp(options) => mcp::measure(&options).map(|()| true),
-        Command::Nats(options) => nats::measure(&options),
-        Command::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
-        Command::Check(options) => {
+        BenchCommand::Ceiling(listen) => ceiling::run(listen).map(|()| true),
+        BenchCommand::Guests(options) => guests::measure(&options).map(|()| true),
+        BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
+        BenchCommand::Nats(options) => nats::measure(&options),
+        BenchCommand::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
+        BenchCommand::Check(options) => {
             let report = match &options.from {
-                Some(directory) => Report::load(directory)?,
+                Some(directory) => BenchReport::load(directory)?,
                 None => measure(&options)?,
             };
             let (table, good) = targets::judge(&report)?;
@@ -60,9 +60,9 @@ fn main() -> ExitCode {
 
 /// Runs everything asked for, saving after each plan what there is.
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
-fn measure(options: &Options) -> Result<Report> {
+fn measure(options: &BenchOptions) -> Result<BenchReport> {
     let effort = Effort { duration: options.duration, window: options.window, quick: options.quick };
-    let mut setting = Setting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
     let mut installed = Vec::new();
     for contender in Contender::ALL {
         if !options.contenders.contains(&contender) {
@@ -84,7 +84,7 @@ fn measure(options: &Options) -> Result<Report> {
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}", setting.date, setting.slug()).into());
     let limit = procfs::open_file_limit()?;
-    let mut report = Report { setting, records: Vec::new() };
+    let mut report = BenchReport { setting, records: Vec::new() };
     for plan in scenario::plans(&options.scenarios, effort) {
         if plan.connections() as u64 + 100 > limit {
             let (name, case) = (plan.scenario.name(), &plan.case);
@@ -116,7 +116,7 @@ fn measure(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-fn run_once(plan: &Plan, installed: &Installed, round: u32, effort: Effort) -> Record {
+fn run_once(plan: &BenchPlan, installed: &Installed, round: u32, effort: Effort) -> RunRecord {
     let (scenario, case, regime) = (plan.scenario, plan.case.clone(), plan.regime);
     let contender = installed.contender;
     let outcome = installed.start().and_then(|server| {
@@ -129,5 +129,5 @@ fn run_once(plan: &Plan, installed: &Installed, round: u32, effort: Effort) -> R
         Ok(figures) => (figures, None),
         Err(error) => (Default::default(), Some(format!("{error:#}"))),
     };
-    Record { scenario, case, regime, contender, round, figures, void }
+    RunRecord { scenario, case, regime, contender, round, figures, void }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::contender::Contender;
-use crate::mcp::Way;
-use crate::nats::Part;
+use crate::mcp::McpWay;
+use crate::nats::NatsPart;
 use crate::scenario::Scenario;
 
 pub(crate) const USAGE: &str = "\
@@ -42,18 +42,18 @@ Options:
 ";
 
 #[derive(Debug)]
-pub(crate) enum Command {
-    Run(Options),
-    Check(Options),
-    Guests(Options),
-    Mcp(Options),
-    Nats(Options),
+pub(crate) enum BenchCommand {
+    Run(BenchOptions),
+    Check(BenchOptions),
+    Guests(BenchOptions),
+    Mcp(BenchOptions),
+    Nats(BenchOptions),
     Ceiling(SocketAddr),
     Help,
 }
 
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     pub(crate) scenarios: Vec<Scenario>,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) rounds: u32,
@@ -61,19 +61,19 @@ pub(crate) struct Options {
     pub(crate) window: u32,
     pub(crate) salon: PathBuf,
     pub(crate) server: PathBuf,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) ways: Vec<McpWay>,
     pub(crate) proxies: PathBuf,
     pub(crate) nats: PathBuf,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<NatsPart>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) from: Option<PathBuf>,
     pub(crate) quick: bool,
 }
 
-pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<BenchCommand> {
     let command = arguments.next();
     let mut listen = None;
-    let mut options = Options {
+    let mut options = BenchOptions {
         scenarios: Scenario::ALL.to_vec(),
         contenders: vec![Contender::Ceiling, Contender::Salon],
         rounds: 3,
@@ -81,10 +81,10 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         window: 512,
         salon: "target/release/salon".into(),
         server: "target/release/rmcp-server".into(),
-        ways: Way::ALL.to_vec(),
+        ways: McpWay::ALL.to_vec(),
         proxies: "target/bench-mcp".into(),
         nats: "target/nats/bin/nats-server".into(),
-        parts: Part::ALL.to_vec(),
+        parts: NatsPart::ALL.to_vec(),
         out: None,
         from: None,
         quick: false,
@@ -99,7 +99,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         let value = arguments.next().with_context(|| format!("`{flag}` needs a value"))?;
         let invalid = || format!("invalid value `{value}` for `{flag}`");
         match flag.as_str() {
-            "--only" if command.as_deref() == Some("nats") => options.parts = list(&value, &Part::ALL, Part::name)?,
+            "--only" if command.as_deref() == Some("nats") => {
+                options.parts = list(&value, &NatsPart::ALL, NatsPart::name)?
+            }
             "--only" => options.scenarios = list(&value, &Scenario::ALL, Scenario::name)?,
             "--with" => options.contenders.extend(list(&value, &Contender::ALL, Contender::name)?),
             "--without" => {
@@ -114,7 +116,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
             "--window" => options.window = value.parse().with_context(invalid)?,
             "--salon" => options.salon = value.into(),
             "--server" => options.server = value.into(),
-            "--ways" => options.ways = list(&value, &Way::ALL, Way::key)?,
+            "--ways" => options.ways = list(&value, &McpWay::ALL, McpWay::key)?,
             "--proxies" => options.proxies = value.into(),
             "--nats" => options.nats = value.into(),
             "--out" => options.out = Some(value.into()),
@@ -127,13 +129,13 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         bail!("rounds and seconds must be above 0, the window from 2 to 8192");
     }
     match command.as_deref() {
-        None | Some("help" | "--help" | "-h") => Ok(Command::Help),
-        Some("run") => Ok(Command::Run(options)),
-        Some("check") => Ok(Command::Check(options)),
-        Some("guests") => Ok(Command::Guests(options)),
-        Some("nats") => Ok(Command::Nats(options)),
-        Some("mcp") => Ok(Command::Mcp(options)),
-        Some("ceiling") => Ok(Command::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
+        None | Some("help" | "--help" | "-h") => Ok(BenchCommand::Help),
+        Some("run") => Ok(BenchCommand::Run(options)),
+        Some("check") => Ok(BenchCommand::Check(options)),
+        Some("guests") => Ok(BenchCommand::Guests(options)),
+        Some("nats") => Ok(BenchCommand::Nats(options)),
+        Some("mcp") => Ok(BenchCommand::Mcp(options)),
+        Some("ceiling") => Ok(BenchCommand::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
     }
 }

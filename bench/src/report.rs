@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::{Contender, output};
 use crate::procfs;
-use crate::scenario::{Figure, Figures, Plan, Regime, Scenario};
+use crate::scenario::{BenchPlan, Figure, Figures, Regime, Scenario};
 use crate::stats::Spread;
 
 /// Where and from what a run was made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Setting {
+pub(crate) struct RunSetting {
     pub(crate) date: String,
     pub(crate) machine: String,
     pub(crate) commit: String,
@@ -29,7 +29,7 @@ pub(crate) struct Setting {
     pub(crate) skipped: Vec<String>,
 }
 
-impl Setting {
+impl RunSetting {
     pub(crate) fn new(seconds: f64, rounds: u32, window: u32) -> Result<Self> {
         let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
         let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "unknown".to_owned());
@@ -58,7 +58,7 @@ impl Setting {
 
 /// One run of one plan against one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct RunRecord {
     pub(crate) scenario: Scenario,
     pub(crate) case: String,
     pub(crate) regime: Regime,
@@ -72,12 +72,12 @@ pub(crate) struct Record {
 }
 
 /// All runs of a directory.
-pub(crate) struct Report {
-    pub(crate) setting: Setting,
-    pub(crate) records: Vec<Record>,
+pub(crate) struct BenchReport {
+    pub(crate) setting: RunSetting,
+    pub(crate) records: Vec<RunRecord>,
 }
 
-impl Report {
+impl BenchReport {
     pub(crate) fn load(directory: &Path) -> Result<Self> {
         let path = directory.join("raw.jsonl");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
@@ -106,7 +106,7 @@ impl Report {
         writeln!(out, "- machine: {}", setting.machine)?;
         writeln!(out, "- commit: {}", setting.commit)?;
         writeln!(out, "- data on: {}", setting.file_system)?;
-        let Setting { seconds, rounds, window, .. } = setting;
+        let RunSetting { seconds, rounds, window, .. } = setting;
         writeln!(out, "- runs: {rounds} rounds of {seconds} s, window {window}; median (lowest–highest)")?;
         for contender in &setting.contenders {
             writeln!(out, "- contender: {contender}")?;
@@ -122,12 +122,12 @@ impl Report {
     }
 
     /// The runs of one plan as a table.
-    pub(crate) fn table_of(&self, plan: &Plan) -> Result<String> {
+    pub(crate) fn table_of(&self, plan: &BenchPlan) -> Result<String> {
         self.table(|r| r.scenario == plan.scenario && r.case == plan.case && r.regime == plan.regime)
     }
 
-    fn table(&self, wanted: impl Fn(&Record) -> bool) -> Result<String> {
-        let records: Vec<&Record> = self.records.iter().filter(|record| wanted(record)).collect();
+    fn table(&self, wanted: impl Fn(&RunRecord) -> bool) -> Result<String> {
+        let records: Vec<&RunRecord> = self.records.iter().filter(|record| wanted(record)).collect();
         let shown: BTreeSet<Figure> = records.iter().flat_map(|record| record.figures.keys().copied()).collect();
         let columns: Vec<(Figure, &str, usize)> = shown
             .into_iter()
@@ -166,7 +166,8 @@ impl Report {
         of: Contender,
         figure: Figure,
     ) -> Option<f64> {
-        let same = |r: &&Record| (r.scenario, r.case.as_str(), r.regime, r.contender) == (scenario, case, regime, of);
+        let same =
+            |r: &&RunRecord| (r.scenario, r.case.as_str(), r.regime, r.contender) == (scenario, case, regime, of);
         let values =
             self.records.iter().filter(same).filter_map(|record| record.figures.get(&figure).copied()).collect();
         Spread::of(values).map(|spread| spread.median)

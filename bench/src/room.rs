@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::Template;
+use crate::wire::MessageTemplate;
 
 /// Messages written before the sockets are looked at again.
 const BATCH: u32 = 256;
@@ -11,7 +11,7 @@ const REMEMBERED: usize = 16 * 1024;
 
 /// How fast publishers send.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pace {
+pub(crate) enum PublishPace {
     /// As fast as so many unfinished messages in each room allow. A message is finished when its sender has its echo (or
     /// its answer) and the readers, on average, have it too. A window of one waits for the last reader.
     Window(u32),
@@ -29,12 +29,12 @@ pub(crate) enum Until {
     Sent(u32),
 }
 
-pub(crate) struct Room {
+pub(crate) struct BenchRoom {
     pub(crate) publisher: Option<usize>,
     /// Clients that must get each message.
     pub(crate) readers: u64,
-    message: Template,
-    pub(crate) answer: Option<Template>,
+    message: MessageTemplate,
+    pub(crate) answer: Option<MessageTemplate>,
     pub(crate) sent: u32,
     /// Messages whose echo or answer the publisher has.
     pub(crate) finished: u32,
@@ -43,8 +43,8 @@ pub(crate) struct Room {
     sent_at: Vec<u64>,
 }
 
-impl Room {
-    pub(crate) fn new(message: Template, answer: Option<Template>) -> Self {
+impl BenchRoom {
+    pub(crate) fn new(message: MessageTemplate, answer: Option<MessageTemplate>) -> Self {
         Self {
             publisher: None,
             readers: 0,
@@ -84,17 +84,17 @@ impl Room {
     }
 
     /// How many messages may be sent now.
-    pub(crate) fn allowance(&self, pace: Pace) -> u32 {
+    pub(crate) fn allowance(&self, pace: PublishPace) -> u32 {
         match pace {
-            Pace::Window(window) => {
+            PublishPace::Window(window) => {
                 let by_sender = window.saturating_sub(self.sent - self.finished);
                 let by_readers =
                     (u64::from(window) * self.copies()).saturating_sub(self.outstanding()) / self.copies().max(1);
                 by_sender.min(by_readers as u32).min(BATCH)
             }
-            Pace::Every(_) if self.outstanding() > 0 => 0,
-            Pace::Every(_) => self.due.min(1),
-            Pace::Steady(_) => self.due,
+            PublishPace::Every(_) if self.outstanding() > 0 => 0,
+            PublishPace::Every(_) => self.due.min(1),
+            PublishPace::Steady(_) => self.due,
         }
     }
 }

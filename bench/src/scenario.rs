@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, Server};
-use crate::load::{Crowd, Delivered, Role};
+use crate::contender::{Contender, ContenderServer};
+use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::procfs::{CpuClock, resident_kib};
-use crate::room::{Pace, Until};
+use crate::room::{PublishPace, Until};
 use crate::stats::percentile;
-use crate::wire::{Sort, Template, envelope_id};
+use crate::wire::{MessageSort, MessageTemplate, envelope_id};
 
 /// Bytes of an envelope, unless a scenario says otherwise.
 pub(crate) const MESSAGE: usize = 256;
@@ -20,7 +20,7 @@ const STALLED_MESSAGE: usize = 4096;
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// Handshakes under way at a time, where the scenario is not about everybody coming at once.
 pub(crate) const AT_ONCE: usize = 64;
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const ONE_SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -128,17 +128,17 @@ pub(crate) type Figures = BTreeMap<Figure, f64>;
 
 /// One thing to measure.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct BenchPlan {
     pub(crate) scenario: Scenario,
     pub(crate) case: String,
     pub(crate) regime: Regime,
-    pub(crate) shape: Shape,
+    pub(crate) shape: LoadShape,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum LoadShape {
     /// Rooms with a publisher and so many others each; with `calls` one of the others answers.
-    Traffic { rooms: usize, others: usize, calls: bool, pace: Pace },
+    Traffic { rooms: usize, others: usize, calls: bool, pace: PublishPace },
     /// So many connections that nobody uses.
     Idle { rooms: usize, each: usize },
     /// Rooms are filled, one after the other, many handshakes at a time.
@@ -160,112 +160,121 @@ pub(crate) struct Effort {
 }
 
 /// Everything to measure for these scenarios.
-pub(crate) fn plans(scenarios: &[Scenario], effort: Effort) -> Vec<Plan> {
+pub(crate) fn plans(scenarios: &[Scenario], effort: Effort) -> Vec<BenchPlan> {
     scenarios.iter().flat_map(|&scenario| plans_of(scenario, effort)).collect()
 }
 
-fn plans_of(scenario: Scenario, effort: Effort) -> Vec<Plan> {
-    let plan = |case: String, regime, shape| Plan { scenario, case, regime, shape };
-    let saturated = Pace::Window(effort.window);
-    let every = |per_second: u32| Pace::Every(SECOND / per_second);
+fn plans_of(scenario: Scenario, effort: Effort) -> Vec<BenchPlan> {
+    let plan = |case: String, regime, shape| BenchPlan { scenario, case, regime, shape };
+    let saturated = PublishPace::Window(effort.window);
+    let every = |per_second: u32| PublishPace::Every(ONE_SECOND / per_second);
     match scenario {
         Scenario::Fanout => {
             let sizes: &[(usize, u32)] =
                 if effort.quick { &[(10, 200), (100, 100)] } else { &[(10, 200), (100, 100), (1000, 20)] };
             let regimes = |&(others, rate): &(usize, u32)| {
-                [(Regime::Saturated, saturated), (Regime::OneByOne, Pace::Window(1)), (Regime::Paced, every(rate))].map(
-                    |(regime, pace)| {
-                        let shape = Shape::Traffic { rooms: 1, others, calls: false, pace };
-                        plan(format!("1 to {others}"), regime, shape)
-                    },
-                )
+                [
+                    (Regime::Saturated, saturated),
+                    (Regime::OneByOne, PublishPace::Window(1)),
+                    (Regime::Paced, every(rate)),
+                ]
+                .map(|(regime, pace)| {
+                    let shape = LoadShape::Traffic { rooms: 1, others, calls: false, pace };
+                    plan(format!("1 to {others}"), regime, shape)
+                })
             };
             sizes.iter().flat_map(regimes).collect()
         }
-        Scenario::Rooms => [(Regime::Saturated, Pace::Window(16)), (Regime::Paced, every(1000))]
+        Scenario::Rooms => [(Regime::Saturated, PublishPace::Window(16)), (Regime::Paced, every(1000))]
             .map(|(regime, pace)| {
-                let shape = Shape::Traffic { rooms: 100, others: 9, calls: false, pace };
+                let shape = LoadShape::Traffic { rooms: 100, others: 9, calls: false, pace };
                 plan("100 rooms of 10".to_owned(), regime, shape)
             })
             .to_vec(),
         Scenario::Calls => [2, 50]
             .into_iter()
             .flat_map(|bystanders| {
-                [(Regime::Saturated, Pace::Window(64)), (Regime::OneByOne, Pace::Window(1))].map(|(regime, pace)| {
-                    let shape = Shape::Traffic { rooms: 1, others: bystanders + 1, calls: true, pace };
-                    plan(format!("{bystanders} bystanders"), regime, shape)
-                })
+                [(Regime::Saturated, PublishPace::Window(64)), (Regime::OneByOne, PublishPace::Window(1))].map(
+                    |(regime, pace)| {
+                        let shape = LoadShape::Traffic { rooms: 1, others: bystanders + 1, calls: true, pace };
+                        plan(format!("{bystanders} bystanders"), regime, shape)
+                    },
+                )
             })
             .collect(),
         Scenario::Append => [(Regime::Saturated, 64), (Regime::OneByOne, 1)]
             .map(|(regime, window)| {
-                let shape = Shape::Traffic { rooms: 1, others: 0, calls: false, pace: Pace::Window(window) };
+                let shape = LoadShape::Traffic { rooms: 1, others: 0, calls: false, pace: PublishPace::Window(window) };
                 plan(format!("{window} in flight"), regime, shape)
             })
             .to_vec(),
         Scenario::Idle => {
             let each = if effort.quick { 10 } else { 100 };
-            vec![plan(format!("{} connections", 100 * each), Regime::Paced, Shape::Idle { rooms: 100, each })]
+            vec![plan(format!("{} connections", 100 * each), Regime::Paced, LoadShape::Idle { rooms: 100, each })]
         }
         Scenario::Join => vec![
-            plan("rooms filled to 100".to_owned(), Regime::Saturated, Shape::Fill { rooms: 20, each: 100 }),
+            plan("rooms filled to 100".to_owned(), Regime::Saturated, LoadShape::Fill { rooms: 20, each: 100 }),
             plan(
                 "into rooms of 90 to 110".to_owned(),
                 Regime::OneByOne,
-                Shape::Enter { rooms: 10, present: 90, joins: if effort.quick { 2 } else { 20 } },
+                LoadShape::Enter { rooms: 10, present: 90, joins: if effort.quick { 2 } else { 20 } },
             ),
         ],
         Scenario::Stalled => [0, 50]
             .map(|stalled| {
-                plan(format!("20 healthy, {stalled} stalled"), Regime::Paced, Shape::Stalled { healthy: 20, stalled })
+                plan(
+                    format!("20 healthy, {stalled} stalled"),
+                    Regime::Paced,
+                    LoadShape::Stalled { healthy: 20, stalled },
+                )
             })
             .to_vec(),
         Scenario::Reconnect => [(1, 1000), (10, 100)]
             .map(|(rooms, each)| {
                 let each = if effort.quick { each / 10 } else { each };
-                plan(format!("{rooms} × {each}"), Regime::Saturated, Shape::Reconnect { rooms, each })
+                plan(format!("{rooms} × {each}"), Regime::Saturated, LoadShape::Reconnect { rooms, each })
             })
             .to_vec(),
     }
 }
 
-impl Plan {
+impl BenchPlan {
     /// Sockets that this process needs.
     pub(crate) fn connections(&self) -> usize {
         match self.shape {
-            Shape::Traffic { rooms, others, .. } => rooms * (others + 1),
-            Shape::Idle { rooms, each } | Shape::Fill { rooms, each } => rooms * each,
-            Shape::Enter { rooms, present, joins } => rooms * (present + joins),
-            Shape::Stalled { healthy, stalled } => 1 + healthy + stalled,
-            Shape::Reconnect { rooms, each } => rooms * (2 * each + 1),
+            LoadShape::Traffic { rooms, others, .. } => rooms * (others + 1),
+            LoadShape::Idle { rooms, each } | LoadShape::Fill { rooms, each } => rooms * each,
+            LoadShape::Enter { rooms, present, joins } => rooms * (present + joins),
+            LoadShape::Stalled { healthy, stalled } => 1 + healthy + stalled,
+            LoadShape::Reconnect { rooms, each } => rooms * (2 * each + 1),
         }
     }
 
     /// Measures a freshly started server.
-    pub(crate) fn measure(&self, server: &Server, effort: Effort) -> Result<Figures> {
-        let mut stage = Stage::new(server)?;
+    pub(crate) fn measure(&self, server: &ContenderServer, effort: Effort) -> Result<Figures> {
+        let mut stage = BenchStage::new(server)?;
         match self.shape {
-            Shape::Traffic { rooms, others, calls, pace } => stage.traffic(rooms, others, calls, pace, effort),
-            Shape::Idle { rooms, each } => stage.idle(rooms, each, effort),
-            Shape::Fill { rooms, each } => stage.fill(rooms, each),
-            Shape::Enter { rooms, present, joins } => stage.enter(rooms, present, joins),
-            Shape::Stalled { healthy, stalled } => stage.stalled(healthy, stalled, effort),
-            Shape::Reconnect { rooms, each } => stage.reconnect(rooms, each),
+            LoadShape::Traffic { rooms, others, calls, pace } => stage.traffic(rooms, others, calls, pace, effort),
+            LoadShape::Idle { rooms, each } => stage.idle(rooms, each, effort),
+            LoadShape::Fill { rooms, each } => stage.fill(rooms, each),
+            LoadShape::Enter { rooms, present, joins } => stage.enter(rooms, present, joins),
+            LoadShape::Stalled { healthy, stalled } => stage.stalled(healthy, stalled, effort),
+            LoadShape::Reconnect { rooms, each } => stage.reconnect(rooms, each),
         }
     }
 }
 
 /// A server, its clients and what it held before they came.
-struct Stage<'a> {
-    server: &'a Server,
-    crowd: Crowd,
+struct BenchStage<'a> {
+    server: &'a ContenderServer,
+    crowd: LoadCrowd,
     empty_kib: u64,
     connections: usize,
 }
 
-impl<'a> Stage<'a> {
-    fn new(server: &'a Server) -> Result<Self> {
-        let crowd = Crowd::new(server.contender.wire())?;
+impl<'a> BenchStage<'a> {
+    fn new(server: &'a ContenderServer) -> Result<Self> {
+        let crowd = LoadCrowd::new(server.contender.wire())?;
         Ok(Self { server, crowd, empty_kib: resident_kib(server.pid())?, connections: 0 })
     }
 
@@ -273,15 +282,16 @@ impl<'a> Stage<'a> {
     fn room(&mut self, calls: bool, size: usize) -> Result<usize> {
         let wire = self.server.contender.wire();
         let at = self.crowd.rooms();
-        let sort = if calls { Sort::Request } else { Sort::Notification };
-        let message = Template::new(wire, &topic(at), sort, "publisher", "callee", size);
-        let answer = calls.then(|| Template::new(wire, &topic(at), Sort::Response, "callee", "publisher", size));
+        let sort = if calls { MessageSort::Request } else { MessageSort::Notification };
+        let message = MessageTemplate::new(wire, &topic(at), sort, "publisher", "callee", size);
+        let answer =
+            calls.then(|| MessageTemplate::new(wire, &topic(at), MessageSort::Response, "callee", "publisher", size));
         let at = self.crowd.add_room(message, answer);
-        self.client(at, Role::Publisher, "publisher", None)?;
+        self.client(at, LoadRole::Publisher, "publisher", None)?;
         Ok(at)
     }
 
-    fn client(&mut self, room: usize, role: Role, id: &str, after: Option<&str>) -> Result<()> {
+    fn client(&mut self, room: usize, role: LoadRole, id: &str, after: Option<&str>) -> Result<()> {
         let greeting = self.server.greeting(&topic(room), id, after)?;
         self.crowd.add_client(room, role, greeting);
         self.connections += 1;
@@ -289,12 +299,12 @@ impl<'a> Stage<'a> {
     }
 
     fn readers(&mut self, room: usize, count: usize, after: Option<&str>) -> Result<()> {
-        (0..count).try_for_each(|at| self.client(room, Role::Reader, &format!("reader-{at}"), after))
+        (0..count).try_for_each(|at| self.client(room, LoadRole::Reader, &format!("reader-{at}"), after))
     }
 
     /// One message in each room: when everybody has it, whatever was on its way before has arrived too.
     fn settle(&mut self) -> Result<()> {
-        self.crowd.run(Pace::Window(1), Until::Sent(1), || Ok(())).map(drop)
+        self.crowd.run(PublishPace::Window(1), Until::Sent(1), || Ok(())).map(drop)
     }
 
     fn kib_per_connection(&self) -> Result<f64> {
@@ -302,11 +312,18 @@ impl<'a> Stage<'a> {
         Ok(kib as f64 / self.connections as f64)
     }
 
-    fn traffic(&mut self, rooms: usize, others: usize, calls: bool, pace: Pace, effort: Effort) -> Result<Figures> {
+    fn traffic(
+        &mut self,
+        rooms: usize,
+        others: usize,
+        calls: bool,
+        pace: PublishPace,
+        effort: Effort,
+    ) -> Result<Figures> {
         for _ in 0..rooms {
             let room = self.room(calls, if calls { CALL } else { MESSAGE })?;
             if calls {
-                self.client(room, Role::Callee, "callee", None)?;
+                self.client(room, LoadRole::Callee, "callee", None)?;
             }
             self.readers(room, others - usize::from(calls), None)?;
         }
@@ -371,12 +388,12 @@ impl<'a> Stage<'a> {
         let clock = CpuClock::start(self.server.pid())?;
         for join in 0..joins {
             for room in 0..rooms {
-                self.client(room, Role::Reader, &format!("late-{join}"), None)?;
+                self.client(room, LoadRole::Reader, &format!("late-{join}"), None)?;
                 waits.extend(self.crowd.connect(1)?.into_iter().map(|wait| wait.as_nanos() as u64));
                 // Only Salon tells those present; the others have nothing to wait for.
                 if self.server.contender == Contender::Salon {
                     told += (present + join) as u64;
-                    self.crowd.listen(5 * SECOND, |heard| heard >= told)?;
+                    self.crowd.listen(5 * ONE_SECOND, |heard| heard >= told)?;
                 }
             }
         }
@@ -390,13 +407,13 @@ impl<'a> Stage<'a> {
     fn stalled(&mut self, healthy: usize, stalled: usize, effort: Effort) -> Result<Figures> {
         let room = self.room(false, STALLED_MESSAGE)?;
         self.readers(room, healthy, None)?;
-        (0..stalled).try_for_each(|at| self.client(room, Role::Stalled, &format!("stalled-{at}"), None))?;
+        (0..stalled).try_for_each(|at| self.client(room, LoadRole::Stalled, &format!("stalled-{at}"), None))?;
         self.crowd.connect(AT_ONCE)?;
         self.settle()?;
         let pid = self.server.pid();
         let duration = effort.duration * if effort.quick { 2 } else { 4 };
         let (start, mut early, mut late) = (Instant::now(), 0, 0);
-        let delivered = self.crowd.run(Pace::Steady(SECOND / 2000), Until::Elapsed(duration), || {
+        let delivered = self.crowd.run(PublishPace::Steady(ONE_SECOND / 2000), Until::Elapsed(duration), || {
             let peak = if start.elapsed() < duration / 2 { &mut early } else { &mut late };
             *peak = resident_kib(pid)?.max(*peak);
             Ok(())
@@ -415,7 +432,7 @@ impl<'a> Stage<'a> {
         self.crowd.connect(AT_ONCE)?;
         self.settle()?;
         self.crowd.retire_readers();
-        let seen = envelope_id(Sort::Notification, 0);
+        let seen = envelope_id(MessageSort::Notification, 0);
         (0..rooms).try_for_each(|room| self.readers(room, each, Some(&seen)))?;
         let (clock, start) = (CpuClock::start(self.server.pid())?, Instant::now());
         let live = self.crowd.connect(usize::MAX)?;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::contender::Contender::{Ceiling, Salon};
-use crate::report::{Report, lay_out};
+use crate::report::{BenchReport, lay_out};
 use crate::scenario::Figure::{
     self, AllLiveMs, CpuUsPerDelivery, CpuUsPerJoin, P99Us, PeakRssMib, RssGrowthMib, RssKibPerConnection,
 };
@@ -16,7 +16,7 @@ const STALLED_MIB: f64 = 16.0;
 /// Latencies under this are not told apart.
 const NOTICEABLE_US: f64 = 1000.0;
 
-struct Target {
+struct PerformanceTarget {
     what: String,
     limit: f64,
     measured: Option<f64>,
@@ -24,7 +24,7 @@ struct Target {
 }
 
 /// A table of targets and measurements, and whether all were measured and met.
-pub(crate) fn judge(report: &Report) -> Result<(String, bool)> {
+pub(crate) fn judge(report: &BenchReport) -> Result<(String, bool)> {
     let targets = targets(report);
     let mut rows = vec![["target", "limit", "measured", "", ""].map(str::to_owned).to_vec()];
     let mut good = true;
@@ -48,15 +48,16 @@ pub(crate) fn judge(report: &Report) -> Result<(String, bool)> {
     Ok((lay_out(&rows)?, good))
 }
 
-fn targets(report: &Report) -> Vec<Target> {
+fn targets(report: &BenchReport) -> Vec<PerformanceTarget> {
     let salon = |scenario, case: &str, regime, figure| report.median(scenario, case, regime, Salon, figure);
     let ratio = |case: &str, regime: Regime| {
         let ceiling = report.median(Scenario::Fanout, case, regime, Ceiling, CpuUsPerDelivery)?;
         Some(salon(Scenario::Fanout, case, regime, CpuUsPerDelivery)? / ceiling)
     };
     let mut targets = Vec::new();
-    let mut add =
-        |what: &str, limit, unit, measured| targets.push(Target { what: what.to_owned(), limit, measured, unit });
+    let mut add = |what: &str, limit, unit, measured| {
+        targets.push(PerformanceTarget { what: what.to_owned(), limit, measured, unit })
+    };
     for case in ["1 to 100", "1 to 1000"] {
         add(&format!("fanout {case}, saturated"), 1.5, "× the ceiling's CPU", ratio(case, Saturated));
     }

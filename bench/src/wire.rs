@@ -7,14 +7,14 @@ use anyhow::{Result, bail};
 
 /// How a contender frames its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
+pub(crate) enum FrameFormat {
     WebSocket,
     Nats,
 }
 
 /// One frame from a server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Frame<'a> {
+pub(crate) enum ServerFrame<'a> {
     Message(&'a [u8]),
     Ping(&'a [u8]),
     Pong,
@@ -23,9 +23,9 @@ pub(crate) enum Frame<'a> {
     Chatter,
 }
 
-impl Wire {
+impl FrameFormat {
     /// The first frame in `buf` and how many bytes it takes, or `None` while it is incomplete.
-    pub(crate) fn next(self, buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
+    pub(crate) fn next(self, buf: &[u8]) -> Result<Option<(ServerFrame<'_>, usize)>> {
         match self {
             Self::WebSocket => next_websocket(buf),
             Self::Nats => next_nats(buf),
@@ -63,7 +63,7 @@ pub(crate) fn masked(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-fn next_websocket(buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
+fn next_websocket(buf: &[u8]) -> Result<Option<(ServerFrame<'_>, usize)>> {
     let [first, second, ..] = *buf else { return Ok(None) };
     if first & 0xf0 != 0x80 || second & 0x80 != 0 {
         bail!("a fragmented, compressed or masked frame (header {first:#04x} {second:#04x})");
@@ -82,25 +82,25 @@ fn next_websocket(buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     let Some(end) = start.checked_add(len) else { bail!("a frame of {len} bytes") };
     let Some(body) = buf.get(start..end) else { return Ok(None) };
     let frame = match first & 0x0f {
-        0x1 => Frame::Message(body),
-        0x8 => Frame::Close(body),
-        0x9 => Frame::Ping(body),
-        0xa => Frame::Pong,
+        0x1 => ServerFrame::Message(body),
+        0x8 => ServerFrame::Close(body),
+        0x9 => ServerFrame::Ping(body),
+        0xa => ServerFrame::Pong,
         opcode => bail!("a frame with opcode {opcode}"),
     };
     Ok(Some((frame, end)))
 }
 
-fn next_nats(buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
+fn next_nats(buf: &[u8]) -> Result<Option<(ServerFrame<'_>, usize)>> {
     let Some(newline) = buf.iter().position(|&b| b == b'\n') else { return Ok(None) };
     let line = buf[..newline].trim_ascii_end();
     let after = newline + 1;
     if !line.starts_with(b"MSG ") {
         let frame = match line {
-            b"PING" => Frame::Ping(b""),
-            b"PONG" => Frame::Pong,
-            line if line.starts_with(b"-ERR") => Frame::Close(line),
-            _ => Frame::Chatter,
+            b"PING" => ServerFrame::Ping(b""),
+            b"PONG" => ServerFrame::Pong,
+            line if line.starts_with(b"-ERR") => ServerFrame::Close(line),
+            _ => ServerFrame::Chatter,
         };
         return Ok(Some((frame, after)));
     }
@@ -110,12 +110,12 @@ fn next_nats(buf: &[u8]) -> Result<Option<(Frame<'_>, usize)>> {
     if buf.len() < end + 2 {
         return Ok(None);
     }
-    Ok(Some((Frame::Message(&buf[after..end]), end + 2)))
+    Ok(Some((ServerFrame::Message(&buf[after..end]), end + 2)))
 }
 
 /// What a measured message is, told by one letter of its envelope id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum MessageSort {
     Notification,
     Request,
     Response,
@@ -128,12 +128,12 @@ const DIGITS: usize = 10;
 const BASE: u64 = 1_000_000_000;
 
 /// The sort and sequence number of a message of ours, `None` for anybody else's.
-pub(crate) fn identify(message: &[u8]) -> Option<(Sort, u32)> {
+pub(crate) fn identify(message: &[u8]) -> Option<(MessageSort, u32)> {
     let rest = message.strip_prefix(PREFIX)?;
     let sort = match rest.first()? {
-        b'n' => Sort::Notification,
-        b'q' => Sort::Request,
-        b'r' => Sort::Response,
+        b'n' => MessageSort::Notification,
+        b'q' => MessageSort::Request,
+        b'r' => MessageSort::Response,
         _ => return None,
     };
     let number = rest
@@ -144,29 +144,29 @@ pub(crate) fn identify(message: &[u8]) -> Option<(Sort, u32)> {
 }
 
 /// The envelope id of a message of ours.
-pub(crate) fn envelope_id(sort: Sort, sequence: u32) -> String {
+pub(crate) fn envelope_id(sort: MessageSort, sequence: u32) -> String {
     let letter = match sort {
-        Sort::Notification => 'n',
-        Sort::Request => 'q',
-        Sort::Response => 'r',
+        MessageSort::Notification => 'n',
+        MessageSort::Request => 'q',
+        MessageSort::Response => 'r',
     };
     format!("bench-{letter}-{}", BASE + u64::from(sequence))
 }
 
 /// A framed message with places for its sequence number: writing one is a copy and a patch.
-pub(crate) struct Template {
+pub(crate) struct MessageTemplate {
     frame: Vec<u8>,
     numbers: Vec<usize>,
 }
 
-impl Template {
+impl MessageTemplate {
     /// An envelope of `size` bytes from `from`, framed for `wire` and bound for `topic`.
-    pub(crate) fn new(wire: Wire, topic: &str, sort: Sort, from: &str, to: &str, size: usize) -> Self {
+    pub(crate) fn new(wire: FrameFormat, topic: &str, sort: MessageSort, from: &str, to: &str, size: usize) -> Self {
         let envelope = envelope(sort, from, to, size);
         let mut frame = Vec::with_capacity(size + 64);
         match wire {
-            Wire::WebSocket => masked(envelope.as_bytes(), &mut frame),
-            Wire::Nats => {
+            FrameFormat::WebSocket => masked(envelope.as_bytes(), &mut frame),
+            FrameFormat::Nats => {
                 frame.extend_from_slice(format!("PUB {topic} {}\r\n", envelope.len()).as_bytes());
                 frame.extend_from_slice(envelope.as_bytes());
                 frame.extend_from_slice(b"\r\n");
@@ -194,25 +194,25 @@ impl Template {
     }
 }
 
-fn envelope(sort: Sort, from: &str, to: &str, size: usize) -> String {
+fn envelope(sort: MessageSort, from: &str, to: &str, size: usize) -> String {
     let id = envelope_id(sort, 0);
     let mut head = format!(r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2026-01-01T00:00:00Z","from":"{from}","#);
     let (payload, tail) = match sort {
-        Sort::Notification => (
+        MessageSort::Notification => (
             r#""kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":""#
                 .to_owned(),
             r#""}}}"#,
         ),
-        Sort::Request => (
+        MessageSort::Request => (
             format!(
                 r#""to":["{to}"],"kind":"mcp","payload":{{"jsonrpc":"2.0","id":{BASE},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":""#
             ),
             r#""}}}}"#,
         ),
-        Sort::Response => (
+        MessageSort::Response => (
             format!(
                 r#""to":["{to}"],"kind":"mcp","correlation_id":"{}","payload":{{"jsonrpc":"2.0","id":{BASE},"result":{{"content":[{{"type":"text","text":""#,
-                envelope_id(Sort::Request, 0)
+                envelope_id(MessageSort::Request, 0)
             ),
             r#""}]}}}"#,
         ),
@@ -251,51 +251,56 @@ mod tests {
             let frame = served(&body);
             let mut two = frame.clone();
             two.extend_from_slice(&frame);
-            assert_eq!(Wire::WebSocket.next(&two).unwrap(), Some((Frame::Message(&body), frame.len())));
+            assert_eq!(FrameFormat::WebSocket.next(&two).unwrap(), Some((ServerFrame::Message(&body), frame.len())));
             for cut in (0..frame.len()).step_by(1 + len / 64) {
-                assert_eq!(Wire::WebSocket.next(&frame[..cut]).unwrap(), None, "{len} cut at {cut}");
+                assert_eq!(FrameFormat::WebSocket.next(&frame[..cut]).unwrap(), None, "{len} cut at {cut}");
             }
         }
     }
 
     #[test]
     fn control_frames_are_told_apart() {
-        let table: [(&[u8], Frame<'_>); 3] = [
-            (&[0x89, 1, b'a'], Frame::Ping(b"a")),
-            (&[0x8a, 0], Frame::Pong),
-            (&[0x88, 2, 3, 232], Frame::Close(&[3, 232])),
+        let table: [(&[u8], ServerFrame<'_>); 3] = [
+            (&[0x89, 1, b'a'], ServerFrame::Ping(b"a")),
+            (&[0x8a, 0], ServerFrame::Pong),
+            (&[0x88, 2, 3, 232], ServerFrame::Close(&[3, 232])),
         ];
         for (bytes, frame) in table {
-            assert_eq!(Wire::WebSocket.next(bytes).unwrap(), Some((frame, bytes.len())));
+            assert_eq!(FrameFormat::WebSocket.next(bytes).unwrap(), Some((frame, bytes.len())));
         }
     }
 
     #[test]
     fn what_no_server_here_sends_is_an_error() {
         for bytes in [[0x01, 0], [0xc1, 0], [0x81, 0x80], [0x82, 0]] {
-            assert!(Wire::WebSocket.next(&bytes).is_err(), "{bytes:?}");
+            assert!(FrameFormat::WebSocket.next(&bytes).is_err(), "{bytes:?}");
         }
         let huge = [0x81, 127, 255, 255, 255, 255, 255, 255, 255, 255];
-        assert!(Wire::WebSocket.next(&huge).is_err());
+        assert!(FrameFormat::WebSocket.next(&huge).is_err());
     }
 
     #[test]
     fn nats_lines_are_told_apart() {
         let stream = b"INFO {}\r\nPONG\r\nMSG room 1 3\r\na\nb\r\nPING\r\n-ERR 'x'\r\nMSG room 1 4\r\nabc";
         let (mut at, mut seen) = (0, Vec::new());
-        while let Some((frame, used)) = Wire::Nats.next(&stream[at..]).unwrap() {
+        while let Some((frame, used)) = FrameFormat::Nats.next(&stream[at..]).unwrap() {
             seen.push(format!("{frame:?}"));
             at += used;
         }
-        let expected =
-            [Frame::Chatter, Frame::Pong, Frame::Message(b"a\nb"), Frame::Ping(b""), Frame::Close(b"-ERR 'x'")];
+        let expected = [
+            ServerFrame::Chatter,
+            ServerFrame::Pong,
+            ServerFrame::Message(b"a\nb"),
+            ServerFrame::Ping(b""),
+            ServerFrame::Close(b"-ERR 'x'"),
+        ];
         assert_eq!(seen, expected.map(|frame| format!("{frame:?}")));
     }
 
     #[test]
     fn a_template_has_its_size_and_carries_its_number_everywhere() {
-        for sort in [Sort::Notification, Sort::Request, Sort::Response] {
-            let template = Template::new(Wire::Nats, "room", sort, "alice", "bob", 300);
+        for sort in [MessageSort::Notification, MessageSort::Request, MessageSort::Response] {
+            let template = MessageTemplate::new(FrameFormat::Nats, "room", sort, "alice", "bob", 300);
             let mut out = Vec::new();
             template.write(42, &mut out);
             let header = b"PUB room 300\r\n".len();
@@ -303,11 +308,11 @@ mod tests {
             assert_eq!(identify(envelope), Some((sort, 42)));
             let parsed: serde_json::Value = serde_json::from_slice(envelope).unwrap();
             assert_eq!(parsed["id"], envelope_id(sort, 42));
-            if sort != Sort::Notification {
+            if sort != MessageSort::Notification {
                 assert_eq!(parsed["payload"]["id"], BASE + 42);
             }
-            if sort == Sort::Response {
-                assert_eq!(parsed["correlation_id"], envelope_id(Sort::Request, 42));
+            if sort == MessageSort::Response {
+                assert_eq!(parsed["correlation_id"], envelope_id(MessageSort::Request, 42));
             }
         }
     }

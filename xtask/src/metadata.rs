@@ -21,7 +21,7 @@ pub(crate) struct Package {
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<CargoTarget>,
     #[serde(default)]
     pub(crate) features: BTreeMap<String, Vec<String>>,
     /// The registries it may be published to: absent for any, empty for none.
@@ -40,7 +40,7 @@ pub(crate) struct Dependency {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct CargoTarget {
     pub(crate) name: String,
     pub(crate) kind: Vec<String>,
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// A JSON-RPC message from a server: an answer if it has an id and no method.
 #[derive(Deserialize)]
-pub(crate) struct Message<'a> {
+pub(crate) struct RpcMessage<'a> {
     pub(crate) id: Option<u64>,
     #[serde(borrow)]
     method: Option<&'a RawValue>,
@@ -20,17 +20,17 @@ pub(crate) struct Message<'a> {
 
 /// One response, as far as it has come.
 #[derive(Default)]
-pub(crate) struct Reply {
+pub(crate) struct HttpResponse {
     /// What is not yet part of the body.
     raw: Vec<u8>,
-    head: Option<Head>,
+    head: Option<ResponseHead>,
     body: Vec<u8>,
     /// How far the body was looked through for events.
     looked_at: usize,
     done: bool,
 }
 
-struct Head {
+struct ResponseHead {
     status: u16,
     session: Option<String>,
     events: bool,
@@ -38,7 +38,7 @@ struct Head {
     length: Option<usize>,
 }
 
-impl Reply {
+impl HttpResponse {
     pub(crate) fn clear(&mut self) {
         self.raw.clear();
         self.body.clear();
@@ -109,7 +109,7 @@ impl Reply {
     }
 
     /// Hands the answer to `look` once it is there: with events, that may be before the response has ended.
-    pub(crate) fn answer<T>(&mut self, look: impl FnOnce(Message<'_>) -> Result<T>) -> Result<Option<T>> {
+    pub(crate) fn answer<T>(&mut self, look: impl FnOnce(RpcMessage<'_>) -> Result<T>) -> Result<Option<T>> {
         let Some(head) = &self.head else { return Ok(None) };
         if !head.events {
             return if self.done { look(read_message(&self.body)?).map(Some) } else { Ok(None) };
@@ -132,11 +132,11 @@ impl Reply {
     }
 }
 
-fn read_message(text: &[u8]) -> Result<Message<'_>> {
+fn read_message(text: &[u8]) -> Result<RpcMessage<'_>> {
     serde_json::from_slice(text).with_context(|| format!("not JSON-RPC: {}", String::from_utf8_lossy(text)))
 }
 
-fn read_head(head: &[u8]) -> Result<Head> {
+fn read_head(head: &[u8]) -> Result<ResponseHead> {
     let head = std::str::from_utf8(head)?;
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")).context("not HTTP/1.1")?;
@@ -156,7 +156,7 @@ fn read_head(head: &[u8]) -> Result<Head> {
     if length.is_none() && !chunked {
         bail!("a response without a length:\n{head}");
     }
-    Ok(Head { status, session, events, length })
+    Ok(ResponseHead { status, session, events, length })
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
@@ -182,7 +182,7 @@ mod tests {
 
     /// What is made of a response that comes in pieces of some length.
     fn read(response: &str, piece: usize) -> String {
-        let mut reply = Reply::default();
+        let mut reply = HttpResponse::default();
         let mut answer = None;
         for bytes in response.as_bytes().chunks(piece) {
             let taken = reply.take(bytes).and_then(|()| {

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::mcp::session::Tool;
-pub(crate) use crate::mcp::ways::Way;
-use crate::mcp::ways::{Programs, Standing};
-use crate::options::Options;
+use crate::mcp::session::BenchTool;
+pub(crate) use crate::mcp::ways::McpWay;
+use crate::mcp::ways::{OpenWay, WayPrograms};
+use crate::options::BenchOptions;
 use crate::procfs::{CpuClock, descendants, resident_kib};
-use crate::report::Setting;
+use crate::report::RunSetting;
 use crate::stats::percentile;
 
 /// How long one way is measured before the next has its turn.
@@ -28,14 +28,14 @@ const SESSIONS: usize = 50;
 /// What is asked of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Load {
+enum McpLoad {
     OneByOne,
     Sixteen,
     /// One by one, with results of 64 KiB.
     Long,
 }
 
-impl Load {
+impl McpLoad {
     const ALL: [Self; 3] = [Self::OneByOne, Self::Sixteen, Self::Long];
 
     fn name(self) -> &'static str {
@@ -46,8 +46,8 @@ impl Load {
         }
     }
 
-    fn tool(self) -> Tool {
-        if self == Self::Long { Tool::Long } else { Tool::Echo }
+    fn tool(self) -> BenchTool {
+        if self == Self::Long { BenchTool::Long } else { BenchTool::Echo }
     }
 
     fn in_flight(self) -> usize {
@@ -57,9 +57,9 @@ impl Load {
 
 /// One round of one way.
 #[derive(Serialize)]
-struct Record {
-    load: Load,
-    way: Way,
+struct McpRecord {
+    load: McpLoad,
+    way: McpWay,
     round: u32,
     calls: usize,
     calls_per_second: f64,
@@ -85,7 +85,7 @@ enum Moment {
 /// What one way holds in memory.
 #[derive(Serialize)]
 struct Memory {
-    way: Way,
+    way: McpWay,
     moment: Moment,
     sessions: usize,
     rss_mib: f64,
@@ -94,14 +94,14 @@ struct Memory {
 }
 
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
-pub(crate) fn measure(options: &Options) -> Result<()> {
-    let programs = Programs::find(&options.salon, &options.server, &options.proxies)?;
-    let mut setting = Setting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
+pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
+    let programs = WayPrograms::find(&options.salon, &options.server, &options.proxies)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-mcp", setting.date, setting.slug()).into());
     let mut standing = Vec::new();
-    for way in Way::ALL.into_iter().filter(|way| options.ways.contains(way)) {
+    for way in McpWay::ALL.into_iter().filter(|way| options.ways.contains(way)) {
         match programs.version(way) {
             Ok(version) => {
                 setting.contenders.push(format!("{} ({version})", way.name()));
@@ -112,7 +112,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     }
     let mut records = Vec::new();
     let mut memory = readings(&standing, Moment::Begun)?;
-    for load in Load::ALL {
+    for load in McpLoad::ALL {
         for way in &mut standing {
             calls(way, load, |begun| begun < WARM_UP, &mut Vec::new())?;
         }
@@ -139,19 +139,19 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn calls(way: &mut Standing, load: Load, go_on: impl Fn(u64) -> bool, latencies: &mut Vec<u64>) -> Result<()> {
+fn calls(way: &mut OpenWay, load: McpLoad, go_on: impl Fn(u64) -> bool, latencies: &mut Vec<u64>) -> Result<()> {
     let outcome = way.session().calls(load.tool(), load.in_flight(), go_on, latencies);
     outcome.with_context(|| format!("{}, {}\n{}", way.way.name(), load.name(), way.last_words()))
 }
 
 /// The clocks of a process and of those that it has started. They run through the whole round: what a server does when its
 /// calls are answered is part of their price.
-struct Clocks {
+struct ProcessClocks {
     own: CpuClock,
     children: Vec<CpuClock>,
 }
 
-impl Clocks {
+impl ProcessClocks {
     fn start(pid: u32) -> Result<Self> {
         let children = descendants(pid)?.into_iter().map(CpuClock::start).collect::<Result<_>>()?;
         Ok(Self { own: CpuClock::start(pid)?, children })
@@ -163,9 +163,9 @@ impl Clocks {
     }
 }
 
-fn one_round(standing: &mut [Standing], load: Load, round: u32, duration: Duration) -> Result<Vec<Record>> {
+fn one_round(standing: &mut [OpenWay], load: McpLoad, round: u32, duration: Duration) -> Result<Vec<McpRecord>> {
     let mut taken: Vec<(Vec<u64>, Duration)> = standing.iter().map(|_| Default::default()).collect();
-    let clocks = standing.iter().map(|way| Clocks::start(way.pid())).collect::<Result<Vec<_>>>()?;
+    let clocks = standing.iter().map(|way| ProcessClocks::start(way.pid())).collect::<Result<Vec<_>>>()?;
     let turn = TURN.min(duration);
     while taken.iter().any(|(_, spent)| *spent < duration) {
         for (way, (latencies, spent)) in standing.iter_mut().zip(&mut taken) {
@@ -180,7 +180,7 @@ fn one_round(standing: &mut [Standing], load: Load, round: u32, duration: Durati
         let calls = latencies.len();
         let micros = |p| percentile(&latencies, p).map(|nanos| nanos as f64 / 1000.0).context("no call was made");
         let [own, children] = clocks.elapsed()?.map(|cpu| cpu.as_secs_f64() * 1e6 / calls as f64);
-        records.push(Record {
+        records.push(McpRecord {
             load,
             way: way.way,
             round,
@@ -195,8 +195,8 @@ fn one_round(standing: &mut [Standing], load: Load, round: u32, duration: Durati
     Ok(records)
 }
 
-fn readings(standing: &[Standing], moment: Moment) -> Result<Vec<Memory>> {
-    let read = |way: &Standing| {
+fn readings(standing: &[OpenWay], moment: Moment) -> Result<Vec<Memory>> {
+    let read = |way: &OpenWay| {
         let children = descendants(way.pid())?;
         let of_children = children.iter().map(|&child| resident_kib(child)).sum::<Result<u64>>()?;
         Ok(Memory {

@@ -11,22 +11,22 @@ use mio::{Events, Interest, Poll, Token};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::mcp::http::Reply;
+use crate::mcp::http::HttpResponse;
 
 /// Nothing that is waited for takes longer, unless it is lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the text is that a long call asks for, at least: 64 KiB.
 const LONG: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum BenchEra {
     /// A session, by `initialize`.
     Legacy,
     /// 2026-07-28, in which every request stands alone.
     Modern,
 }
 
-impl Era {
+impl BenchEra {
     fn version(self) -> &'static str {
         match self {
             Self::Legacy => "2025-06-18",
@@ -37,24 +37,24 @@ impl Era {
 
 /// Where a server is and what a client of it must say.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct SessionTarget {
     pub(crate) address: SocketAddr,
     pub(crate) path: String,
     pub(crate) bearer: Option<String>,
-    pub(crate) era: Era,
+    pub(crate) era: BenchEra,
     /// What the names of tools begin with there.
     pub(crate) prefix: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tool {
+pub(crate) enum BenchTool {
     /// Answers with its arguments, a few bytes.
     Echo,
     /// Answers a few bytes with 64 KiB.
     Long,
 }
 
-impl Tool {
+impl BenchTool {
     fn name(self) -> &'static str {
         match self {
             Self::Echo => "echo",
@@ -97,7 +97,7 @@ impl Tool {
 #[derive(Deserialize)]
 struct CallResult<'a> {
     #[serde(rename = "structuredContent")]
-    arguments: Option<Value>,
+    arguments: Option<CountValue>,
     #[serde(borrow)]
     content: Vec<Block<'a>>,
     #[serde(default, rename = "isError")]
@@ -105,7 +105,7 @@ struct CallResult<'a> {
 }
 
 #[derive(Deserialize)]
-struct Value {
+struct CountValue {
     value: u64,
 }
 
@@ -115,26 +115,26 @@ struct Block<'a> {
     text: std::borrow::Cow<'a, str>,
 }
 
-struct Connection {
+struct BenchConnection {
     stream: TcpStream,
-    reply: Reply,
+    reply: HttpResponse,
     /// The call under way: its id, its tool, when it was sent; and whether it was answered, when only the end of the response is missing.
-    call: Option<(u64, Tool, Instant, bool)>,
+    call: Option<(u64, BenchTool, Instant, bool)>,
 }
 
-pub(crate) struct Session {
-    target: Target,
+pub(crate) struct BenchSession {
+    target: SessionTarget,
     id: Option<String>,
     last_call: u64,
-    connections: Vec<Connection>,
+    connections: Vec<BenchConnection>,
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
 }
 
-impl Session {
+impl BenchSession {
     /// Opens a session as clients do: performs the handshake where the era has one, lists the tools, and calls one.
-    pub(crate) fn open(target: Target) -> Result<Self> {
+    pub(crate) fn open(target: SessionTarget) -> Result<Self> {
         let mut session = Self {
             target,
             id: None,
@@ -145,7 +145,7 @@ impl Session {
             buffer: vec![0; 256 << 10],
         };
         session.connect(1)?;
-        if session.target.era == Era::Legacy {
+        if session.target.era == BenchEra::Legacy {
             session.ask("initialize", "", |era| {
                 format!(
                     r#""protocolVersion":"{}","capabilities":{{}},"clientInfo":{{"name":"bench","version":"0"}}"#,
@@ -161,13 +161,13 @@ impl Session {
             }
         }
         let tools = session.ask("tools/list", "", |_| String::new())?;
-        for tool in [Tool::Echo, Tool::Long] {
+        for tool in [BenchTool::Echo, BenchTool::Long] {
             let name = format!(r#""{}{}""#, session.target.prefix, tool.name());
             if !tools.contains(&name) {
                 bail!("{name} is not among its tools");
             }
         }
-        session.calls(Tool::Echo, 1, |begun| begun < 1, &mut Vec::new())?;
+        session.calls(BenchTool::Echo, 1, |begun| begun < 1, &mut Vec::new())?;
         Ok(session)
     }
 
@@ -186,7 +186,7 @@ impl Session {
             stream.set_nonblocking(true)?;
             let mut stream = TcpStream::from_std(stream);
             self.poll.registry().register(&mut stream, Token(at), Interest::READABLE)?;
-            let connection = Connection { stream, reply: Reply::default(), call: None };
+            let connection = BenchConnection { stream, reply: HttpResponse::default(), call: None };
             if at < self.connections.len() {
                 self.connections[at] = connection;
             } else {
@@ -198,7 +198,7 @@ impl Session {
 
     /// Sends a message by one of the connections. `name` is what its method is about, where it names a tool.
     fn send(&mut self, at: usize, method: &str, name: &str, message: &str) -> Result<()> {
-        let Target { address, path, bearer, era, .. } = &self.target;
+        let SessionTarget { address, path, bearer, era, .. } = &self.target;
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
@@ -214,7 +214,7 @@ impl Session {
         if let Some(id) = &self.id {
             header("Mcp-Session-Id", id);
         }
-        if *era == Era::Modern {
+        if *era == BenchEra::Modern {
             header("Mcp-Method", method);
             if !name.is_empty() {
                 header("Mcp-Name", name);
@@ -231,8 +231,8 @@ impl Session {
     /// A request with parameters that `members` writes, as members of an object.
     fn request(&self, id: u64, method: &str, members: &str) -> String {
         let meta = match self.target.era {
-            Era::Legacy => String::new(),
-            Era::Modern => format!(
+            BenchEra::Legacy => String::new(),
+            BenchEra::Modern => format!(
                 r#"{}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{}","io.modelcontextprotocol/clientCapabilities":{{}},"io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"0"}}}}"#,
                 if members.is_empty() { "" } else { "," },
                 self.target.era.version()
@@ -242,7 +242,7 @@ impl Session {
     }
 
     /// Asks something with nothing else under way, and returns the result.
-    fn ask(&mut self, method: &str, name: &str, members: impl Fn(Era) -> String) -> Result<String> {
+    fn ask(&mut self, method: &str, name: &str, members: impl Fn(BenchEra) -> String) -> Result<String> {
         self.last_call += 1;
         let request = self.request(self.last_call, method, &members(self.target.era));
         self.send(0, method, name, &request)?;
@@ -255,13 +255,13 @@ impl Session {
 
     /// Reads the first connection's response to its end.
     fn finish_first(&mut self) -> Result<()> {
-        let Connection { stream, reply, .. } = &mut self.connections[0];
+        let BenchConnection { stream, reply, .. } = &mut self.connections[0];
         while !reply.is_whole() {
             match stream.read(&mut self.buffer) {
                 Ok(0) => bail!("the server has closed the connection"),
                 Ok(count) => reply.take(&self.buffer[..count])?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.poll.poll(&mut self.events, Some(PATIENCE))?;
+                    self.poll.poll(&mut self.events, Some(ANSWER_TIMEOUT))?;
                     if self.events.is_empty() {
                         bail!("nothing came from the server");
                     }
@@ -276,7 +276,7 @@ impl Session {
     /// come, so that nothing is under way when it returns. A call's latency ends when its answer has been read.
     pub(crate) fn calls(
         &mut self,
-        tool: Tool,
+        tool: BenchTool,
         in_flight: usize,
         go_on: impl Fn(u64) -> bool,
         latencies: &mut Vec<u64>,
@@ -293,7 +293,7 @@ impl Session {
             if idle.len() == in_flight {
                 return Ok(());
             }
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(ANSWER_TIMEOUT))?;
             if self.events.is_empty() {
                 bail!("nothing came from the server");
             }
@@ -306,7 +306,7 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, at: usize, tool: Tool) -> Result<()> {
+    fn begin(&mut self, at: usize, tool: BenchTool) -> Result<()> {
         self.last_call += 1;
         let id = self.last_call;
         let name = format!("{}{}", self.target.prefix, tool.name());
@@ -317,7 +317,7 @@ impl Session {
     }
 }
 
-impl Connection {
+impl BenchConnection {
     /// Takes what has come; whether that ends the call under way.
     fn pump(&mut self, buffer: &mut [u8], latencies: &mut Vec<u64>) -> Result<bool> {
         // What comes with nothing under way is the end of the connection, which is noticed before the next call.
@@ -328,7 +328,7 @@ impl Connection {
                 Ok(count) => {
                     let arrived = sent.elapsed();
                     self.reply.take(&buffer[..count])?;
-                    let check = |message: crate::mcp::http::Message<'_>| {
+                    let check = |message: crate::mcp::http::RpcMessage<'_>| {
                         let result = message.result.with_context(|| format!("a call failed: {:?}", message.error))?;
                         if message.id != Some(*id) {
                             bail!("call {id} got the answer to {:?}", message.id);
@@ -360,12 +360,12 @@ mod tests {
         let text =
             |length: u64| format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(length as usize));
         let table = [
-            (Tool::Echo, r#"{"content":[],"structuredContent":{"value":7}}"#.to_owned(), true),
-            (Tool::Echo, r#"{"content":[],"structuredContent":{"value":8}}"#.to_owned(), false),
-            (Tool::Echo, r#"{"content":[],"structuredContent":{"value":7},"isError":true}"#.to_owned(), false),
-            (Tool::Echo, r#"{"content":[{"type":"text","text":"{\"value\":7}"}]}"#.to_owned(), false),
-            (Tool::Long, text(LONG + 7), true),
-            (Tool::Long, text(LONG), false),
+            (BenchTool::Echo, r#"{"content":[],"structuredContent":{"value":7}}"#.to_owned(), true),
+            (BenchTool::Echo, r#"{"content":[],"structuredContent":{"value":8}}"#.to_owned(), false),
+            (BenchTool::Echo, r#"{"content":[],"structuredContent":{"value":7},"isError":true}"#.to_owned(), false),
+            (BenchTool::Echo, r#"{"content":[{"type":"text","text":"{\"value\":7}"}]}"#.to_owned(), false),
+            (BenchTool::Long, text(LONG + 7), true),
+            (BenchTool::Long, text(LONG), false),
         ];
         for (tool, result, good) in table {
             let checked = tool.check(7, &RawValue::from_string(result).unwrap());

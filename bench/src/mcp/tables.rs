@@ -6,15 +6,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::mcp::ways::Way;
-use crate::mcp::{Load, Memory, Record, SESSIONS};
-use crate::report::{Setting, cell, lay_out};
+use crate::mcp::ways::McpWay;
+use crate::mcp::{McpLoad, McpRecord, Memory, SESSIONS};
+use crate::report::{RunSetting, cell, lay_out};
 use crate::stats::Spread;
 
 /// Of what a proxy adds to a call, a room may add this much.
 const SHARE: f64 = 0.5;
 
-fn rounds(records: &[Record], load: Load, way: Way) -> impl Iterator<Item = &Record> {
+fn rounds(records: &[McpRecord], load: McpLoad, way: McpWay) -> impl Iterator<Item = &McpRecord> {
     records.iter().filter(move |record| record.load == load && record.way == way)
 }
 
@@ -23,20 +23,20 @@ fn shown(values: impl Iterator<Item = f64>, decimals: usize) -> String {
 }
 
 /// What a way adds to the latency of a direct call, round by round: both had the machine in the same seconds.
-fn added(records: &[Record], load: Load, way: Way) -> impl Iterator<Item = f64> {
-    let direct = move |round| rounds(records, load, Way::Direct).find(|direct| direct.round == round);
+fn added(records: &[McpRecord], load: McpLoad, way: McpWay) -> impl Iterator<Item = f64> {
+    let direct = move |round| rounds(records, load, McpWay::Direct).find(|direct| direct.round == round);
     rounds(records, load, way).filter_map(move |record| Some(record.p50_us - direct(record.round)?.p50_us))
 }
 
-pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
+pub(super) fn of_load(records: &[McpRecord], load: McpLoad) -> Result<String> {
     let head = ["way", "p50 µs", "added p50 µs", "p99 µs", "calls/s", "CPU µs/call", "its children's CPU µs/call"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for way in Way::ALL.into_iter().filter(|&way| rounds(records, load, way).next().is_some()) {
-        let figure = |figure: fn(&Record) -> f64| shown(rounds(records, load, way).map(figure), 0);
+    for way in McpWay::ALL.into_iter().filter(|&way| rounds(records, load, way).next().is_some()) {
+        let figure = |figure: fn(&McpRecord) -> f64| shown(rounds(records, load, way).map(figure), 0);
         rows.push(vec![
             way.name().to_owned(),
             figure(|r| r.p50_us),
-            if way == Way::Direct { "–".to_owned() } else { shown(added(records, load, way), 0) },
+            if way == McpWay::Direct { "–".to_owned() } else { shown(added(records, load, way), 0) },
             figure(|r| r.p99_us),
             figure(|r| r.calls_per_second),
             figure(|r| r.cpu_us_per_call),
@@ -52,7 +52,7 @@ pub(super) fn of_memory(memory: &[Memory]) -> Result<String> {
         head.extend([format!("MiB {moment}"), "its children".to_owned()]);
     }
     let mut rows = vec![head];
-    for way in Way::ALL {
+    for way in McpWay::ALL {
         let of_way = memory.iter().filter(|memory| memory.way == way);
         let cells = of_way.flat_map(|Memory { rss_mib, children, children_rss_mib, .. }| {
             let started =
@@ -68,14 +68,14 @@ pub(super) fn of_memory(memory: &[Memory]) -> Result<String> {
 }
 
 /// What the rooms add, as shares of what each proxy adds.
-pub(super) fn of_targets(records: &[Record]) -> Result<String> {
+pub(super) fn of_targets(records: &[McpRecord]) -> Result<String> {
     let mut rows = vec![["load", "way"].map(str::to_owned).to_vec()];
-    rows[0].extend(Way::PROXIES.iter().map(|proxy| format!("added ÷ {}'s", proxy.name())));
+    rows[0].extend(McpWay::PROXIES.iter().map(|proxy| format!("added ÷ {}'s", proxy.name())));
     rows[0].push(format!("at most {SHARE} of either"));
-    for load in Load::ALL {
-        for way in Way::ALL.into_iter().filter(|&way| way.is_salon() && added(records, load, way).next().is_some()) {
+    for load in McpLoad::ALL {
+        for way in McpWay::ALL.into_iter().filter(|&way| way.is_salon() && added(records, load, way).next().is_some()) {
             // Every way has all rounds, in order.
-            let shares = Way::PROXIES.map(|proxy| {
+            let shares = McpWay::PROXIES.map(|proxy| {
                 let pairs = added(records, load, way).zip(added(records, load, proxy));
                 pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>()
             });
@@ -94,7 +94,7 @@ pub(super) fn of_targets(records: &[Record]) -> Result<String> {
 }
 
 /// Writes `raw.jsonl` (the setting, a line for each round of each way, and a line for each reading of memory) and `summary.md`.
-pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], memory: &[Memory]) -> Result<()> {
+pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[McpRecord], memory: &[Memory]) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
     let mut raw = serde_json::to_string(setting)?;
     for record in records {
@@ -105,7 +105,7 @@ pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], memo
     }
     raw.push('\n');
     fs::write(directory.join("raw.jsonl"), raw)?;
-    let Setting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
+    let RunSetting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
     let mut summary = format!(
         "# Calls by MCP over HTTP, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s; median (lowest–highest)\n"
@@ -116,7 +116,7 @@ pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], memo
     for skipped in &setting.skipped {
         writeln!(summary, "- skipped: {skipped}")?;
     }
-    for load in Load::ALL {
+    for load in McpLoad::ALL {
         let name = load.name();
         write!(summary, "\n## {}{}\n\n{}", name[..1].to_uppercase(), &name[1..], of_load(records, load)?)?;
     }

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 
-use crate::contender::{Contender, Installed, Scratch, Server, output};
+use crate::contender::{BenchScratch, Contender, ContenderServer, Installed, output};
 use crate::lines::{GUEST, TOPIC};
-use crate::mcp::session::{Era, Session, Target};
+use crate::mcp::session::{BenchEra, BenchSession, SessionTarget};
 
 /// A proxy and the server behind it may take so long until they answer.
 const START_LIMIT: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Way {
+pub(crate) enum McpWay {
     /// The server speaks HTTP itself.
     Direct,
     McpProxy,
@@ -36,7 +36,7 @@ pub(crate) enum Way {
     SalonModernUnflushed,
 }
 
-impl Way {
+impl McpWay {
     pub(crate) const ALL: [Self; 9] = [
         Self::Direct,
         Self::McpProxy,
@@ -91,19 +91,19 @@ impl Way {
         matches!(self, Self::SalonRoom | Self::SalonRoomUnflushed)
     }
 
-    fn era(self) -> Era {
-        if matches!(self, Self::SalonModern | Self::SalonModernUnflushed) { Era::Modern } else { Era::Legacy }
+    fn era(self) -> BenchEra {
+        if matches!(self, Self::SalonModern | Self::SalonModernUnflushed) { BenchEra::Modern } else { BenchEra::Legacy }
     }
 }
 
 /// What is there to set ways up with.
-pub(crate) struct Programs {
+pub(crate) struct WayPrograms {
     salon: Installed,
     server: PathBuf,
     proxies: PathBuf,
 }
 
-impl Programs {
+impl WayPrograms {
     pub(crate) fn find(salon: &Path, server: &Path, proxies: &Path) -> Result<Self> {
         let server = server.canonicalize().with_context(|| format!("no server {}", server.display()))?;
         let proxies = proxies.canonicalize().unwrap_or_else(|_| proxies.to_owned());
@@ -119,12 +119,12 @@ impl Programs {
     }
 
     /// The version of what stands in the way, or why it cannot.
-    pub(crate) fn version(&self, way: Way) -> Result<String> {
+    pub(crate) fn version(&self, way: McpWay) -> Result<String> {
         let missing = |_| anyhow!("not installed, `scripts/bench-proxies` does that");
         match way {
-            Way::Direct => Ok("rmcp-server, this commit".to_owned()),
-            Way::McpProxy => output(Command::new(self.python()).arg("--version")).map_err(missing),
-            Way::Supergateway => {
+            McpWay::Direct => Ok("rmcp-server, this commit".to_owned()),
+            McpWay::McpProxy => output(Command::new(self.python()).arg("--version")).map_err(missing),
+            McpWay::Supergateway => {
                 let package = self.proxies.join("node_modules/supergateway/package.json");
                 let package = fs::read(package).map_err(anyhow::Error::from).map_err(missing)?;
                 let package: serde_json::Value = serde_json::from_slice(&package)?;
@@ -136,42 +136,42 @@ impl Programs {
     }
 
     /// Sets a way up and opens the first session on it.
-    pub(crate) fn stand(&self, way: Way) -> Result<Standing> {
-        let scratch = Scratch::new()?;
+    pub(crate) fn stand(&self, way: McpWay) -> Result<OpenWay> {
+        let scratch = BenchScratch::new()?;
         let process = if way.is_salon() { self.host(way, &scratch)? } else { self.start(way, &scratch)? };
-        let mut standing = Standing { way, sessions: Vec::new(), process, scratch };
+        let mut standing = OpenWay { way, sessions: Vec::new(), process, scratch };
         let began = Instant::now();
         // It may listen before the server behind it is there.
         while let Err(error) = standing.open_session() {
             if began.elapsed() > START_LIMIT {
                 return Err(error.context(format!("{} does not answer\n{}", way.name(), standing.last_words())));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_DELAY);
         }
         Ok(standing)
     }
 
     /// A gateway with the server as a guest.
-    fn host(&self, way: Way, scratch: &Scratch) -> Result<Process> {
+    fn host(&self, way: McpWay, scratch: &BenchScratch) -> Result<WayProcess> {
         let file = scratch.0.join("salon.toml");
         let command = self.server.display().to_string();
         fs::write(&file, format!("[topics.\"{TOPIC}\".guests.{GUEST}]\ncommand = {command:?}\n"))?;
         let durability = if way.is_flushed() { "full" } else { "os" };
         let file = file.to_string_lossy();
-        Ok(Process::Gateway(self.salon.start_with(&["--config", &file, "--sqlite-durability", durability])?))
+        Ok(WayProcess::Gateway(self.salon.start_with(&["--config", &file, "--sqlite-durability", durability])?))
     }
 
     /// The server itself, or a proxy with it; both log nothing but errors.
-    fn start(&self, way: Way, scratch: &Scratch) -> Result<Process> {
+    fn start(&self, way: McpWay, scratch: &BenchScratch) -> Result<WayProcess> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let port = address.port().to_string();
         let mut command = match way {
-            Way::McpProxy => {
+            McpWay::McpProxy => {
                 let mut command = Command::new(self.python());
                 command.args(["--log-level", "ERROR", "--host", "127.0.0.1", "--port", &port, "--"]).arg(&self.server);
                 command
             }
-            Way::Supergateway => {
+            McpWay::Supergateway => {
                 let mut command = Command::new(self.node());
                 command
                     .arg(self.proxies.join("node_modules/supergateway/dist/index.js"))
@@ -189,24 +189,24 @@ impl Programs {
         let log = File::create(scratch.0.join("server.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot start {}", way.name()))?;
-        Ok(Process::Other(Other { child, address }))
+        Ok(WayProcess::Other(Other { child, address }))
     }
 }
 
 /// A way that stands, with the sessions opened on it.
-pub(crate) struct Standing {
-    pub(crate) way: Way,
+pub(crate) struct OpenWay {
+    pub(crate) way: McpWay,
     /// Closed before the process ends.
-    pub(crate) sessions: Vec<Session>,
-    process: Process,
-    scratch: Scratch,
+    pub(crate) sessions: Vec<BenchSession>,
+    process: WayProcess,
+    scratch: BenchScratch,
 }
 
-impl Standing {
+impl OpenWay {
     pub(crate) fn pid(&self) -> u32 {
         match &self.process {
-            Process::Gateway(gateway) => gateway.pid(),
-            Process::Other(other) => other.child.id(),
+            WayProcess::Gateway(gateway) => gateway.pid(),
+            WayProcess::Other(other) => other.child.id(),
         }
     }
 
@@ -214,11 +214,11 @@ impl Standing {
     pub(crate) fn open_session(&mut self) -> Result<()> {
         let caller = format!("caller-{}", self.sessions.len() + 1);
         let (address, path, bearer) = match &mut self.process {
-            Process::Gateway(gateway) => {
+            WayProcess::Gateway(gateway) => {
                 let path = if self.way.is_room() { format!("/mcp/{TOPIC}") } else { format!("/mcp/{TOPIC}/{GUEST}") };
                 (gateway.address, path, gateway.bearer(TOPIC, &caller)?)
             }
-            Process::Other(other) => {
+            WayProcess::Other(other) => {
                 if let Some(status) = other.child.try_wait()? {
                     bail!("it has ended: {status}");
                 }
@@ -226,20 +226,20 @@ impl Standing {
             }
         };
         let prefix = if self.way.is_room() { PREFIX } else { "" };
-        self.sessions.push(Session::open(Target { address, path, bearer, era: self.way.era(), prefix })?);
+        self.sessions.push(BenchSession::open(SessionTarget { address, path, bearer, era: self.way.era(), prefix })?);
         Ok(())
     }
 
     /// The session that was opened first.
-    pub(crate) fn session(&mut self) -> &mut Session {
+    pub(crate) fn session(&mut self) -> &mut BenchSession {
         &mut self.sessions[0]
     }
 
     /// The end of what it logged, for a report of what went wrong.
     pub(crate) fn last_words(&self) -> String {
         match &self.process {
-            Process::Gateway(gateway) => gateway.last_words(),
-            Process::Other(_) => {
+            WayProcess::Gateway(gateway) => gateway.last_words(),
+            WayProcess::Other(_) => {
                 let log = fs::read_to_string(self.scratch.0.join("server.log")).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
                 lines[lines.len().saturating_sub(5)..].join("\n")
@@ -251,8 +251,8 @@ impl Standing {
 /// What the room puts before the names of the guest's tools.
 const PREFIX: &str = "guest__";
 
-enum Process {
-    Gateway(Server),
+enum WayProcess {
+    Gateway(ContenderServer),
     Other(Other),
 }
 

@@ -9,15 +9,15 @@ mod topics;
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use crate::load::{Crowd, Role};
-use crate::nats::site::{Programs, Setup, Shares, Site};
+use crate::load::{LoadCrowd, LoadRole};
+use crate::nats::site::{Shares, Site, SitePrograms, StoreSetup};
 use crate::nats::topics::Census;
-use crate::options::Options;
-use crate::report::Setting;
-use crate::room::{Pace, Until};
+use crate::options::BenchOptions;
+use crate::report::RunSetting;
+use crate::room::{PublishPace, Until};
 use crate::scenario::{AT_ONCE, CALL, MESSAGE, WARM_UP, topic};
 use crate::stats::percentile;
-use crate::wire::{Sort, Template, Wire};
+use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
 
 const READERS: usize = 100;
 const CALLS_IN_FLIGHT: u32 = 64;
@@ -25,13 +25,13 @@ const BYSTANDERS: usize = 2;
 
 /// What can be asked for alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum NatsPart {
     Fanout,
     Calls,
     Topics,
 }
 
-impl Part {
+impl NatsPart {
     pub(crate) const ALL: [Self; 3] = [Self::Fanout, Self::Calls, Self::Topics];
 
     pub(crate) fn name(self) -> &'static str {
@@ -42,10 +42,10 @@ impl Part {
         }
     }
 
-    fn loads(self) -> &'static [Load] {
+    fn loads(self) -> &'static [NatsLoad] {
         match self {
-            Self::Fanout => &[Load::FanoutOneByOne, Load::FanoutSaturated],
-            Self::Calls => &[Load::CallsOneByOne, Load::CallsSaturated],
+            Self::Fanout => &[NatsLoad::FanoutOneByOne, NatsLoad::FanoutSaturated],
+            Self::Calls => &[NatsLoad::CallsOneByOne, NatsLoad::CallsSaturated],
             Self::Topics => &[],
         }
     }
@@ -53,14 +53,14 @@ impl Part {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Load {
+enum NatsLoad {
     FanoutOneByOne,
     FanoutSaturated,
     CallsOneByOne,
     CallsSaturated,
 }
 
-impl Load {
+impl NatsLoad {
     const ALL: [Self; 4] = [Self::FanoutOneByOne, Self::FanoutSaturated, Self::CallsOneByOne, Self::CallsSaturated];
 
     fn name(self) -> String {
@@ -76,8 +76,8 @@ impl Load {
         matches!(self, Self::CallsOneByOne | Self::CallsSaturated)
     }
 
-    fn pace(self, window: u32) -> Pace {
-        Pace::Window(match self {
+    fn pace(self, window: u32) -> PublishPace {
+        PublishPace::Window(match self {
             Self::FanoutOneByOne | Self::CallsOneByOne => 1,
             Self::FanoutSaturated => window,
             Self::CallsSaturated => CALLS_IN_FLIGHT,
@@ -87,19 +87,19 @@ impl Load {
 
 /// One run of one setup.
 #[derive(Serialize)]
-struct Record {
-    load: Load,
-    setup: Setup,
+struct NatsRecord {
+    load: NatsLoad,
+    setup: StoreSetup,
     round: u32,
     #[serde(flatten)]
-    figures: Option<Figures>,
+    figures: Option<NatsFigures>,
     /// Why the run counts for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     void: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Figures {
+struct NatsFigures {
     messages: u64,
     deliveries: u64,
     wall_seconds: f64,
@@ -110,7 +110,7 @@ struct Figures {
     resident_mib: Shares,
 }
 
-impl Figures {
+impl NatsFigures {
     fn messages_per_second(&self) -> f64 {
         self.messages as f64 / self.wall_seconds
     }
@@ -126,19 +126,19 @@ impl Figures {
 
 /// Runs everything asked for, saving after each load what there is. Says whether every run counts.
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
-pub(crate) fn measure(options: &Options) -> Result<bool> {
-    let programs = Programs::find(&options.salon, &options.nats)?;
-    let mut setting = Setting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
+pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
+    let programs = SitePrograms::find(&options.salon, &options.nats)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
     setting.contenders.clone_from(&programs.versions);
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-nats", setting.date, setting.slug()).into());
     let mut records = Vec::new();
     let mut censuses = Vec::new();
-    for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
+    for part in NatsPart::ALL.into_iter().filter(|part| options.parts.contains(part)) {
         for &load in part.loads() {
             for round in 1..=options.rounds {
-                for setup in Setup::ALL {
+                for setup in StoreSetup::ALL {
                     let record = run_once(&programs, setup, load, round, options);
                     if let Some(reason) = &record.void {
                         println!("void: {}, {}: {reason}", load.name(), setup.name());
@@ -149,7 +149,7 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
             println!("\n{}\n{}", load.name(), tables::of_load(&records, load)?);
             tables::save(&directory, &setting, &records, &censuses)?;
         }
-        if part == Part::Topics {
+        if part == NatsPart::Topics {
             for &count in topics::steps(options.quick) {
                 let census: Census = topics::measure(&programs, count, options.duration, options.quick)
                     .with_context(|| format!("with {count} topics"))?;
@@ -167,39 +167,45 @@ pub(crate) fn measure(options: &Options) -> Result<bool> {
     Ok(records.iter().all(|record| record.void.is_none()))
 }
 
-fn run_once(programs: &Programs, setup: Setup, load: Load, round: u32, options: &Options) -> Record {
+fn run_once(
+    programs: &SitePrograms,
+    setup: StoreSetup,
+    load: NatsLoad,
+    round: u32,
+    options: &BenchOptions,
+) -> NatsRecord {
     let outcome = programs.start(setup).and_then(|site| run(&site, load, options).with_context(|| site.last_words()));
     match outcome {
-        Ok(figures) => Record { load, setup, round, figures: Some(figures), void: None },
-        Err(error) => Record { load, setup, round, figures: None, void: Some(format!("{error:#}")) },
+        Ok(figures) => NatsRecord { load, setup, round, figures: Some(figures), void: None },
+        Err(error) => NatsRecord { load, setup, round, figures: None, void: Some(format!("{error:#}")) },
     }
 }
 
 /// One room. Its clients take turns at the gateways: publishers and callers are at the first, callees at the second.
-fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
+fn run(site: &Site, load: NatsLoad, options: &BenchOptions) -> Result<NatsFigures> {
     let topic = topic(0);
-    let template = |sort, from, to, size| Template::new(Wire::WebSocket, &topic, sort, from, to, size);
-    let mut crowd = Crowd::new(Wire::WebSocket)?;
-    let mut clients = vec![("publisher".to_owned(), Role::Publisher)];
+    let template = |sort, from, to, size| MessageTemplate::new(FrameFormat::WebSocket, &topic, sort, from, to, size);
+    let mut crowd = LoadCrowd::new(FrameFormat::WebSocket)?;
+    let mut clients = vec![("publisher".to_owned(), LoadRole::Publisher)];
     let (room, readers) = if load.is_calls() {
-        clients.push(("callee".to_owned(), Role::Callee));
-        let answer = template(Sort::Response, "callee", "publisher", CALL);
-        (crowd.add_room(template(Sort::Request, "publisher", "callee", CALL), Some(answer)), BYSTANDERS)
+        clients.push(("callee".to_owned(), LoadRole::Callee));
+        let answer = template(MessageSort::Response, "callee", "publisher", CALL);
+        (crowd.add_room(template(MessageSort::Request, "publisher", "callee", CALL), Some(answer)), BYSTANDERS)
     } else {
-        (crowd.add_room(template(Sort::Notification, "publisher", "", MESSAGE), None), READERS)
+        (crowd.add_room(template(MessageSort::Notification, "publisher", "", MESSAGE), None), READERS)
     };
-    clients.extend((0..readers).map(|at| (format!("reader-{at}"), Role::Reader)));
+    clients.extend((0..readers).map(|at| (format!("reader-{at}"), LoadRole::Reader)));
     // A gateway learns of a participant at another gateway a moment later, but when a participant enters it knows all before: so the
     // one who speaks to them comes last.
     for (at, (id, role)) in clients.iter().enumerate().rev() {
-        if *role == Role::Publisher {
+        if *role == LoadRole::Publisher {
             crowd.connect(AT_ONCE)?;
         }
         crowd.add_client(room, *role, site.gateway(at).greeting(&topic, id, None)?);
     }
     crowd.connect(AT_ONCE)?;
     // When everybody has this one, whatever was on its way before has arrived too.
-    crowd.run(Pace::Window(1), Until::Sent(1), || Ok(()))?;
+    crowd.run(PublishPace::Window(1), Until::Sent(1), || Ok(()))?;
     let pace = load.pace(options.window);
     crowd.run(pace, Until::Elapsed(WARM_UP), || Ok(()))?;
     let clocks = site.clocks()?;
@@ -210,7 +216,7 @@ fn run(site: &Site, load: Load, options: &Options) -> Result<Figures> {
     }
     let micros =
         |p| percentile(&delivered.latencies, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
-    Ok(Figures {
+    Ok(NatsFigures {
         messages: delivered.messages,
         deliveries: delivered.deliveries,
         wall_seconds: delivered.wall.as_secs_f64(),

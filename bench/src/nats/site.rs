@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use crate::contender::{Contender, Installed, Scratch, Server, output};
+use crate::contender::{BenchScratch, Contender, ContenderServer, Installed, output};
 use crate::procfs::{CpuClock, resident_kib};
 
 /// How long servers may take to find each other.
@@ -19,7 +19,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// On what the rooms are kept, and by how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Setup {
+pub(super) enum StoreSetup {
     SqliteFull,
     SqliteOs,
     NatsOne,
@@ -28,7 +28,7 @@ pub(super) enum Setup {
     NatsThreeAlways,
 }
 
-impl Setup {
+impl StoreSetup {
     pub(super) const ALL: [Self; 6] =
         [Self::SqliteFull, Self::SqliteOs, Self::NatsOne, Self::NatsOneAlways, Self::NatsThree, Self::NatsThreeAlways];
 
@@ -72,13 +72,13 @@ impl Setup {
 }
 
 /// What is needed to start any of them.
-pub(super) struct Programs {
+pub(super) struct SitePrograms {
     salon: Installed,
     nats: std::path::PathBuf,
     pub(super) versions: Vec<String>,
 }
 
-impl Programs {
+impl SitePrograms {
     pub(super) fn find(salon: &Path, nats: &Path) -> Result<Self> {
         let salon = Installed::find(Contender::Salon, salon)?;
         let hint = || format!("no NATS server `{}`\n\nhint: `scripts/nats-server` installs one", nats.display());
@@ -88,24 +88,24 @@ impl Programs {
     }
 
     /// Starts what a setup consists of.
-    pub(super) fn start(&self, setup: Setup) -> Result<Site> {
+    pub(super) fn start(&self, setup: StoreSetup) -> Result<Site> {
         let (gateways, servers) = setup.counts();
-        let always = matches!(setup, Setup::NatsOneAlways | Setup::NatsThreeAlways);
+        let always = matches!(setup, StoreSetup::NatsOneAlways | StoreSetup::NatsThreeAlways);
         let mut site = Site { gateways: Vec::new(), servers: self.start_servers(servers, always)? };
         if servers == 0 {
-            let durability = if setup == Setup::SqliteFull { "full" } else { "os" };
+            let durability = if setup == StoreSetup::SqliteFull { "full" } else { "os" };
             site.gateways.push(self.salon.start_with(&["--sqlite-durability", durability])?);
         }
         while site.gateways.len() < gateways {
             let data = site.data(site.gateways.len())?;
             site.gateways.push(self.start_gateway(&site, data, &[])?);
         }
-        site.gateways.iter_mut().try_for_each(Server::wait_until_ready)?;
+        site.gateways.iter_mut().try_for_each(ContenderServer::wait_until_ready)?;
         Ok(site)
     }
 
     /// A cluster of three and one gateway on it, for which a directory is kept.
-    pub(super) fn start_cluster(&self, further: &[&str]) -> Result<(Site, Rc<Scratch>)> {
+    pub(super) fn start_cluster(&self, further: &[&str]) -> Result<(Site, Rc<BenchScratch>)> {
         let mut site = Site { gateways: Vec::new(), servers: self.start_servers(3, false)? };
         let data = site.data(0)?;
         site.gateways.push(self.start_gateway(&site, data.clone(), further)?);
@@ -113,7 +113,12 @@ impl Programs {
     }
 
     /// A gateway on the servers of a site, ready. Each is configured with one server, its own, and learns of the others from it.
-    pub(super) fn start_gateway(&self, site: &Site, data: Rc<Scratch>, further: &[&str]) -> Result<Server> {
+    pub(super) fn start_gateway(
+        &self,
+        site: &Site,
+        data: Rc<BenchScratch>,
+        further: &[&str],
+    ) -> Result<ContenderServer> {
         let own = &site.servers[site.gateways.len() % site.servers.len()];
         let url = format!("nats://127.0.0.1:{}", own.port);
         // A program that knows nothing of logs on NATS refuses the name, and is not measured by mistake.
@@ -134,7 +139,7 @@ impl Programs {
         let peers: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
         let mut servers = Vec::new();
         for (number, (&port, route)) in clients.iter().zip(routes).enumerate() {
-            let directory = Scratch::new()?;
+            let directory = BenchScratch::new()?;
             let store = directory.0.join("jetstream").display().to_string();
             let flushing = if always { ", sync_interval: always" } else { "" };
             let mut config = format!(
@@ -164,14 +169,14 @@ impl Programs {
 
 /// What runs for one measurement; dropping it ends it, the gateways first.
 pub(super) struct Site {
-    pub(super) gateways: Vec<Server>,
+    pub(super) gateways: Vec<ContenderServer>,
     servers: Vec<NatsServer>,
 }
 
 impl Site {
     /// A directory for another gateway, with the key of the first in it: all must have the same.
-    fn data(&self, number: usize) -> Result<Rc<Scratch>> {
-        let data = Scratch::new()?;
+    fn data(&self, number: usize) -> Result<Rc<BenchScratch>> {
+        let data = BenchScratch::new()?;
         if number > 0 {
             fs::create_dir(data.0.join("data"))?;
             fs::copy(self.gateways[0].key_file(), data.0.join("data/auth.key"))?;
@@ -180,12 +185,15 @@ impl Site {
     }
 
     /// The gateway of the client that comes as number `at`.
-    pub(super) fn gateway(&self, at: usize) -> &Server {
+    pub(super) fn gateway(&self, at: usize) -> &ContenderServer {
         &self.gateways[at % self.gateways.len()]
     }
 
     fn pids(&self) -> [Vec<u32>; 2] {
-        [self.gateways.iter().map(Server::pid).collect(), self.servers.iter().map(|server| server.child.id()).collect()]
+        [
+            self.gateways.iter().map(ContenderServer::pid).collect(),
+            self.servers.iter().map(|server| server.child.id()).collect(),
+        ]
     }
 
     /// Resident memory of all gateways and of all NATS servers, in MiB.
@@ -198,10 +206,10 @@ impl Site {
         Ok(Shares { gateways: sum(gateways)?, nats: sum(nats)? })
     }
 
-    pub(super) fn clocks(&self) -> Result<Clocks> {
+    pub(super) fn clocks(&self) -> Result<SiteClocks> {
         let start = |pids: &Vec<u32>| pids.iter().map(|&pid| CpuClock::start(pid)).collect::<Result<_>>();
         let [gateways, nats] = &self.pids();
-        Ok(Clocks { gateways: start(gateways)?, nats: start(nats)? })
+        Ok(SiteClocks { gateways: start(gateways)?, nats: start(nats)? })
     }
 
     /// The end of what everybody logged, for a report of what went wrong. Where the machine keeps its temporary files is nobody's concern.
@@ -230,12 +238,12 @@ impl Shares {
     }
 }
 
-pub(super) struct Clocks {
+pub(super) struct SiteClocks {
     gateways: Vec<CpuClock>,
     nats: Vec<CpuClock>,
 }
 
-impl Clocks {
+impl SiteClocks {
     /// Seconds on a CPU since they were started.
     pub(super) fn elapsed(&self) -> Result<Shares> {
         let sum = |clocks: &[CpuClock]| -> Result<f64> {
@@ -248,7 +256,7 @@ impl Clocks {
 struct NatsServer {
     child: Child,
     port: u16,
-    directory: Scratch,
+    directory: BenchScratch,
 }
 
 impl NatsServer {

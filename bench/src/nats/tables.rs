@@ -6,16 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use crate::nats::site::{Setup, Shares};
+use crate::nats::site::{Shares, StoreSetup};
 use crate::nats::topics::{Census, Idle};
-use crate::nats::{Figures, Load, Record};
-use crate::report::{Setting, cell, lay_out};
+use crate::nats::{NatsFigures, NatsLoad, NatsRecord};
+use crate::report::{RunSetting, cell, lay_out};
 use crate::stats::Spread;
 
-type Figure = fn(&Figures) -> f64;
+type FigureReader = fn(&NatsFigures) -> f64;
 
 /// Runs of one setup that count, by round.
-fn rounds(records: &[Record], load: Load, setup: Setup) -> impl Iterator<Item = (u32, &Figures)> {
+fn rounds(records: &[NatsRecord], load: NatsLoad, setup: StoreSetup) -> impl Iterator<Item = (u32, &NatsFigures)> {
     records
         .iter()
         .filter(move |record| record.load == load && record.setup == setup)
@@ -27,17 +27,17 @@ fn shown(values: impl Iterator<Item = f64>, decimals: usize) -> String {
 }
 
 /// What two have between them, round by round: both had the machine in the same minute.
-fn added(records: &[Record], load: Load, setup: Setup, to: Setup, figure: Figure) -> Vec<f64> {
+fn added(records: &[NatsRecord], load: NatsLoad, setup: StoreSetup, to: StoreSetup, figure: FigureReader) -> Vec<f64> {
     let base = |round| rounds(records, load, to).find(|(other, _)| *other == round);
     rounds(records, load, setup).filter_map(|(round, figures)| Some(figure(figures) - figure(base(round)?.1))).collect()
 }
 
 /// With how many decimals the CPU of a delivery is worth telling.
-fn decimals(load: Load) -> usize {
-    if load == Load::FanoutSaturated { 3 } else { 2 }
+fn decimals(load: NatsLoad) -> usize {
+    if load == NatsLoad::FanoutSaturated { 3 } else { 2 }
 }
 
-pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
+pub(super) fn of_load(records: &[NatsRecord], load: NatsLoad) -> Result<String> {
     let rate = if load.is_calls() { "calls/s" } else { "messages/s" };
     let each = if load.is_calls() { "CPU µs/call" } else { "CPU µs/message" };
     let head = [
@@ -53,8 +53,8 @@ pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
         "NATS MiB",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for setup in Setup::ALL {
-        let figure = |figure: Figure, decimals| {
+    for setup in StoreSetup::ALL {
+        let figure = |figure: FigureReader, decimals| {
             shown(rounds(records, load, setup).map(|(_, figures)| figure(figures)), decimals)
         };
         let void = records.iter().filter(|r| r.load == load && r.setup == setup && r.void.is_some()).count();
@@ -63,11 +63,11 @@ pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
             name,
             figure(|f| f.p50_us, 0),
             figure(|f| f.p99_us, 0),
-            figure(Figures::messages_per_second, 0),
+            figure(NatsFigures::messages_per_second, 0),
             figure(|f| f.cpu_us_per_delivery().sum(), decimals(load)),
             figure(|f| f.cpu_us_per_delivery().gateways, decimals(load)),
             figure(|f| f.cpu_us_per_delivery().nats, decimals(load)),
-            figure(Figures::cpu_us_per_message, 0),
+            figure(NatsFigures::cpu_us_per_message, 0),
             figure(|f| f.resident_mib.gateways, 0),
             figure(|f| f.resident_mib.nats, 0),
         ]);
@@ -76,18 +76,18 @@ pub(super) fn of_load(records: &[Record], load: Load) -> Result<String> {
 }
 
 /// What the setups on NATS add to those on SQLite.
-pub(super) fn of_additions(records: &[Record]) -> Result<String> {
-    let bases = [(Setup::SqliteFull, "full"), (Setup::SqliteOs, "os")];
+pub(super) fn of_additions(records: &[NatsRecord]) -> Result<String> {
+    let bases = [(StoreSetup::SqliteFull, "full"), (StoreSetup::SqliteOs, "os")];
     let mut head = vec!["load".to_owned(), "setup".to_owned()];
     for what in ["p50 µs", "p99 µs", "CPU µs/delivery"] {
         head.extend(bases.map(|(_, base)| format!("{what} added to {base}")));
     }
     let mut rows = vec![head];
-    let setups = [Setup::NatsOne, Setup::NatsOneAlways, Setup::NatsThree, Setup::NatsThreeAlways];
-    for load in Load::ALL.into_iter().filter(|&load| records.iter().any(|record| record.load == load)) {
+    let setups = [StoreSetup::NatsOne, StoreSetup::NatsOneAlways, StoreSetup::NatsThree, StoreSetup::NatsThreeAlways];
+    for load in NatsLoad::ALL.into_iter().filter(|&load| records.iter().any(|record| record.load == load)) {
         for setup in setups {
             let mut row = vec![load.name(), setup.name().to_owned()];
-            let figures: [(Figure, usize); 3] =
+            let figures: [(FigureReader, usize); 3] =
                 [(|f| f.p50_us, 0), (|f| f.p99_us, 0), (|f| f.cpu_us_per_delivery().sum(), decimals(load))];
             for (figure, decimals) in figures {
                 row.extend(
@@ -127,7 +127,7 @@ pub(super) fn of_topics(censuses: &[Census]) -> Result<String> {
 }
 
 /// Writes `raw.jsonl` (the setting, a line for each run, and one for each number of topics) and `summary.md`.
-pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], censuses: &[Census]) -> Result<()> {
+pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[NatsRecord], censuses: &[Census]) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
     let mut raw = serde_json::to_string(setting)?;
     for record in records {
@@ -138,7 +138,7 @@ pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], cens
     }
     raw.push('\n');
     fs::write(directory.join("raw.jsonl"), raw)?;
-    let Setting { date, machine, commit, file_system, seconds, rounds, window, contenders, .. } = setting;
+    let RunSetting { date, machine, commit, file_system, seconds, rounds, window, contenders, .. } = setting;
     let mut out = format!(
         "# SQLite and NATS, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n- programs: {}\n\
          - runs: {rounds} rounds of {seconds} s, window {window}; median (lowest–highest)\n",
@@ -146,11 +146,11 @@ pub(super) fn save(directory: &Path, setting: &Setting, records: &[Record], cens
     );
     if !records.is_empty() {
         out.push_str("\nWhat an acknowledged message survives:\n\n");
-        for setup in Setup::ALL {
+        for setup in StoreSetup::ALL {
             writeln!(out, "- {}: {}", setup.name(), setup.durability())?;
         }
     }
-    for load in Load::ALL.into_iter().filter(|&load| records.iter().any(|record| record.load == load)) {
+    for load in NatsLoad::ALL.into_iter().filter(|&load| records.iter().any(|record| record.load == load)) {
         let name = load.name();
         write!(out, "\n## {}{}\n\n{}", name[..1].to_uppercase(), &name[1..], of_load(records, load)?)?;
     }

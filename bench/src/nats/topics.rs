@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use crate::load::{Crowd, Role};
-use crate::nats::site::{Programs, Shares, Site};
-use crate::room::{Pace, Until};
-use crate::scenario::{AT_ONCE, MESSAGE, SECOND, topic};
+use crate::load::{LoadCrowd, LoadRole};
+use crate::nats::site::{Shares, Site, SitePrograms};
+use crate::room::{PublishPace, Until};
+use crate::scenario::{AT_ONCE, MESSAGE, ONE_SECOND, topic};
 use crate::stats::percentile;
-use crate::wire::{Sort, Template, Wire};
+use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
 
 /// How many enter topics that are not yet there at the same time.
 const MAKING: usize = 8;
@@ -63,20 +63,20 @@ pub(super) fn steps(quick: bool) -> &'static [usize] {
 }
 
 /// Measures with so many topics, on servers of their own.
-pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, quick: bool) -> Result<Census> {
+pub(super) fn measure(programs: &SitePrograms, topics: usize, duration: Duration, quick: bool) -> Result<Census> {
     // The usual limit is the one to be shown, but a smoke test need not go that far.
     let quick_limit = steps(true).last().map_or_else(String::new, usize::to_string);
     let further: &[&str] = if quick { &["--nats-topics", &quick_limit] } else { &[] };
-    let idle = if quick { SECOND } else { IDLE };
+    let idle = if quick { ONE_SECOND } else { IDLE };
     let (mut site, data) = programs.start_cluster(further)?;
 
     let mut crowd = crowd(&site, topics)?;
     let start = Instant::now();
     crowd.connect(MAKING).context("the topics could not be made")?;
     let made_seconds = start.elapsed().as_secs_f64();
-    let pace = Pace::Every(SECOND / RATE);
+    let pace = PublishPace::Every(ONE_SECOND / RATE);
     crowd.run(pace, Until::Sent(1), || Ok(()))?;
-    let length = if quick { duration } else { duration.max(10 * SECOND) };
+    let length = if quick { duration } else { duration.max(10 * ONE_SECOND) };
     let mut delivered = crowd.run(pace, Until::Elapsed(length), || Ok(()))?;
     delivered.latencies.sort_unstable();
     let micros =
@@ -98,7 +98,7 @@ pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, qu
     site.gateways.pop().context("a gateway was started")?.stop()?;
     drop(crowd);
     let ready_seconds = start_again(&mut site).context("the gateway does not start again after it was stopped")?;
-    let empty = rest(&site, &mut Crowd::new(Wire::WebSocket)?, idle)?;
+    let empty = rest(&site, &mut LoadCrowd::new(FrameFormat::WebSocket)?, idle)?;
     let (crowd, back_seconds) = come_back(&site, topics)?;
     let stopped = Restart { ready_seconds, back_seconds };
 
@@ -110,25 +110,26 @@ pub(super) fn measure(programs: &Programs, topics: usize, duration: Duration, qu
 }
 
 /// A participant for each topic, who has not come yet.
-fn crowd(site: &Site, topics: usize) -> Result<Crowd> {
-    let mut crowd = Crowd::new(Wire::WebSocket)?;
+fn crowd(site: &Site, topics: usize) -> Result<LoadCrowd> {
+    let mut crowd = LoadCrowd::new(FrameFormat::WebSocket)?;
     for at in 0..topics {
         let topic = topic(at);
-        let message = Template::new(Wire::WebSocket, &topic, Sort::Notification, "publisher", "", MESSAGE);
+        let message =
+            MessageTemplate::new(FrameFormat::WebSocket, &topic, MessageSort::Notification, "publisher", "", MESSAGE);
         let room = crowd.add_room(message, None);
-        crowd.add_client(room, Role::Publisher, site.gateway(0).greeting(&topic, "publisher", None)?);
+        crowd.add_client(room, LoadRole::Publisher, site.gateway(0).greeting(&topic, "publisher", None)?);
     }
     Ok(crowd)
 }
 
-fn come_back(site: &Site, topics: usize) -> Result<(Crowd, f64)> {
+fn come_back(site: &Site, topics: usize) -> Result<(LoadCrowd, f64)> {
     let mut crowd = crowd(site, topics)?;
     let start = Instant::now();
     crowd.connect(AT_ONCE).context("not everybody came back")?;
     Ok((crowd, start.elapsed().as_secs_f64()))
 }
 
-fn rest(site: &Site, crowd: &mut Crowd, length: Duration) -> Result<Idle> {
+fn rest(site: &Site, crowd: &mut LoadCrowd, length: Duration) -> Result<Idle> {
     let (clocks, start) = (site.clocks()?, Instant::now());
     crowd.listen(length, |_| false)?;
     let cpu_percent = clocks.elapsed()?.times(100.0 / start.elapsed().as_secs_f64());
@@ -139,7 +140,7 @@ fn rest(site: &Site, crowd: &mut Crowd, length: Duration) -> Result<Idle> {
 fn one_more(site: &Site, topics: usize) -> Result<String> {
     let greeting = site.gateway(0).greeting(&topic(topics), "publisher", None)?;
     let mut stream = TcpStream::connect(greeting.server)?;
-    stream.set_read_timeout(Some(10 * SECOND))?;
+    stream.set_read_timeout(Some(10 * ONE_SECOND))?;
     stream.write_all(&greeting.bytes)?;
     let mut answer = Vec::new();
     let mut part = [0; 4096];

@@ -33,11 +33,11 @@ use crate::serve::{ServeArgs, flags};
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run the gateway
     Serve(Box<ServeArgs>),
     /// Make a token with which somebody can enter topics
@@ -100,7 +100,7 @@ pub(crate) enum Command {
 
 /// Where the configuration and the data are: the same for every command that needs them.
 #[derive(Debug, Args)]
-pub(crate) struct Places {
+pub(crate) struct Locations {
     /// Configuration file [default: salon.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "SALON_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub(crate) struct Places {
     pub(crate) data: Option<PathBuf>,
 }
 
-impl Places {
+impl Locations {
     /// The configuration file there is.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         const USUAL: &str = "salon.toml";
@@ -169,7 +169,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     pub(crate) integrity_key: Option<Confirmation>,
     #[command(flatten)]
-    pub(crate) places: Places,
+    pub(crate) places: Locations,
 }
 
 pub(crate) fn own_id(text: &str) -> Result<ParticipantId, String> {
@@ -183,7 +183,7 @@ fn public_key(text: &str) -> Result<Confirmation, &'static str> {
 
 fn ttl(text: &str) -> Result<Deadline, String> {
     const LONGEST_DAYS: u64 = 365;
-    let ttl: Deadline = text.parse().map_err(|error: salon_gateway::config::Unfit| error.to_string())?;
+    let ttl: Deadline = text.parse().map_err(|error: salon_gateway::config::InvalidValue| error.to_string())?;
     if ttl.0.as_secs() > LONGEST_DAYS * 24 * 60 * 60 {
         return Err(format!("a token is good for at most {LONGEST_DAYS}d"));
     }

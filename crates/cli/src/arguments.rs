@@ -15,8 +15,8 @@ use salon_protocol::Members;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(crate) use self::field::Field;
-use self::tree::{Argument, Tree};
+pub(crate) use self::field::ArgumentField;
+use self::tree::{Argument, ArgumentTree};
 
 /// Mistakes reported at once.
 const MAX_TOLD: usize = 4;
@@ -26,7 +26,7 @@ const MAX_NESTED: usize = 4;
 
 /// What arguments must look like: the `inputSchema` of a tool, or the `requestedSchema` of a question.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Schema {
+pub(crate) struct ArgumentSchema {
     whole: Value,
     /// The names of its properties as they were written, which a map does not keep.
     order: Vec<String>,
@@ -51,21 +51,21 @@ const ABOUT_ALL: [&str; 13] = [
 
 /// Why arguments do not fit, a line a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) struct Unfit(Vec<String>);
+pub(crate) struct ArgumentErrors(Vec<String>);
 
-impl fmt::Display for Unfit {
+impl fmt::Display for ArgumentErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("\n"))
     }
 }
 
-impl Unfit {
+impl ArgumentErrors {
     fn one(mistake: impl Into<String>) -> Self {
         Self(vec![mistake.into()])
     }
 }
 
-impl Schema {
+impl ArgumentSchema {
     /// A schema as it came; a missing one, or one that is not an object, requires nothing.
     pub(crate) fn new(raw: Option<&RawValue>) -> Self {
         let text = raw.map(RawValue::get).unwrap_or_default();
@@ -76,19 +76,21 @@ impl Schema {
 
     /// Makes the arguments. A pair is `key=value`, typed by the schema, or `key:=JSON`, taken as it is; a single text that begins with
     /// `{` is the whole. An array takes JSON, or its key several times; `a.b=value` reaches into an object.
-    pub(crate) fn read<T: AsRef<str>>(&self, pairs: &[T]) -> Result<Box<RawValue>, Unfit> {
+    pub(crate) fn read<T: AsRef<str>>(&self, pairs: &[T]) -> Result<Box<RawValue>, ArgumentErrors> {
         let text = match pairs {
             [whole] if whole.as_ref().starts_with('{') => whole.as_ref().to_owned(),
             _ => self.compose(pairs)?,
         };
-        let made = RawValue::from_string(text).map_err(|error| Unfit::one(format!("that is not JSON: {error}")))?;
+        let made =
+            RawValue::from_string(text).map_err(|error| ArgumentErrors::one(format!("that is not JSON: {error}")))?;
         self.check(&made, false)?;
         Ok(made)
     }
 
     /// Looks at one argument while the others are not known yet: what was typed for it, more than one for a list.
-    pub(crate) fn try_one<T: AsRef<str>>(&self, pairs: &[T]) -> Result<(), Unfit> {
-        let made = RawValue::from_string(self.compose(pairs)?).map_err(|error| Unfit::one(error.to_string()))?;
+    pub(crate) fn try_one<T: AsRef<str>>(&self, pairs: &[T]) -> Result<(), ArgumentErrors> {
+        let made =
+            RawValue::from_string(self.compose(pairs)?).map_err(|error| ArgumentErrors::one(error.to_string()))?;
         let mut alone = self.clone();
         if let Some(whole) = alone.whole.as_object_mut() {
             whole.retain(|keyword, _| !ABOUT_ALL.contains(&&**keyword));
@@ -96,11 +98,11 @@ impl Schema {
         alone.check(&made, true)
     }
 
-    fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, Unfit> {
-        let mut given = Tree::default();
+    fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, ArgumentErrors> {
+        let mut given = ArgumentTree::default();
         let taken = pairs.iter().map(|pair| given.put(self.pair(pair.as_ref())?));
         let mistakes: Vec<_> = taken.filter_map(Result::err).take(MAX_TOLD).collect();
-        if mistakes.is_empty() { Ok(given.json()) } else { Err(Unfit(mistakes)) }
+        if mistakes.is_empty() { Ok(given.json()) } else { Err(ArgumentErrors(mistakes)) }
     }
 
     /// What a pair says, its value as JSON.
@@ -185,19 +187,19 @@ impl Schema {
     }
 
     /// Formats such as `email` are hints to most programs, and looked at only where a person can be asked again.
-    fn check(&self, made: &RawValue, formats: bool) -> Result<(), Unfit> {
+    fn check(&self, made: &RawValue, formats: bool) -> Result<(), ArgumentErrors> {
         let value = match serde_json::from_str::<Value>(made.get()) {
             Ok(value) => value,
             // Nothing here can hold it, so nothing here can check it.
             Err(error) if error.to_string().starts_with("number out of range") => return Ok(()),
-            Err(_) => return Err(Unfit::one("that is nested too deeply")),
+            Err(_) => return Err(ArgumentErrors::one("that is nested too deeply")),
         };
         if !self.whole.is_object() {
             return Ok(());
         }
         let mistakes = json_schema::mistakes(&self.whole, &value, formats, MAX_TOLD);
         let told: Vec<String> = mistakes.iter().map(|error| self.mistake(error)).collect();
-        if told.is_empty() { Ok(()) } else { Err(Unfit(told)) }
+        if told.is_empty() { Ok(()) } else { Err(ArgumentErrors(told)) }
     }
 
     /// A mistake in words.
@@ -280,7 +282,7 @@ mod tests {
 
     fn made(schema: &str, pairs: &[&str]) -> String {
         let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
-        match Schema::new(Some(&schema)).read(pairs) {
+        match ArgumentSchema::new(Some(&schema)).read(pairs) {
             Ok(made) => made.get().to_owned(),
             Err(unfit) => unfit.to_string(),
         }
@@ -340,7 +342,7 @@ mod tests {
             assert_eq!(made(schema, pairs), told);
         }
         let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
-        let fields = Schema::new(Some(&schema)).fields();
+        let fields = ArgumentSchema::new(Some(&schema)).fields();
         let kinds: Vec<_> = fields.iter().map(|field| &*field.kind).collect();
         assert_eq!(kinds, ["s|f|r", "a|b", "array of 1|2"]);
         assert_eq!(fields[0].choices[2].title, "Very Fast");
@@ -398,7 +400,7 @@ mod tests {
     #[test]
     fn fields_are_for_people() {
         let schema: Box<RawValue> = serde_json::from_str(SCHEMA).expect("a schema");
-        let told: Vec<_> = Schema::new(Some(&schema))
+        let told: Vec<_> = ArgumentSchema::new(Some(&schema))
             .fields()
             .into_iter()
             .map(|field| format!("{}{} {}", field.name, if field.required { "*" } else { "" }, field.kind))

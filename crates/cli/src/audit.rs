@@ -7,7 +7,7 @@ use salon_gateway::audit::{self, AuditFault, AuditReport};
 use salon_gateway::config::{AUDIT_FILE, Overrides, Setting};
 use serde_json::json;
 
-use crate::args::Places;
+use crate::args::Locations;
 use crate::trouble::Trouble;
 use crate::{hand_over, note, token};
 
@@ -43,7 +43,7 @@ struct VerifyArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    places: Places,
+    places: Locations,
 }
 
 pub(crate) fn run(args: AuditArgs) -> Result<(), Trouble> {

@@ -30,7 +30,7 @@ use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, CliCommand};
 use crate::trouble::Trouble;
 
 /// The allocator of the static binary. musl's own takes one lock for all threads.
@@ -47,41 +47,41 @@ fn main() -> ExitCode {
         Err(error) => return misused(&serve::variables::blame(error)),
     };
     let done = match cli.command {
-        Command::Serve(args) => serve::run(&args),
-        Command::Token(args) => token::run(args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Join(args) => commands::run(guests::join::run(&args)),
-        Command::Import(args) => guests::import::run(&args),
-        Command::Mcp(args) => mcp::run(*args),
-        Command::Chat(args) => chat::run(*args),
-        Command::Say(args) => commands::say::run(args),
-        Command::Call(args) => commands::call::run(*args),
-        Command::Tools(args) => commands::tools::run(args),
-        Command::Who(args) => commands::who::run(args),
-        Command::Topics(args) => commands::topics::run(args),
-        Command::Revoke(args) => commands::revoke::run(args),
-        Command::History(args) => commands::history::run(args),
-        Command::Tail(args) => commands::tail::run(args),
-        Command::Framed(args) => commands::framed::run(*args),
-        Command::Login(args) => commands::login::run(args),
-        Command::Logout(args) => commands::login::logout(&args),
-        Command::Backup(args) => backup::backup(args),
-        Command::Restore(args) => backup::restore(args),
-        Command::Audit(args) => audit::run(args),
-        Command::Doctor(args) => commands::doctor::run(args),
-        Command::Completions { shell } => {
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::Token(args) => token::run(args),
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::Join(args) => commands::run(guests::join::run(&args)),
+        CliCommand::Import(args) => guests::import::run(&args),
+        CliCommand::Mcp(args) => mcp::run(*args),
+        CliCommand::Chat(args) => chat::run(*args),
+        CliCommand::Say(args) => commands::say::run(args),
+        CliCommand::Call(args) => commands::call::run(*args),
+        CliCommand::Tools(args) => commands::tools::run(args),
+        CliCommand::Who(args) => commands::who::run(args),
+        CliCommand::Topics(args) => commands::topics::run(args),
+        CliCommand::Revoke(args) => commands::revoke::run(args),
+        CliCommand::History(args) => commands::history::run(args),
+        CliCommand::Tail(args) => commands::tail::run(args),
+        CliCommand::Framed(args) => commands::framed::run(*args),
+        CliCommand::Login(args) => commands::login::run(args),
+        CliCommand::Logout(args) => commands::login::logout(&args),
+        CliCommand::Backup(args) => backup::backup(args),
+        CliCommand::Restore(args) => backup::restore(args),
+        CliCommand::Audit(args) => audit::run(args),
+        CliCommand::Doctor(args) => commands::doctor::run(args),
+        CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
             hand_over(format_args!("{}", String::from_utf8_lossy(&script).trim_end()))
         }
-        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+        CliCommand::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
             .map_err(|error| Trouble::failed(anyhow!("`{}` cannot be written: {error}", folder.display()))),
-        Command::Openapi => hand_over(format_args!("{}", salon_gateway::openapi())),
+        CliCommand::Openapi => hand_over(format_args!("{}", salon_gateway::openapi())),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => {
-            if !trouble.is_told() {
+            if !trouble.is_reported() {
                 // It may repeat what somebody else wrote.
                 note(format_args!("{}", safe::block(&trouble.to_string())));
             }

@@ -6,7 +6,7 @@ use salon_gateway::auth::{Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Overrides};
 use salon_protocol::Timestamp;
 
-use crate::args::{Places, TokenArgs};
+use crate::args::{Locations, TokenArgs};
 use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
 
@@ -36,7 +36,7 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
 }
 
 /// Where the data is. Only this one setting is looked at: a token can be made while the rest is not yet right.
-pub(crate) fn data_directory(places: &Places) -> anyhow::Result<PathBuf> {
+pub(crate) fn data_directory(places: &Locations) -> anyhow::Result<PathBuf> {
     if let Some(data) = &places.data {
         return Ok(data.clone());
     }

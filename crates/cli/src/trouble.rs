@@ -47,7 +47,7 @@ impl Trouble {
     }
 
     /// Whether the error has been printed already.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_reported(&self) -> bool {
         matches!(self, Self::Told(_))
     }
 }

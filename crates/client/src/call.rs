@@ -67,14 +67,14 @@ enum Sign {
 }
 
 /// The other end of a [`Call`].
-pub(crate) struct Waiting {
+pub(crate) struct CallWaiter {
     pub(crate) callee: ParticipantId,
     number: u64,
     answer: oneshot::Sender<Result<Box<RawValue>, CallError>>,
     signs: mpsc::Sender<Sign>,
 }
 
-impl Waiting {
+impl CallWaiter {
     /// Hands over the answer.
     pub(crate) fn answer(self, envelope: &Envelope) {
         #[derive(Deserialize)]
@@ -128,10 +128,10 @@ impl Call {
         number: u64,
         callee: ParticipantId,
         timeout: Duration,
-    ) -> (Self, Waiting) {
+    ) -> (Self, CallWaiter) {
         let (answer, answered) = oneshot::channel();
         let (telling, signs) = mpsc::channel(PROGRESS);
-        let waiting = Waiting { callee: callee.clone(), number, answer, signs: telling };
+        let waiting = CallWaiter { callee: callee.clone(), number, answer, signs: telling };
         let deadline = deadline_in(timeout);
         let call = Self {
             room,

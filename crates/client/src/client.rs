@@ -131,7 +131,7 @@ pub struct Health {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+enum RequestAuth {
     WithToken,
     Openly,
 }
@@ -167,7 +167,7 @@ impl Client {
         struct Topics {
             topics: Vec<TopicName>,
         }
-        let answer: Topics = self.ask(Ask::WithToken, Method::GET, "/v0/topics", None).await?;
+        let answer: Topics = self.ask(RequestAuth::WithToken, Method::GET, "/v0/topics", None).await?;
         Ok(answer.topics)
     }
 
@@ -178,7 +178,7 @@ impl Client {
             participants: Vec<Participant>,
         }
         let path = format!("/v0/topics/{topic}/participants");
-        let answer: Present = self.ask(Ask::WithToken, Method::GET, &path, None).await?;
+        let answer: Present = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
         Ok(answer.participants)
     }
 
@@ -197,7 +197,7 @@ impl Client {
             ("after", query.after.as_ref().map(EnvelopeId::as_str)),
         ];
         let path = format!("/v0/topics/{topic}/history{}", query_string(&wanted));
-        let answer: Answer = self.ask(Ask::WithToken, Method::GET, &path, None).await?;
+        let answer: Answer = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
         let envelopes: Result<Vec<_>, _> = answer.history.iter().map(|text| Envelope::restore(text.get())).collect();
         let envelopes = envelopes.map_err(|refusal| self.unreadable(refusal))?;
         Ok(Page { envelopes, next: answer.next, enabled: answer.enabled })
@@ -206,7 +206,7 @@ impl Client {
     /// Publishes one envelope without taking a seat. It makes nobody present; a request is refused unless its sender is seated.
     pub async fn publish(&self, topic: &TopicName, envelope: String) -> Result<(), RestError> {
         let path = format!("/v0/topics/{topic}/messages");
-        let _: Box<RawValue> = self.ask(Ask::WithToken, Method::POST, &path, Some(envelope)).await?;
+        let _: Box<RawValue> = self.ask(RequestAuth::WithToken, Method::POST, &path, Some(envelope)).await?;
         Ok(())
     }
 
@@ -226,24 +226,24 @@ impl Client {
             body["before"] = before.into();
         }
         let path = "/v0/auth/revocations";
-        let answer: Revoked = self.ask(Ask::WithToken, Method::POST, path, Some(body.to_string())).await?;
+        let answer: Revoked = self.ask(RequestAuth::WithToken, Method::POST, path, Some(body.to_string())).await?;
         Ok(answer.before)
     }
 
     /// Whether the gateway answers. Needs no token.
     pub async fn health(&self) -> Result<Health, RestError> {
-        self.ask(Ask::Openly, Method::GET, "/health", None).await
+        self.ask(RequestAuth::Openly, Method::GET, "/health", None).await
     }
 
     /// Whether the gateway takes messages now. Needs no token.
     pub async fn ready(&self) -> Result<(), RestError> {
-        let _: Box<RawValue> = self.ask(Ask::Openly, Method::GET, "/ready", None).await?;
+        let _: Box<RawValue> = self.ask(RequestAuth::Openly, Method::GET, "/ready", None).await?;
         Ok(())
     }
 
     async fn ask<T: DeserializeOwned>(
         &self,
-        ask: Ask,
+        ask: RequestAuth,
         method: Method,
         path: &str,
         body: Option<String>,
@@ -252,8 +252,8 @@ impl Client {
         let mut refresh = false;
         loop {
             let token = match ask {
-                Ask::WithToken => Some(self.tokens.token(refresh).await?),
-                Ask::Openly => None,
+                RequestAuth::WithToken => Some(self.tokens.token(refresh).await?),
+                RequestAuth::Openly => None,
             };
             match self.exchange(&method, path, token.as_ref(), body.clone()).await {
                 // A token may have been replaced since it was last asked for; once is enough to find out.

@@ -15,11 +15,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
-use crate::entering::{Wish, is_stale_token, open};
+use crate::entering::{EntryOptions, is_stale_token, open};
 use crate::error::HttpRefusal;
-use crate::outbox::{Outbox, Recent};
-use crate::shared::{Link, Shared};
-use crate::socket::Socket;
+use crate::outbox::{FrameOutbox, RecentIds};
+use crate::shared::{Link, RoomShared};
+use crate::socket::ClientSocket;
 use crate::{Backoff, CallError, End, LostConnection, PublishError, RestError};
 
 /// How long connecting and saying goodbye may take.
@@ -37,36 +37,36 @@ pub(crate) const UNHEARD: usize = 256;
 const STEADY: Duration = Duration::from_secs(30);
 
 /// How long to wait after a `rate_limited`.
-pub(crate) const SLOW_DOWN: Duration = Duration::from_millis(200);
+pub(crate) const RATE_LIMIT_DELAY: Duration = Duration::from_millis(200);
 
 /// How long to wait while the gateway can store nothing, unless it announces before that it can again. One that is going down
 /// closes the connection, and what was held back is sent by the next.
 pub(crate) const WAIT_OUT: Duration = Duration::from_secs(1);
 
-pub(crate) type Heard = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
+pub(crate) type EchoSender = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
 
 /// Something to be sent.
 pub(crate) struct Order {
     pub(crate) id: EnvelopeId,
     pub(crate) text: String,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: OrderPurpose,
 }
 
 /// What something is sent for.
-pub(crate) enum Purpose {
+pub(crate) enum OrderPurpose {
     /// Somebody wants to know when it is stored.
-    Publish(Heard),
+    Publish(EchoSender),
     /// Its answer ends it. When no caller waits for that any more, it is not sent.
     Call,
     /// Nobody waits.
     Notice,
 }
 
-impl Purpose {
+impl OrderPurpose {
     /// Sends the result to the waiting publisher, who may have stopped waiting.
     pub(crate) fn tell(self, outcome: Result<Arc<Envelope>, PublishError>) {
-        if let Self::Publish(heard) = self {
-            let _ = heard.send(outcome);
+        if let Self::Publish(echo) = self {
+            let _ = echo.send(outcome);
         }
     }
 }
@@ -80,22 +80,22 @@ pub(crate) struct Delayed {
 }
 
 /// How one connection ended.
-enum Parting {
+enum ConnectionEnd {
     Left,
     Replaced,
     Lost { why: LostConnection, token_expired: bool },
 }
 
-impl Parting {
+impl ConnectionEnd {
     fn lost(why: LostConnection) -> Self {
         Self::Lost { why, token_expired: false }
     }
 }
 
 /// The task.
-pub(crate) struct Connection {
-    pub(crate) shared: Arc<Shared>,
-    wish: Wish,
+pub(crate) struct RoomConnection {
+    pub(crate) shared: Arc<RoomShared>,
+    entry_options: EntryOptions,
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
@@ -104,30 +104,30 @@ pub(crate) struct Connection {
     pub(crate) is_stalled: bool,
     /// How often in a row coming back did not last.
     attempt: u32,
-    pub(crate) own: Recent,
+    pub(crate) own: RecentIds,
 }
 
-impl Connection {
+impl RoomConnection {
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        wish: Wish,
+        shared: Arc<RoomShared>,
+        entry_options: EntryOptions,
         backoff: Option<Backoff>,
         orders: mpsc::Receiver<Order>,
     ) -> Self {
         Self {
             shared,
-            wish,
+            entry_options,
             backoff,
             orders,
             unheard: VecDeque::new(),
             delayed: None,
             is_stalled: false,
             attempt: 0,
-            own: Recent::default(),
+            own: RecentIds::default(),
         }
     }
 
-    pub(crate) async fn run(mut self, socket: Socket) {
+    pub(crate) async fn run(mut self, socket: ClientSocket) {
         let end = self.stay(socket).await;
         tracing::debug!(topic = %self.shared.topic, participant = %self.shared.id, %end, "room: connection ended for good");
         self.shared.link.send_replace(Link::Ended(end.clone()));
@@ -143,7 +143,7 @@ impl Connection {
         self.shared.ring.close();
     }
 
-    async fn stay(&mut self, mut socket: Socket) -> End {
+    async fn stay(&mut self, mut socket: ClientSocket) -> End {
         loop {
             self.go_on();
             let began = Instant::now();
@@ -152,9 +152,9 @@ impl Connection {
                 self.attempt = 0;
             }
             match parting {
-                Parting::Left => return End::Left,
-                Parting::Replaced => return End::Replaced,
-                Parting::Lost { why, token_expired } => match self.come_back(why, token_expired).await {
+                ConnectionEnd::Left => return End::Left,
+                ConnectionEnd::Replaced => return End::Replaced,
+                ConnectionEnd::Lost { why, token_expired } => match self.come_back(why, token_expired).await {
                     Ok(again) => socket = again,
                     Err(end) => return end,
                 },
@@ -163,7 +163,7 @@ impl Connection {
     }
 
     /// Opens connections until one stands.
-    async fn come_back(&mut self, mut why: LostConnection, mut refresh: bool) -> Result<Socket, End> {
+    async fn come_back(&mut self, mut why: LostConnection, mut refresh: bool) -> Result<ClientSocket, End> {
         let Some(backoff) = self.backoff else { return Err(End::Lost(why)) };
         let mut after = self.shared.last();
         let mut missed = after.is_none();
@@ -179,13 +179,13 @@ impl Connection {
             let shared = self.shared.clone();
             let opened = tokio::select! { biased;
                 () = shared.leave.cancelled() => return Err(End::Left),
-                opened = open(&shared.client, &shared.topic, &self.wish, after.as_ref(), refresh) => opened,
+                opened = open(&shared.client, &shared.topic, &self.entry_options, after.as_ref(), refresh) => opened,
             };
             match opened {
                 Ok(opened) => {
                     self.shared.welcomed(&opened);
                     if missed {
-                        self.shared.begin_anew(opened.last);
+                        self.shared.start_over(opened.last);
                     }
                     return Ok(opened.socket);
                 }
@@ -206,9 +206,9 @@ impl Connection {
     }
 
     /// One connection, from its welcome to its end.
-    async fn hold(&mut self, socket: Socket) -> Parting {
+    async fn hold(&mut self, socket: ClientSocket) -> ConnectionEnd {
         let (sink, mut stream) = socket.split();
-        let mut out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
+        let mut out = FrameOutbox { sink, waiting: VecDeque::new(), flushed: true };
         self.delayed = None;
         self.give_up_on_the_hopeless();
         out.waiting.extend(self.unheard.iter().map(|order| Frame::text(order.text.as_str())));
@@ -224,11 +224,11 @@ impl Connection {
             tokio::select! { biased;
                 () = shared.leave.cancelled() => {
                     self.say_goodbye(out, stream).await;
-                    return Parting::Left;
+                    return ConnectionEnd::Left;
                 }
                 moved = out.progress(), if !out.is_idle() => {
                     if let Err(error) = moved {
-                        return Parting::lost(LostConnection::transport(error));
+                        return ConnectionEnd::lost(LostConnection::transport(error));
                     }
                 }
                 Some(order) = self.orders.recv(), if taking => self.send(order, &mut out),
@@ -246,13 +246,13 @@ impl Connection {
                         Some(Ok(Frame::Text(text))) => self.hear(text.as_str()),
                         Some(Ok(Frame::Close(close))) => return parting(close),
                         Some(Ok(_)) => {}
-                        Some(Err(error)) => return Parting::lost(LostConnection::transport(error)),
-                        None => return Parting::lost(LostConnection::EndOfStream),
+                        Some(Err(error)) => return ConnectionEnd::lost(LostConnection::transport(error)),
+                        None => return ConnectionEnd::lost(LostConnection::EndOfStream),
                     }
                 }
                 now = ping.tick() => {
                     if now.duration_since(heard_at) > SILENCE {
-                        return Parting::lost(LostConnection::Silent);
+                        return ConnectionEnd::lost(LostConnection::Silent);
                     }
                     out.waiting.push_back(Frame::Ping(Default::default()));
                 }
@@ -262,34 +262,34 @@ impl Connection {
 
     /// A gateway may have come back with a smaller limit than it went with, and calls have been given up meanwhile.
     fn give_up_on_the_hopeless(&mut self) {
-        self.unheard.retain(|order| self.shared.is_wanted(order));
+        self.unheard.retain(|order| self.shared.is_still_wanted(order));
         let refused: Vec<_> = self.unheard.iter().filter_map(|order| self.shared.too_large(order)).collect();
         for refusal in refused {
             self.refused(refusal);
         }
     }
 
-    fn send(&mut self, order: Order, out: &mut Outbox) {
-        if self.shared.is_wanted(&order) {
+    fn send(&mut self, order: Order, out: &mut FrameOutbox) {
+        if self.shared.is_still_wanted(&order) {
             out.waiting.push_back(Frame::text(order.text.as_str()));
             self.unheard.push_back(order);
         }
     }
 
     /// Sends what was held back.
-    fn send_again(&mut self, out: &mut Outbox) {
+    fn send_again(&mut self, out: &mut FrameOutbox) {
         let Some(Delayed { refused, .. }) = self.delayed.take() else { return };
         // A call that was reported as failed must not be carried out later. What was not refused is still answered.
-        self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_wanted(order));
+        self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_still_wanted(order));
         // With everything behind it, so that what was taken meanwhile is not the only thing out of order. Of what was refused, some may
         // be stored all the same and received by now.
         let orders = self.unheard.iter().skip_while(|order| !refused.contains(&order.id));
-        let wanted = orders.filter(|order| self.shared.is_wanted(order));
+        let wanted = orders.filter(|order| self.shared.is_still_wanted(order));
         out.waiting.extend(wanted.map(|order| Frame::text(order.text.as_str())));
     }
 
     /// Sends what is still waiting, and closes.
-    async fn say_goodbye(&mut self, mut out: Outbox, mut stream: SplitStream<Socket>) {
+    async fn say_goodbye(&mut self, mut out: FrameOutbox, mut stream: SplitStream<ClientSocket>) {
         self.send_again(&mut out);
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
@@ -316,15 +316,15 @@ impl Connection {
     }
 }
 
-fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> Parting {
+fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> ConnectionEnd {
     let Some(close) = close else {
         let reason = "the gateway closed the connection".into();
-        return Parting::lost(LostConnection::Closed { code: None, reason });
+        return ConnectionEnd::lost(LostConnection::Closed { code: None, reason });
     };
     let code = u16::from(close.code);
     if code == CloseReason::Replaced.code() {
-        return Parting::Replaced;
+        return ConnectionEnd::Replaced;
     }
     let why = LostConnection::Closed { code: Some(code), reason: close.reason.as_str().into() };
-    Parting::Lost { why, token_expired: code == CloseReason::TokenExpired.code() }
+    ConnectionEnd::Lost { why, token_expired: code == CloseReason::TokenExpired.code() }
 }

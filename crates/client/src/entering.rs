@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::client::query_string;
 use crate::connection::HANDSHAKE_TIME;
 use crate::error::{HttpRefusal, ReplyError};
-use crate::socket::{Socket, cut_off, upgrade};
+use crate::socket::{ClientSocket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
 
 /// Handshakes under way at once.
@@ -22,7 +22,7 @@ const GREETINGS: usize = 8;
 pub struct Entering {
     pub(crate) client: Client,
     pub(crate) topic: TopicName,
-    pub(crate) wish: Wish,
+    pub(crate) entry_options: EntryOptions,
     pub(crate) after: Option<EnvelopeId>,
     pub(crate) service: Answering,
     pub(crate) discovery: Discovery,
@@ -32,7 +32,7 @@ pub struct Entering {
 
 /// What every connection of one stay asks for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct EntryOptions {
     name: Option<String>,
     kind: Option<ParticipantKind>,
     share: bool,
@@ -55,7 +55,7 @@ impl Entering {
         Self {
             client,
             topic,
-            wish: Wish::default(),
+            entry_options: EntryOptions::default(),
             after: None,
             service: Answering::Default,
             discovery: Discovery::default(),
@@ -66,25 +66,25 @@ impl Entering {
 
     /// A name for people to read, unless the token fixes one.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.wish.name = Some(name.into());
+        self.entry_options.name = Some(name.into());
         self
     }
 
     /// What this participant is, unless the token fixes it.
     pub fn kind(mut self, kind: ParticipantKind) -> Self {
-        self.wish.kind = Some(kind);
+        self.entry_options.kind = Some(kind);
         self
     }
 
     /// Sits beside other connections of the same participant that share as well, instead of taking the seat from them.
     pub fn share(mut self) -> Self {
-        self.wish.share = true;
+        self.entry_options.share = true;
         self
     }
 
     /// Receives only envelopes to everybody and to this participant, not those between others.
     pub fn directed(mut self) -> Self {
-        self.wish.directed = true;
+        self.entry_options.directed = true;
         self
     }
 
@@ -96,7 +96,7 @@ impl Entering {
 
     /// The MCP revisions this participant takes requests of; the room's default alone unless given.
     pub fn versions<V: Into<String>>(mut self, versions: impl IntoIterator<Item = V>) -> Self {
-        self.wish.versions = versions.into_iter().map(Into::into).collect();
+        self.entry_options.versions = versions.into_iter().map(Into::into).collect();
         self
     }
 
@@ -143,9 +143,9 @@ impl Entering {
 
     /// Enters, and receives everything from the very first envelope.
     pub async fn join_listening(self) -> Result<(Room, Events), JoinError> {
-        let opened = match open(&self.client, &self.topic, &self.wish, self.after.as_ref(), false).await {
+        let opened = match open(&self.client, &self.topic, &self.entry_options, self.after.as_ref(), false).await {
             Err(error) if is_stale_token(&error) => {
-                open(&self.client, &self.topic, &self.wish, self.after.as_ref(), true).await?
+                open(&self.client, &self.topic, &self.entry_options, self.after.as_ref(), true).await?
             }
             opened => opened?,
         };
@@ -167,8 +167,8 @@ pub(crate) fn is_stale_token(error: &RestError) -> bool {
 }
 
 /// An open connection and what it was welcomed with.
-pub(crate) struct Opened {
-    pub(crate) socket: Socket,
+pub(crate) struct OpenedConnection {
+    pub(crate) socket: ClientSocket,
     pub(crate) id: ParticipantId,
     pub(crate) roster: Vec<Participant>,
     /// The newest envelope before this connection began, where the welcome has it.
@@ -183,18 +183,18 @@ pub(crate) struct Opened {
 pub(crate) async fn open(
     client: &Client,
     topic: &TopicName,
-    wish: &Wish,
+    entry_options: &EntryOptions,
     after: Option<&EnvelopeId>,
     refresh: bool,
-) -> Result<Opened, RestError> {
-    let versions = wish.versions.join(",");
+) -> Result<OpenedConnection, RestError> {
+    let versions = entry_options.versions.join(",");
     let query = query_string(&[
         ("topic", Some(topic.as_str())),
         ("protocol", Some(PROTOCOL)),
-        ("name", wish.name.as_deref()),
-        ("kind", wish.kind.map(ParticipantKind::word)),
-        ("share", wish.share.then_some("true")),
-        ("deliver", wish.directed.then_some("directed")),
+        ("name", entry_options.name.as_deref()),
+        ("kind", entry_options.kind.map(ParticipantKind::word)),
+        ("share", entry_options.share.then_some("true")),
+        ("deliver", entry_options.directed.then_some("directed")),
         ("mcp", (!versions.is_empty()).then_some(&*versions)),
         ("after", after.map(EnvelopeId::as_str)),
         // The newest envelope is where to resume from before anything else has been received.
@@ -217,7 +217,7 @@ pub(crate) async fn open(
     }
 }
 
-fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError> {
+fn read_welcome(welcome: &Envelope, socket: ClientSocket) -> Result<OpenedConnection, ReplyError> {
     #[derive(Deserialize)]
     struct Welcome {
         event: String,
@@ -252,5 +252,5 @@ fn read_welcome(welcome: &Envelope, socket: Socket) -> Result<Opened, ReplyError
     let mut roster = read.participants;
     let is_listed = roster.iter().any(|one| one.id == read.participant_id);
     roster.extend(read.participant.filter(|_| !is_listed));
-    Ok(Opened { socket, id: read.participant_id, roster, last, message_limit, answer_limit })
+    Ok(OpenedConnection { socket, id: read.participant_id, roster, last, message_limit, answer_limit })
 }

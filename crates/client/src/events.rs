@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream};
 use salon_protocol::{Envelope, EnvelopeId};
 
-use crate::ring::{Nothing, Place};
-use crate::shared::{Link, Shared};
+use crate::ring::{Nothing, RingCursor};
+use crate::shared::{Link, RoomShared};
 use crate::{HistoryQuery, RestError};
 
 /// The longest stretch of history that is read to catch up, in bytes of envelopes.
@@ -43,21 +43,21 @@ pub enum Event {
 /// Listeners share one bounded ring. A listener that falls behind it reads what it missed from the topic's history, so a slow listener
 /// costs no memory, delays nobody, and loses nothing that the topic keeps.
 pub struct Events {
-    state: State,
+    state: EventsState,
 }
 
-enum State {
+enum EventsState {
     /// Nobody waits.
-    Idle(Box<Reader>),
+    Idle(Box<EventReader>),
     /// Waiting for the room or for its history. The future owns the reader, so giving up a wait loses nothing.
-    Waiting(BoxFuture<'static, (Box<Reader>, Option<Event>)>),
+    Waiting(BoxFuture<'static, (Box<EventReader>, Option<Event>)>),
     /// Only while one of the others is put in place.
     Moving,
 }
 
 impl Events {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { state: State::Idle(Box::new(Reader::new(shared))) }
+    pub(crate) fn new(shared: Arc<RoomShared>) -> Self {
+        Self { state: EventsState::Idle(Box::new(EventReader::new(shared))) }
     }
 
     /// The next event; `None` when the stay in the room is over. Nothing is lost when this is given up while waiting.
@@ -66,10 +66,10 @@ impl Events {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let mut waiting = match std::mem::replace(&mut self.state, State::Moving) {
-            State::Idle(mut reader) => match reader.at_hand() {
+        let mut waiting = match std::mem::replace(&mut self.state, EventsState::Moving) {
+            EventsState::Idle(mut reader) => match reader.at_hand() {
                 Some(event) => {
-                    self.state = State::Idle(reader);
+                    self.state = EventsState::Idle(reader);
                     return Poll::Ready(event);
                 }
                 None => async move {
@@ -78,18 +78,18 @@ impl Events {
                 }
                 .boxed(),
             },
-            State::Waiting(waiting) => waiting,
-            State::Moving => unreachable!("the state is put back before this returns"),
+            EventsState::Waiting(waiting) => waiting,
+            EventsState::Moving => unreachable!("the state is put back before this returns"),
         };
         let polled = waiting.poll_unpin(cx);
         let (reader, event) = match polled {
             Poll::Ready(done) => done,
             Poll::Pending => {
-                self.state = State::Waiting(waiting);
+                self.state = EventsState::Waiting(waiting);
                 return Poll::Pending;
             }
         };
-        self.state = State::Idle(reader);
+        self.state = EventsState::Idle(reader);
         Poll::Ready(event)
     }
 }
@@ -109,9 +109,9 @@ impl fmt::Debug for Events {
 }
 
 /// One listener's place in the room.
-struct Reader {
-    place: Place,
-    shared: Arc<Shared>,
+struct EventReader {
+    place: RingCursor,
+    shared: Arc<RoomShared>,
     /// The last envelope that was handed out, or after which this began.
     last: Option<EnvelopeId>,
     /// What was read from the history.
@@ -122,8 +122,8 @@ struct Reader {
     behind: bool,
 }
 
-impl Reader {
-    fn new(shared: Arc<Shared>) -> Self {
+impl EventReader {
+    fn new(shared: Arc<RoomShared>) -> Self {
         let (place, last) = shared.listen();
         Self { place, shared, last, backlog: VecDeque::new(), skip_to: None, behind: false }
     }

@@ -12,7 +12,7 @@ use hyper::http::{HeaderValue, Request, header};
 use salon_protocol::{Envelope, EnvelopeId, TopicName};
 
 use crate::error::ReplyError;
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 use crate::{Client, Event, RestError};
 
 /// The gateway sends a comment every 15 s; after three times as long without one the connection is lost.
@@ -29,7 +29,7 @@ pub struct Following {
     body: Incoming,
     /// What moves the bytes; gone when the connection is.
     connection: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    decoder: Decoder,
+    decoder: SseDecoder,
 }
 
 impl std::fmt::Debug for Following {
@@ -78,7 +78,7 @@ impl Client {
             () = &mut connection => answering.await,
         };
         let (head, body) = answer.map_err(|error| self.unreachable(io::Error::other(error)))?.into_parts();
-        let mut following = Following { body, connection: Some(connection), decoder: Decoder::new(MAX_BYTES) };
+        let mut following = Following { body, connection: Some(connection), decoder: SseDecoder::new(MAX_BYTES) };
         if !head.status.is_success() {
             let mut told = Vec::new();
             while let Some(chunk) = following.chunk().await.filter(|_| told.len() < MAX_BYTES) {

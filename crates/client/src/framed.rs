@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::ErrorKind;
 use crate::backoff::Backoff;
-use wire::{Line, Reply};
+use wire::{FramedLine, FramedReply};
 
 pub use address::FramedAddress;
 pub use message::FramedMessage;
@@ -130,7 +130,7 @@ pub struct FramedSession {
     address: FramedAddress,
     /// It is the secret of the session.
     id: Box<str>,
-    line: Option<Line>,
+    line: Option<FramedLine>,
     /// What was handed out last, which comes again where that could not be acknowledged.
     handed_out: HashSet<EnvelopeId>,
 }
@@ -143,7 +143,7 @@ impl fmt::Debug for FramedSession {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Connect<'a> {
+struct ConnectBody<'a> {
     client_info: ClientInfo<'a>,
     token: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ struct ClientInfo<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Connected {
+struct ConnectedBody {
     session_id: Box<str>,
 }
 
@@ -180,13 +180,13 @@ struct Sent {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Receive<'a> {
+struct ReceiveBody<'a> {
     session_id: &'a str,
     timeout: u64,
 }
 
 #[derive(Deserialize)]
-struct Received {
+struct ReceivedBody {
     messages: Vec<FramedMessage>,
 }
 
@@ -207,11 +207,11 @@ impl FramedSession {
         entry: &FramedEntry,
     ) -> Result<Self, FramedError> {
         let client_info = ClientInfo { id: who, version: env!("CARGO_PKG_VERSION"), capabilities: &entry.capabilities };
-        let body = Connect { client_info, token, topic: entry.topic.as_ref() };
+        let body = ConnectBody { client_info, token, topic: entry.topic.as_ref() };
         let frame = wire::json("CONNECT", &body);
         // Not tried again: a session that began unseen would only be in the way.
         let (line, reply) = try_once(&address, None, &frame, ANSWER_TIME).await?;
-        let Connected { session_id } = reply.body()?;
+        let ConnectedBody { session_id } = reply.body()?;
         Ok(Self { address, id: session_id, line: Some(line), handed_out: HashSet::new() })
     }
 
@@ -256,8 +256,8 @@ impl FramedSession {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            let frame = wire::json("RECEIVE", &Receive { session_id: &self.id, timeout });
-            let Received { messages } = self.ask(&frame, left.saturating_add(ANSWER_TIME)).await?.body()?;
+            let frame = wire::json("RECEIVE", &ReceiveBody { session_id: &self.id, timeout });
+            let ReceivedBody { messages } = self.ask(&frame, left.saturating_add(ANSWER_TIME)).await?.body()?;
             // A batch comes again as a whole.
             if messages.iter().any(|message| self.handed_out.contains(&message.id)) {
                 continue;
@@ -274,7 +274,7 @@ impl FramedSession {
     }
 
     /// Asks until there is an answer. To the gateway all tries are one request.
-    async fn ask(&mut self, frame: &wire::Request, wait: Duration) -> Result<Reply, FramedError> {
+    async fn ask(&mut self, frame: &wire::FramedRequest, wait: Duration) -> Result<FramedReply, FramedError> {
         let mut tries = 0;
         loop {
             // Taken while it is in use: a cancelled request leaves a line on which an answer may still come.
@@ -302,7 +302,7 @@ enum Failed {
     /// No answer came. The same request may be sent again.
     Lost(FramedError),
     /// There was an answer, and it was no.
-    Refused(Line, FramedError),
+    Refused(FramedLine, FramedError),
     Unreadable(FramedError),
 }
 
@@ -316,16 +316,16 @@ impl From<Failed> for FramedError {
 
 async fn try_once(
     address: &FramedAddress,
-    line: Option<Line>,
-    frame: &wire::Request,
+    line: Option<FramedLine>,
+    frame: &wire::FramedRequest,
     wait: Duration,
-) -> Result<(Line, Reply), Failed> {
+) -> Result<(FramedLine, FramedReply), Failed> {
     let unreachable =
         |why: io::Error| FramedError::Unreachable { address: address.shared_text(), source: Arc::new(why) };
     let asked = async {
         let mut line = match line {
             Some(line) => line,
-            None => Line::new(address.dial().await?),
+            None => FramedLine::new(address.dial().await?),
         };
         let reply = line.ask(frame).await?;
         Ok::<_, io::Error>((line, reply))

@@ -62,7 +62,7 @@ pub struct Gateway {
     pub(crate) authority: Arc<str>,
     /// What stands before `/v0` in every path.
     pub(crate) prefix: Arc<str>,
-    way: Way,
+    way: Connector,
 }
 
 impl fmt::Debug for Gateway {
@@ -104,7 +104,7 @@ impl Gateway {
             url: format!("{scheme}://{authority}{prefix}").into(),
             authority: authority.as_str().into(),
             prefix: prefix.into(),
-            way: Way::Tcp(tcp),
+            way: Connector::Tcp(tcp),
         })
     }
 
@@ -114,7 +114,7 @@ impl Gateway {
             url: "http://localhost".into(),
             authority: "localhost".into(),
             prefix: "".into(),
-            way: Way::Own(Arc::new(dial)),
+            way: Connector::Own(Arc::new(dial)),
         }
     }
 
@@ -141,14 +141,14 @@ impl Gateway {
 
 /// How connections are opened.
 #[derive(Clone)]
-pub(crate) enum Way {
+pub(crate) enum Connector {
     /// Over TCP, with or without TLS.
     Tcp(Tcp),
     /// In a way of one's own.
     Own(Arc<dyn Dial>),
 }
 
-impl Way {
+impl Connector {
     #[cfg(feature = "tls")]
     pub(crate) fn trust_pem(&mut self, pem: &[u8]) -> Result<(), InvalidAddress> {
         let roots = crate::tls::certificates(pem)?;
@@ -198,7 +198,7 @@ mod tests {
     fn read(url: &str) -> String {
         match Gateway::new(url) {
             Ok(gateway) => {
-                let Way::Tcp(tcp) = &gateway.way else { panic!("an address is dialled over TCP") };
+                let Connector::Tcp(tcp) = &gateway.way else { panic!("an address is dialled over TCP") };
                 format!("{} {}:{} {:?} {:?}", gateway.url, tcp.host, tcp.port, gateway.authority, gateway.prefix)
             }
             Err(error) => error.to_string(),

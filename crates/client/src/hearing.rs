@@ -8,11 +8,11 @@ use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, PresenceEvent, R
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Delayed, Order, SLOW_DOWN, WAIT_OUT};
+use crate::connection::{Delayed, Order, RATE_LIMIT_DELAY, RoomConnection, WAIT_OUT};
 use crate::shared::Link;
 use crate::{Event, PublishError};
 
-impl Connection {
+impl RoomConnection {
     pub(crate) fn hear(&mut self, text: &str) {
         let envelope = match Envelope::restore(text) {
             Ok(envelope) => Arc::new(envelope),
@@ -22,7 +22,7 @@ impl Connection {
             }
         };
         match envelope.kind() {
-            Kind::System => self.told(envelope),
+            Kind::System => self.notice(envelope),
             Kind::Presence => {
                 let Some(presence) = envelope.presence() else { return };
                 let mut roster = self.shared.roster.lock();
@@ -93,9 +93,9 @@ impl Connection {
     }
 
     /// The gateway's notice about an envelope that was sent.
-    fn told(&mut self, envelope: Arc<Envelope>) {
+    fn notice(&mut self, envelope: Arc<Envelope>) {
         #[derive(Deserialize)]
-        struct Told {
+        struct SystemNotice {
             event: String,
             #[serde(default)]
             code: String,
@@ -109,21 +109,21 @@ impl Connection {
             #[serde(default)]
             passing: bool,
         }
-        let Ok(told) = serde_json::from_str::<Told>(envelope.payload()) else { return };
-        match &*told.event {
+        let Ok(notice) = serde_json::from_str::<SystemNotice>(envelope.payload()) else { return };
+        match &*notice.event {
             "error" => {}
             "ready" => return self.recovered(),
             _ => return,
         }
-        let code = Code::ALL.into_iter().find(|code| code.word() == told.code).unwrap_or(Code::Internal);
+        let code = Code::ALL.into_iter().find(|code| code.word() == notice.code).unwrap_or(Code::Internal);
         let Some(id) = envelope.correlation() else {
             // Not about anything that was sent: what the reader was to be given next is not kept any more.
             if code == Code::NotFound {
                 return self.shared.missed();
             }
             // Nothing fails by this: an envelope that waits for its echo gets a notice of its own.
-            if code == Code::Closing && told.details.passing {
-                let why: Arc<str> = told.message.into();
+            if code == Code::Closing && notice.details.passing {
+                let why: Arc<str> = notice.message.into();
                 self.is_stalled = true;
                 self.shared.link.send_replace(Link::Stalled { why: why.clone() });
                 return self.shared.show(Event::Outage(why));
@@ -132,7 +132,7 @@ impl Connection {
         };
         // Neither is a no for good.
         let wait = match code {
-            Code::RateLimited => Some(SLOW_DOWN),
+            Code::RateLimited => Some(RATE_LIMIT_DELAY),
             Code::Closing => Some(WAIT_OUT),
             _ => None,
         };
@@ -152,7 +152,7 @@ impl Connection {
         if !is_unheard && !is_call {
             return self.shared.show(Event::Envelope(envelope));
         }
-        self.refused(Refusal::new(code, told.message).regarding(Some(id.clone())));
+        self.refused(Refusal::new(code, notice.message).regarding(Some(id.clone())));
     }
 
     /// What could not be stored can be again.

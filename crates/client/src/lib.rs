@@ -178,7 +178,7 @@ pub mod internal {
 
     /// Server-sent events, decoded.
     pub mod sse {
-        pub use crate::sse::{Decoder, Event, TooLong};
+        pub use crate::sse::{SseDecoder, SseEvent, TooLong};
     }
 }
 

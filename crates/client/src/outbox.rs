@@ -9,16 +9,16 @@ use salon_protocol::EnvelopeId;
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use crate::connection::UNHEARD;
-use crate::socket::Socket;
+use crate::socket::ClientSocket;
 
 /// Frames on their way out.
-pub(crate) struct Outbox {
-    pub(crate) sink: SplitSink<Socket, Frame>,
+pub(crate) struct FrameOutbox {
+    pub(crate) sink: SplitSink<ClientSocket, Frame>,
     pub(crate) waiting: VecDeque<Frame>,
     pub(crate) flushed: bool,
 }
 
-impl Outbox {
+impl FrameOutbox {
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.flushed
     }
@@ -40,28 +40,28 @@ impl Outbox {
 
 /// The last few ids, to tell an echo from its repetition.
 #[derive(Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentIds {
     order: VecDeque<EnvelopeId>,
-    known: HashSet<EnvelopeId>,
+    ids: HashSet<EnvelopeId>,
 }
 
-impl Recent {
+impl RecentIds {
     /// Takes an id in, and returns whether it was unknown.
     pub(crate) fn is_new(&mut self, id: &EnvelopeId) -> bool {
-        if !self.known.insert(id.clone()) {
+        if !self.ids.insert(id.clone()) {
             return false;
         }
         self.order.push_back(id.clone());
         // Only what was unheard when a connection was lost can come twice.
         if self.order.len() > 4 * UNHEARD {
             if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
+                self.ids.remove(&oldest);
             }
         }
         true
     }
 
     pub(crate) fn knows(&self, id: &EnvelopeId) -> bool {
-        self.known.contains(id)
+        self.ids.contains(id)
     }
 }

@@ -13,14 +13,14 @@ const MAX_EVENTS: usize = 1024;
 const MAX_BYTES: usize = 8 << 20;
 
 /// The newest events.
-pub(crate) struct Ring {
-    kept: Mutex<Kept>,
+pub(crate) struct EventRing {
+    kept: Mutex<RingState>,
     /// How many there were in all; changes wake waiting listeners.
     count: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct RingState {
     /// The number of the oldest that is kept.
     first: u64,
     events: VecDeque<Event>,
@@ -29,8 +29,8 @@ struct Kept {
 }
 
 /// A listener's place.
-pub(crate) struct Place {
-    ring: Arc<Ring>,
+pub(crate) struct RingCursor {
+    ring: Arc<EventRing>,
     next: u64,
     count: watch::Receiver<u64>,
 }
@@ -44,7 +44,7 @@ pub(crate) enum Nothing {
     Closed,
 }
 
-impl Ring {
+impl EventRing {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { kept: Mutex::default(), count: watch::Sender::new(0) })
     }
@@ -70,14 +70,14 @@ impl Ring {
     }
 
     /// A place from now on.
-    pub(crate) fn listen(self: &Arc<Self>) -> Place {
+    pub(crate) fn listen(self: &Arc<Self>) -> RingCursor {
         let count = self.count.subscribe();
         let kept = self.kept.lock();
-        Place { next: kept.first + kept.events.len() as u64, ring: self.clone(), count }
+        RingCursor { next: kept.first + kept.events.len() as u64, ring: self.clone(), count }
     }
 }
 
-impl Place {
+impl RingCursor {
     /// Waits until there may be something that [`look`](Self::look) has not seen.
     pub(crate) async fn changed(&mut self) {
         // The ring is held, so it can still change.

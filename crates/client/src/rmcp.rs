@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{Event, Events, Request, Room, RpcError, Service};
-use line::Line;
+use line::RmcpLine;
 
 pub use line::LineError;
 
@@ -47,12 +47,12 @@ const MAX_CALLERS: usize = 1024;
 /// leaves or starts over.
 pub struct Server<F> {
     make: F,
-    sessions: Mutex<HashMap<ParticipantId, Arc<Session>>>,
+    sessions: Mutex<HashMap<ParticipantId, Arc<RmcpSession>>>,
 }
 
 /// One caller's rmcp service. Dropping it ends the service; calls that have begun hold it until they are answered.
-struct Session {
-    line: Arc<Line>,
+struct RmcpSession {
+    line: Arc<RmcpLine>,
     _end: DropGuard,
 }
 
@@ -67,7 +67,7 @@ where
     }
 
     /// The service for a caller. A handshake starts a new one: a caller that sends two has two clients, or lost one.
-    fn session(&self, request: &Request) -> Option<Arc<Session>> {
+    fn session(&self, request: &Request) -> Option<Arc<RmcpSession>> {
         let mut sessions = self.sessions();
         sessions.retain(|_, session| session.line.is_open());
         let caller = request.from();
@@ -78,9 +78,9 @@ where
             return None;
         }
         let end = CancellationToken::new();
-        let (line, inbox) = Line::new(request.room().downgrade(), caller.clone(), end.clone());
+        let (line, inbox) = RmcpLine::new(request.room().downgrade(), caller.clone(), end.clone());
         let transport = ServerTransport { line: line.clone(), inbox };
-        let session = Arc::new(Session { line: line.clone(), _end: end.clone().drop_guard() });
+        let session = Arc::new(RmcpSession { line: line.clone(), _end: end.clone().drop_guard() });
         let service = (self.make)();
         let caller = caller.clone();
         sessions.insert(caller.clone(), session.clone());
@@ -97,7 +97,7 @@ where
 }
 
 impl<F> Server<F> {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Session>>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<RmcpSession>>> {
         self.sessions.lock()
     }
 }
@@ -142,7 +142,7 @@ impl<F> fmt::Debug for Server<F> {
 }
 
 struct ServerTransport {
-    line: Arc<Line>,
+    line: Arc<RmcpLine>,
     inbox: mpsc::Receiver<Box<RawValue>>,
 }
 
@@ -178,10 +178,17 @@ impl Room {
     /// are answered by hand here. It is closed when the participant leaves or starts over.
     pub fn rmcp_client_transport(&self, peer: &ParticipantId) -> ClientTransport {
         let end = CancellationToken::new();
-        let (line, inbox) = Line::new(self.downgrade(), peer.clone(), end.clone());
-        let asked: Arc<dyn Service> = Arc::new(Asked(line.clone()));
-        self.shared().directory.let_stand_in(peer, asked.clone());
-        ClientTransport { room: self.clone(), events: Some(self.events()), line, inbox, asked, _end: end.drop_guard() }
+        let (line, inbox) = RmcpLine::new(self.downgrade(), peer.clone(), end.clone());
+        let line_service: Arc<dyn Service> = Arc::new(LineService(line.clone()));
+        self.shared().directory.let_stand_in(peer, line_service.clone());
+        ClientTransport {
+            room: self.clone(),
+            events: Some(self.events()),
+            line,
+            inbox,
+            line_service,
+            _end: end.drop_guard(),
+        }
     }
 }
 
@@ -190,16 +197,16 @@ pub struct ClientTransport {
     room: Room,
     /// Taken away when the participant is gone.
     events: Option<Events>,
-    line: Arc<Line>,
+    line: Arc<RmcpLine>,
     inbox: mpsc::Receiver<Box<RawValue>>,
-    asked: Arc<dyn Service>,
+    line_service: Arc<dyn Service>,
     _end: DropGuard,
 }
 
 /// Answers what a participant asks of the rmcp client that calls it.
-struct Asked(Arc<Line>);
+struct LineService(Arc<RmcpLine>);
 
-impl Service for Asked {
+impl Service for LineService {
     fn request(&self, request: Request) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> {
         self.0.ask(&request)
     }
@@ -254,7 +261,7 @@ impl Transport<RoleClient> for ClientTransport {
 
 impl Drop for ClientTransport {
     fn drop(&mut self) {
-        self.room.shared().directory.stand_down(self.line.peer(), &self.asked);
+        self.room.shared().directory.stand_down(self.line.peer(), &self.line_service);
         self.line.close();
     }
 }
@@ -273,7 +280,7 @@ fn method_of(envelope: &Envelope) -> Option<&str> {
 }
 
 /// Reads a message for rmcp. One that it does not understand is refused when it wants an answer.
-fn read<R: ServiceRole>(line: &Line, message: &RawValue) -> Option<RxJsonRpcMessage<R>> {
+fn read<R: ServiceRole>(line: &RmcpLine, message: &RawValue) -> Option<RxJsonRpcMessage<R>> {
     match serde_json::from_str(message.get()) {
         Ok(message) => Some(message),
         Err(error) => {

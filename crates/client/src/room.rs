@@ -13,11 +13,11 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, ORDERS, Order, Purpose};
-use crate::entering::{Entering, Opened};
+use crate::connection::{ORDERS, Order, OrderPurpose, RoomConnection};
+use crate::entering::{Entering, OpenedConnection};
 use crate::peer::Directory;
 use crate::service::Dispatcher;
-use crate::shared::{Link, Shared};
+use crate::shared::{Link, RoomShared};
 use crate::{Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery, Page, PublishError, RestError};
 
 /// Something to publish.
@@ -105,15 +105,15 @@ impl RequestOptions {
 /// published is published once.
 #[derive(Clone)]
 pub struct Room {
-    inner: Arc<Inner>,
+    inner: Arc<RoomInner>,
     /// What keeps the participant here. Handles that were lent to the library's own tasks and to requests have none.
-    _stay: Option<Arc<Stay>>,
-    way_back: Weak<Stay>,
+    _stay: Option<Arc<LeaveGuard>>,
+    way_back: Weak<LeaveGuard>,
 }
 
 /// What all clones of a [`Room`] share.
-pub(crate) struct Inner {
-    shared: Arc<Shared>,
+pub(crate) struct RoomInner {
+    shared: Arc<RoomShared>,
     orders: mpsc::Sender<Order>,
     /// The last request id; MCP has none twice.
     requests: AtomicU64,
@@ -122,8 +122,8 @@ pub(crate) struct Inner {
 /// A way back to a room that does not keep the participant in it.
 #[derive(Clone)]
 pub struct RoomRef {
-    inner: Weak<Inner>,
-    stay: Weak<Stay>,
+    inner: Weak<RoomInner>,
+    stay: Weak<LeaveGuard>,
 }
 
 impl RoomRef {
@@ -152,9 +152,9 @@ impl RoomRef {
 }
 
 /// Leaves when nobody holds it any more.
-struct Stay(CancellationToken);
+struct LeaveGuard(CancellationToken);
 
-impl Drop for Stay {
+impl Drop for LeaveGuard {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -168,16 +168,16 @@ impl fmt::Debug for Room {
 
 impl Room {
     /// Starts the tasks behind a connection that stands.
-    pub(crate) fn begin(mut entering: Entering, opened: Opened) -> (Self, Events) {
+    pub(crate) fn begin(mut entering: Entering, opened: OpenedConnection) -> (Self, Events) {
         let service = entering.take_service(&opened.id);
-        let directed = entering.wish.directed;
+        let directed = entering.entry_options.directed;
         let directory = Directory::new(service.as_ref(), entering.discovery, entering.greetings);
-        let shared = Arc::new(Shared::new(entering.client, entering.topic, directed, directory, &opened));
+        let shared = Arc::new(RoomShared::new(entering.client, entering.topic, directed, directory, &opened));
         let (orders, taken) = mpsc::channel(ORDERS);
         // Not from 1: connections that share a seat must not use each other's ids.
         let first = u64::from(rand::random::<u32>() >> 8);
-        let inner = Arc::new(Inner { shared: shared.clone(), orders, requests: AtomicU64::new(first) });
-        let stay = Arc::new(Stay(shared.leave.clone()));
+        let inner = Arc::new(RoomInner { shared: shared.clone(), orders, requests: AtomicU64::new(first) });
+        let stay = Arc::new(LeaveGuard(shared.leave.clone()));
         let room = Self { inner, way_back: Arc::downgrade(&stay), _stay: Some(stay) };
         let events = Events::new(shared.clone());
         if let Some(service) = service {
@@ -187,7 +187,7 @@ impl Room {
         }
         crate::discovery::begin(&room, entering.discovery, Events::new(shared.clone()));
         // Both tasks end with the stay: the connection when the last handle goes, the others when it has closed the ring.
-        let connection = Connection::new(shared, entering.wish, entering.backoff, taken);
+        let connection = RoomConnection::new(shared, entering.entry_options, entering.backoff, taken);
         tokio::spawn(connection.run(opened.socket));
         (room, events)
     }
@@ -202,7 +202,7 @@ impl Room {
         Self { _stay: None, ..self.clone() }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<RoomShared> {
         &self.inner.shared
     }
 
@@ -262,7 +262,7 @@ impl Room {
     pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
         let (id, text) = self.compose(&outgoing);
         let (heard, stored) = oneshot::channel();
-        self.order(Order { id, text, purpose: Purpose::Publish(heard) }).await?;
+        self.order(Order { id, text, purpose: OrderPurpose::Publish(heard) }).await?;
         stored.await.unwrap_or_else(|_| Err(PublishError::Ended(self.end())))
     }
 
@@ -307,7 +307,7 @@ impl Room {
     pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &(impl Serialize + ?Sized)) {
         let payload = notification("notifications/cancelled", params);
         let (id, text) = self.compose(&Outgoing { to: vec![callee.clone()], correlation: None, payload });
-        self.shared().withdraw(Order { id, text, purpose: Purpose::Notice });
+        self.shared().withdraw(Order { id, text, purpose: OrderPurpose::Notice });
     }
 
     /// Asks a participant something, without a handshake: the wire as it is. [`peer`](Self::peer) is the comfortable way.
@@ -337,7 +337,7 @@ impl Room {
         let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
         self.shared().expect_answer(id.clone(), waiting);
         // With a gateway that is away even sending takes its time.
-        let sending = self.order(Order { id: id.clone(), text, purpose: Purpose::Call });
+        let sending = self.order(Order { id: id.clone(), text, purpose: OrderPurpose::Call });
         let sent = match tokio::time::timeout_at(call.deadline(), sending).await {
             Ok(sent) => sent.map_err(CallError::from),
             Err(_) => Err(CallError::TimedOut),

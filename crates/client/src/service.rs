@@ -150,16 +150,16 @@ impl std::fmt::Debug for Request {
 }
 
 /// Who asked, and their id for it: what a cancellation names.
-type Key = (ParticipantId, RpcId);
+type RequestKey = (ParticipantId, RpcId);
 
 /// Hands requests and notifications to a service, until the stay in the room is over.
 pub(crate) struct Dispatcher {
     room: RoomRef,
     pub(crate) service: Arc<dyn Service>,
-    running: JoinSet<Key>,
+    running: JoinSet<RequestKey>,
     waiting: VecDeque<Request>,
     waiting_bytes: usize,
-    cancels: HashMap<Key, CancellationToken>,
+    cancels: HashMap<RequestKey, CancellationToken>,
 }
 
 impl Dispatcher {
@@ -272,7 +272,7 @@ pub(crate) async fn attempt(
 }
 
 /// Does the work and publishes its outcome, unless it is not wanted any more.
-async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue>, RpcError>>) -> Key {
+async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue>, RpcError>>) -> RequestKey {
     let key = (request.from().clone(), request.id.clone());
     let outcome = tokio::select! { biased;
         // MCP wants no answer to what was cancelled.

@@ -10,11 +10,11 @@ use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, Participant, Par
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::Waiting;
-use crate::connection::{Order, Purpose};
-use crate::entering::Opened;
+use crate::call::CallWaiter;
+use crate::connection::{Order, OrderPurpose};
+use crate::entering::OpenedConnection;
 use crate::peer::Directory;
-use crate::ring::{Place, Ring};
+use crate::ring::{EventRing, RingCursor};
 use crate::room::notification;
 use crate::{CallError, Client, End, Event, LostConnection, Outgoing, compose};
 
@@ -46,7 +46,7 @@ pub enum Link {
 }
 
 /// What the room's handles and its task share.
-pub(crate) struct Shared {
+pub(crate) struct RoomShared {
     pub(crate) client: Client,
     pub(crate) topic: TopicName,
     pub(crate) id: ParticipantId,
@@ -60,18 +60,24 @@ pub(crate) struct Shared {
     cancellations: Mutex<VecDeque<Order>>,
     /// Either has something.
     pub(crate) soon: Notify,
-    pub(crate) ring: Arc<Ring>,
+    pub(crate) ring: Arc<EventRing>,
     /// The last envelope received. Changes together with the ring.
     last: Mutex<Option<EnvelopeId>>,
     /// The longest envelope the gateway takes, in bytes; 0 where it is unknown.
     message_limit: AtomicUsize,
     answer_limit: AtomicUsize,
     pub(crate) roster: Mutex<HashMap<ParticipantId, Participant>>,
-    pub(crate) calls: Mutex<HashMap<EnvelopeId, Waiting>>,
+    pub(crate) calls: Mutex<HashMap<EnvelopeId, CallWaiter>>,
 }
 
-impl Shared {
-    pub(crate) fn new(client: Client, topic: TopicName, directed: bool, directory: Directory, opened: &Opened) -> Self {
+impl RoomShared {
+    pub(crate) fn new(
+        client: Client,
+        topic: TopicName,
+        directed: bool,
+        directory: Directory,
+        opened: &OpenedConnection,
+    ) -> Self {
         let shared = Self {
             client,
             topic,
@@ -83,7 +89,7 @@ impl Shared {
             announcements: Mutex::default(),
             cancellations: Mutex::default(),
             soon: Notify::new(),
-            ring: Ring::new(),
+            ring: EventRing::new(),
             last: Mutex::new(opened.last.clone()),
             message_limit: AtomicUsize::new(0),
             answer_limit: AtomicUsize::new(0),
@@ -95,7 +101,7 @@ impl Shared {
     }
 
     /// Takes note of what a connection began with.
-    pub(crate) fn welcomed(&self, opened: &Opened) {
+    pub(crate) fn welcomed(&self, opened: &OpenedConnection) {
         self.message_limit.store(opened.message_limit.unwrap_or(0), Ordering::Relaxed);
         self.answer_limit.store(opened.answer_limit.unwrap_or(0), Ordering::Relaxed);
         *self.roster.lock() = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
@@ -144,13 +150,13 @@ impl Shared {
         orders.extend(methods.into_iter().map(|method| {
             let payload = notification(method, &serde_json::json!({}));
             let (id, text) = compose(&self.id, &Outgoing { to: Vec::new(), correlation: None, payload });
-            Order { id, text, purpose: Purpose::Notice }
+            Order { id, text, purpose: OrderPurpose::Notice }
         }));
         orders
     }
 
     /// A new listener's place, and the envelope it begins after.
-    pub(crate) fn listen(&self) -> (Place, Option<EnvelopeId>) {
+    pub(crate) fn listen(&self) -> (RingCursor, Option<EnvelopeId>) {
         let last = self.last.lock();
         (self.ring.listen(), last.clone())
     }
@@ -165,7 +171,7 @@ impl Shared {
         self.roster.lock().contains_key(id)
     }
 
-    pub(crate) fn expect_answer(&self, request: EnvelopeId, waiting: Waiting) {
+    pub(crate) fn expect_answer(&self, request: EnvelopeId, waiting: CallWaiter) {
         self.calls.lock().insert(request, waiting);
     }
 
@@ -195,14 +201,14 @@ impl Shared {
     }
 
     /// Starts over right after an envelope.
-    pub(crate) fn begin_anew(&self, after: Option<EnvelopeId>) {
+    pub(crate) fn start_over(&self, after: Option<EnvelopeId>) {
         self.missed();
         *self.last.lock() = after;
     }
 
     /// Whether somebody still wants what an order is for.
-    pub(crate) fn is_wanted(&self, order: &Order) -> bool {
-        !matches!(order.purpose, Purpose::Call) || self.calls.lock().contains_key(&order.id)
+    pub(crate) fn is_still_wanted(&self, order: &Order) -> bool {
+        !matches!(order.purpose, OrderPurpose::Call) || self.calls.lock().contains_key(&order.id)
     }
 
     pub(crate) fn fail_calls(&self, why: &CallError) {

@@ -24,7 +24,7 @@ use crate::connection::{HANDSHAKE_TIME, PING_EVERY, SILENCE};
 use crate::entering::is_stale_token;
 use crate::error::{HttpRefusal, ReplyError};
 use crate::gateway::{Gateway, Wire};
-use crate::outbox::Outbox;
+use crate::outbox::FrameOutbox;
 use crate::{Client, RestError};
 
 /// The longest frame that is read: more than any gateway lets a participant send.
@@ -33,15 +33,15 @@ const MAX_FRAME: usize = 256 << 20;
 /// The header with the longest message that a gateway takes.
 const LIMIT_HEADER: &str = "salon-message-limit";
 
-pub(crate) type Socket = WebSocketStream<Box<dyn Wire>>;
+pub(crate) type ClientSocket = WebSocketStream<Box<dyn Wire>>;
 
 /// A WebSocket to one of the gateway's addresses, or to a server elsewhere.
 ///
 /// Nothing moves unless [`next`](Self::next) is being waited for: it writes what was given to [`send`](Self::send), reads, and looks
 /// for signs of life.
 pub struct TextSocket {
-    out: Outbox,
-    stream: SplitStream<Socket>,
+    out: FrameOutbox,
+    stream: SplitStream<ClientSocket>,
     heard_at: Instant,
     ping: Interval,
     message_limit: Option<usize>,
@@ -90,13 +90,13 @@ pub enum SocketError {
 }
 
 impl TextSocket {
-    fn of(socket: Socket, headers: &HeaderMap) -> Self {
+    fn of(socket: ClientSocket, headers: &HeaderMap) -> Self {
         let message_limit = headers.get(LIMIT_HEADER).and_then(|limit| limit.to_str().ok()?.parse().ok());
         let (sink, stream) = socket.split();
         let heard_at = Instant::now();
         let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let out = Outbox { sink, waiting: VecDeque::new(), flushed: true };
+        let out = FrameOutbox { sink, waiting: VecDeque::new(), flushed: true };
         Self { out, stream, heard_at, ping, message_limit }
     }
 
@@ -166,7 +166,7 @@ impl TextSocket {
                     self.heard_at = Instant::now();
                     match frame {
                         Some(Ok(Frame::Text(text))) => return Ok(SocketEvent::Text(text.as_str().to_owned())),
-                        Some(Ok(Frame::Close(close))) => return Err(Closed::said(close)),
+                        Some(Ok(Frame::Close(close))) => return Err(Closed::from_close_frame(close)),
                         Some(Ok(_)) => {}
                         Some(Err(error)) => return Err(Closed::broken(error.to_string())),
                         None => return Err(Closed::broken("the connection has ended")),
@@ -211,7 +211,7 @@ impl Closed {
         Self { code: None, why: why.into() }
     }
 
-    fn said(close: Option<CloseFrame>) -> Self {
+    fn from_close_frame(close: Option<CloseFrame>) -> Self {
         match close {
             Some(close) => Self { code: Some(close.code.into()), why: close.reason.as_str().into() },
             None => Self::broken("the gateway closed the connection"),
@@ -225,7 +225,7 @@ pub(crate) async fn upgrade(
     path: &str,
     subprotocol: Option<&str>,
     refresh: bool,
-) -> Result<(Socket, HeaderMap), RestError> {
+) -> Result<(ClientSocket, HeaderMap), RestError> {
     let token = client.tokens().token(refresh).await?;
     let gateway = client.gateway();
     let address = format!("ws://{}{}{path}", gateway.authority, gateway.prefix);
@@ -261,7 +261,7 @@ enum Unopened {
     Other(SocketError),
 }
 
-async fn connect(host: &Gateway, request: Request) -> Result<(Socket, HeaderMap), Unopened> {
+async fn connect(host: &Gateway, request: Request) -> Result<(ClientSocket, HeaderMap), Unopened> {
     const NO_SUBPROTOCOL: ProtocolError = ProtocolError::SecWebSocketSubProtocolError(SubProtocolError::NoSubProtocol);
     let unreachable = |why: String| Unopened::Other(SocketError::Unreachable(why));
     let wire = host.dial().await.map_err(|error| unreachable(error.to_string()))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its type; `message` when it named none.
     pub name: String,
     /// Its lines of data. Empty too for a block that only set an id or a delay.
@@ -23,7 +23,7 @@ pub struct TooLong(usize);
 
 /// Takes a stream apart. Keeps at most `limit` bytes of an unfinished event.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     limit: usize,
     /// The unfinished line.
     line: Vec<u8>,
@@ -37,12 +37,12 @@ pub struct Decoder {
     touched: bool,
     id: Option<Box<str>>,
     retry: Option<Duration>,
-    events: VecDeque<Event>,
+    events: VecDeque<SseEvent>,
 }
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder for the beginning of a stream.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Decoder {
     }
 
     /// The next whole event.
-    pub fn take(&mut self) -> Option<Event> {
+    pub fn take(&mut self) -> Option<SseEvent> {
         self.events.pop_front()
     }
 
@@ -130,7 +130,7 @@ impl Decoder {
             let name = if name.is_empty() { "message".to_owned() } else { name };
             // Text that is not UTF-8 is not JSON either, and is refused as such.
             let data = String::from_utf8(data).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
-            self.events.push_back(Event { name, data, id: self.id.clone() });
+            self.events.push_back(SseEvent { name, data, id: self.id.clone() });
         }
     }
 }
@@ -143,11 +143,11 @@ mod tests {
 
     /// Events as text: `name|data|id`.
     fn decode<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-        let mut decoder = Decoder::new(1000);
+        let mut decoder = SseDecoder::new(1000);
         let mut told = Vec::new();
         for chunk in chunks {
             decoder.push(chunk).expect("short enough");
-            while let Some(Event { name, data, id }) = decoder.take() {
+            while let Some(SseEvent { name, data, id }) = decoder.take() {
                 told.push(format!("{name}|{data}|{}", id.as_deref().unwrap_or("-")));
             }
         }
@@ -178,18 +178,18 @@ mod tests {
 
     #[test]
     fn the_delay_is_the_last_one_that_is_a_number() {
-        let mut decoder = Decoder::new(100);
+        let mut decoder = SseDecoder::new(100);
         decoder.push(b"retry: 1500\nretry: soon\nretry:\nretry: 99999999999999999999\n").unwrap();
         assert_eq!(decoder.retry(), Some(Duration::from_millis(1500)));
     }
 
     #[test]
     fn an_event_is_bounded_over_its_lines() {
-        let mut decoder = Decoder::new(20);
+        let mut decoder = SseDecoder::new(20);
         decoder.push(b"data: 12345678\n").unwrap();
         decoder.push(b"data: 12345").unwrap();
         assert_eq!(decoder.push(b"6789"), Err(TooLong(20)));
-        let mut decoder = Decoder::new(20);
+        let mut decoder = SseDecoder::new(20);
         for _ in 0..10 {
             decoder.push(b"data: 12345678\n\n").unwrap();
         }
@@ -208,7 +208,7 @@ mod tests {
 
         #[test]
         fn no_bytes_are_too_strange(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20)) {
-            let mut decoder = Decoder::new(64);
+            let mut decoder = SseDecoder::new(64);
             for chunk in &chunks {
                 if decoder.push(chunk).is_err() { break }
             }

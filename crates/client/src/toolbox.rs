@@ -34,9 +34,9 @@ const PAGE_BYTES: usize = 256 << 10;
 /// How many rooms one toolbox announces its changes in.
 const MAX_ROOMS: usize = 1024;
 
-type Answer<T, E> = BoxFuture<'static, Result<T, E>>;
-type ToolHandler = Arc<dyn Fn(ToolCall) -> Answer<ToolResult, ToolError> + Send + Sync>;
-type MethodHandler = Arc<dyn Fn(Request) -> Answer<Box<RawValue>, RpcError> + Send + Sync>;
+type HandlerFuture<T, E> = BoxFuture<'static, Result<T, E>>;
+type ToolHandler = Arc<dyn Fn(ToolCall) -> HandlerFuture<ToolResult, ToolError> + Send + Sync>;
+type MethodHandler = Arc<dyn Fn(Request) -> HandlerFuture<Box<RawValue>, RpcError> + Send + Sync>;
 
 /// Tools to offer in a room, and what else to answer there. Clones are the same toolbox.
 ///
@@ -62,16 +62,16 @@ type MethodHandler = Arc<dyn Fn(Request) -> Answer<Box<RawValue>, RpcError> + Se
 /// ```
 #[derive(Clone)]
 pub struct Toolbox {
-    inner: Arc<Inner>,
+    inner: Arc<ToolboxInner>,
 }
 
-struct Inner {
+struct ToolboxInner {
     about: Implementation,
-    state: Mutex<State>,
+    state: Mutex<ToolboxState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ToolboxState {
     instructions: Option<String>,
     tools: BTreeMap<String, (Arc<Tool>, ToolHandler)>,
     methods: BTreeMap<String, MethodHandler>,
@@ -88,7 +88,7 @@ impl Toolbox {
 
     /// An empty one of a program with a name and a version of its own.
     pub fn of(about: Implementation) -> Self {
-        let toolbox = Self { inner: Arc::new(Inner { about, state: Mutex::default() }) };
+        let toolbox = Self { inner: Arc::new(ToolboxInner { about, state: Mutex::default() }) };
         toolbox.state().offers.set("tools", &json!({"listChanged": true}));
         toolbox
     }
@@ -252,7 +252,7 @@ impl Toolbox {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ToolboxState> {
         self.inner.state.lock()
     }
 
@@ -298,7 +298,7 @@ impl Toolbox {
         json_of(&page)
     }
 
-    fn call(&self, request: Request) -> Answer<Box<RawValue>, RpcError> {
+    fn call(&self, request: Request) -> HandlerFuture<Box<RawValue>, RpcError> {
         let begun = ToolCall::read(request).and_then(|call| {
             let run = self.state().tools.get(call.name()).map(|(_, run)| run.clone());
             let run =

@@ -22,8 +22,8 @@ use salon_protocol::{
 };
 
 pub use catalogue::{
-    CatalogueAnswer, CatalogueQuery, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Merged, Placement, RoomAnswer, RoomQuery,
-    Snapshot, SnapshotBuilder,
+    CatalogueAnswer, CatalogueQuery, CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Merged, Placement, RoomAnswer,
+    RoomQuery, SnapshotBuilder,
 };
 pub use stamps::Stamps;
 
@@ -64,18 +64,18 @@ pub struct EventFrame {
 
 /// How the answer on a stream begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct StreamHead {
     /// As HTTP has it.
     pub status: u16,
     /// What follows.
-    pub form: Form,
+    pub form: BodyForm,
     /// Headers beyond those that follow from the form.
     pub headers: Vec<(&'static str, Box<str>)>,
 }
 
 /// What an answer consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum BodyForm {
     /// Nothing.
     Empty,
     /// One text frame.
@@ -99,7 +99,7 @@ pub struct Introduction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// What a newcomer is told of the room.
+/// What a newcomer gets to know of the room.
 #[derive(Debug, Clone)]
 pub struct Joined {
     /// The room.
@@ -114,7 +114,7 @@ pub struct Joined {
     pub durability: Option<&'static str>,
 }
 
-/// What a newcomer is told of the room's history.
+/// What a newcomer gets to know of the room's history.
 #[derive(Debug, Clone)]
 pub struct History {
     /// Whether pages of it can be had.
@@ -128,7 +128,7 @@ pub struct History {
 /// What happens in the room, or to a draft. `O` is how streams are opened at the dialect's door, `A` what it is answered that it asks of the
 /// gateway.
 #[derive(Debug, Clone)]
-pub enum Event<O, A> {
+pub enum DialectEvent<O, A> {
     /// The peer has its seat.
     Joined(Joined),
     /// The peer gets no seat.
@@ -168,7 +168,7 @@ pub enum Event<O, A> {
     Outage,
     /// What could not be stored can be again, and what was stored elsewhere meanwhile comes now.
     Recovered,
-    /// The answer to an [`Action::Ask`].
+    /// The answer to an [`DialectAction::Ask`].
     Answered(A),
     /// The peer opened a stream.
     StreamOpened(StreamId, O),
@@ -180,7 +180,7 @@ pub enum Event<O, A> {
 
 /// What a dialect wants done. `Q` is what it may ask of the gateway.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action<Q> {
+pub enum DialectAction<Q> {
     /// Take a seat. Only for dialects whose peers introduce themselves; the others have theirs from the beginning.
     Join(Box<Introduction>),
     /// Propose an envelope to the room.
@@ -188,7 +188,7 @@ pub enum Action<Q> {
     /// Propose an answer that the peer knows nothing of, and that is not counted against its rate.
     Reply(Ticket, Box<Draft>),
     /// Begin to answer a stream that is a request.
-    Begin(StreamId, Head),
+    Begin(StreamId, StreamHead),
     /// Say something to the peer.
     Send(StreamId, Frame),
     /// Say no to the peer, for a reason that is counted.
@@ -197,7 +197,7 @@ pub enum Action<Q> {
     Refused(Code),
     /// Nothing more is said on a stream.
     Finish(StreamId),
-    /// Ask the gateway something, which it answers with [`Event::Answered`].
+    /// Ask the gateway something, which it answers with [`DialectEvent::Answered`].
     Ask(Q),
     /// Why the peer leaves, for the others to see. The close comes after it.
     Farewell(String),
@@ -221,7 +221,7 @@ pub trait Dialect: Send {
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant);
 
     /// Something happened in the room.
-    fn handle_event(&mut self, event: Event<Self::Opening, Self::Answer>, now: Instant);
+    fn handle_event(&mut self, event: DialectEvent<Self::Opening, Self::Answer>, now: Instant);
 
     /// The moment named by `poll_timeout` has come.
     fn handle_timeout(&mut self, now: Instant);
@@ -230,7 +230,7 @@ pub trait Dialect: Send {
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// The next thing to do.
-    fn poll_action(&mut self) -> Option<Action<Self::Query>>;
+    fn poll_action(&mut self) -> Option<DialectAction<Self::Query>>;
 
     /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
     fn ready(&self) -> bool {

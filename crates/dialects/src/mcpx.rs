@@ -15,39 +15,39 @@ use serde_json::value::RawValue;
 
 use crate::{Dialect, Frame, Joined, Stamps, StreamId, Ticket};
 
-type Event = crate::Event<(), Infallible>;
-type Action = crate::Action<Infallible>;
+type DialectEvent = crate::DialectEvent<(), Infallible>;
+type DialectAction = crate::DialectAction<Infallible>;
 
 /// What a connection asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct McpxOptions {
     /// Bounds on what the peer sends.
     pub limits: Limits,
     /// Whether the peer wants its own envelopes back. A repeated one is the room's business otherwise, and is echoed here.
     pub echo: bool,
-    /// How often the peer is told that its seat is still held.
+    /// How often the peer gets a heartbeat.
     pub heartbeat: Option<Duration>,
 }
 
 /// One MCPx connection.
 #[derive(Debug)]
 pub struct Mcpx {
-    options: Options,
+    options: McpxOptions,
     stamps: Stamps,
     participant: Option<Arc<Participant>>,
     tickets: u64,
     next_heartbeat: Option<Instant>,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DialectAction>,
 }
 
 impl Mcpx {
     /// A connection that has its seat but has not been welcomed.
-    pub fn new(options: Options, stamps: Stamps) -> Self {
+    pub fn new(options: McpxOptions, stamps: Stamps) -> Self {
         Self { options, stamps, participant: None, tickets: 0, next_heartbeat: None, actions: VecDeque::new() }
     }
 
     fn send(&mut self, frame: Frame) {
-        self.actions.push_back(Action::Send(StreamId::ONLY, frame));
+        self.actions.push_back(DialectAction::Send(StreamId::ONLY, frame));
     }
 
     fn compose(
@@ -78,7 +78,7 @@ impl Mcpx {
 
     fn refuse(&mut self, refusal: &Refusal, now: Instant) {
         let frame = self.error(refusal, now);
-        self.actions.push_back(Action::Refuse(StreamId::ONLY, refusal.code, frame));
+        self.actions.push_back(DialectAction::Refuse(StreamId::ONLY, refusal.code, frame));
     }
 
     /// Tells of something that went wrong and that the peer did not cause.
@@ -92,13 +92,13 @@ impl Mcpx {
         self.next_heartbeat = self.options.heartbeat.map(|every| now + every);
         let raw = |text| serde_json::from_str::<&RawValue>(text).expect("a stored envelope is JSON");
         let recent = joined.history.recent.iter().flatten().map(|entry| raw(entry.envelope.text())).collect();
-        let history = system::History { enabled: joined.history.enabled, limit: joined.history.limit, recent };
+        let history = system::WelcomeHistory { enabled: joined.history.enabled, limit: joined.history.limit, recent };
         let gateway = ParticipantId::host();
         // MCPx v0 §5.3: the newcomer is `participant`, and `participants` are the others.
         let others = joined.roster.iter().filter(|present| present.id != joined.participant.id);
         let participants: Vec<&Participant> = others.map(|present| &**present).collect();
         let (message, longest) = (self.options.limits.message, self.options.limits.longest());
-        let limits = system::Bounds {
+        let limits = system::WelcomeLimits {
             message: (message > 0).then_some(message),
             answer: (longest > message).then_some(longest),
         };
@@ -123,44 +123,46 @@ impl Dialect for Mcpx {
         match Draft::parse(text, &self.options.limits) {
             Ok(draft) => {
                 self.tickets += 1;
-                self.actions.push_back(Action::Publish(Ticket(self.tickets), Box::new(draft)));
+                self.actions.push_back(DialectAction::Publish(Ticket(self.tickets), Box::new(draft)));
             }
             Err(refusal) => self.refuse(&refusal, now),
         }
     }
 
-    fn handle_event(&mut self, event: Event, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent, now: Instant) {
         match event {
-            Event::Joined(joined) => self.welcome(joined, now),
-            Event::Entry(entry) => self.send(Frame::Entry(entry)),
+            DialectEvent::Joined(joined) => self.welcome(joined, now),
+            DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
             // The echo is the acknowledgement; the room does not say a stored envelope twice, so a repeated one is said here.
-            Event::Accepted { entry, repeated, .. } if repeated && self.options.echo => self.send(Frame::Entry(entry)),
-            Event::Accepted { .. } => {}
-            Event::Refused { refusal, .. } => self.refuse(&refusal, now),
-            Event::CallFailed { request, callee, cause, .. } => {
+            DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
+                self.send(Frame::Entry(entry))
+            }
+            DialectEvent::Accepted { .. } => {}
+            DialectEvent::Refused { refusal, .. } => self.refuse(&refusal, now),
+            DialectEvent::CallFailed { request, callee, cause, .. } => {
                 self.tell(&cause.refusal(&callee).regarding(Some(request)), now);
             }
-            Event::Gap => {
+            DialectEvent::Gap => {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
                 self.tell(&Refusal::new(Code::NotFound, message), now);
             }
-            Event::Outage => {
+            DialectEvent::Outage => {
                 let frame = self.compose(Kind::System, None, system::Error::outage(), now);
                 self.send(frame);
             }
-            Event::Recovered => {
+            DialectEvent::Recovered => {
                 let frame = self.compose(Kind::System, None, system::Ready::default(), now);
                 self.send(frame);
             }
-            Event::Closing(reason) => {
+            DialectEvent::Closing(reason) => {
                 if reason == CloseReason::Shutdown {
                     self.tell(&Refusal::new(Code::Closing, reason.to_string()), now);
                 }
-                self.actions.push_back(Action::Close(reason));
+                self.actions.push_back(DialectAction::Close(reason));
             }
-            Event::Answered(never) => match never {},
+            DialectEvent::Answered(never) => match never {},
             // It has its seat before it begins, and one stream for life.
-            Event::NotJoined(_) | Event::StreamOpened(..) | Event::StreamClosed(_) => {}
+            DialectEvent::NotJoined(_) | DialectEvent::StreamOpened(..) | DialectEvent::StreamClosed(_) => {}
         }
     }
 
@@ -184,7 +186,7 @@ impl Dialect for Mcpx {
         self.next_heartbeat
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<DialectAction> {
         self.actions.pop_front()
     }
 
@@ -209,12 +211,12 @@ mod tests {
     impl Wire {
         fn open(echo: bool) -> Self {
             let now = Instant::now();
-            let options = Options { limits: Limits::default(), echo, heartbeat: Some(Duration::from_secs(30)) };
+            let options = McpxOptions { limits: Limits::default(), echo, heartbeat: Some(Duration::from_secs(30)) };
             let mut wire = Self { dialect: Mcpx::new(options, Stamps::new("s", now, Timestamp(0))), now };
             let alice = Participant::new(ParticipantId::new("alice").expect("an id"));
             let alice = Arc::new(Participant { name: Some("Alice".into()), ..alice });
             wire.dialect.handle_event(
-                Event::Joined(Joined {
+                DialectEvent::Joined(Joined {
                     topic: TopicName::new("room:a").expect("a name"),
                     participant: alice.clone(),
                     roster: vec![alice],
@@ -229,14 +231,16 @@ mod tests {
         fn said(&mut self) -> String {
             std::iter::from_fn(|| self.dialect.poll_action())
                 .map(|action| match action {
-                    Action::Send(_, Frame::Text(text)) | Action::Refuse(_, _, Frame::Text(text)) => format!("{text}\n"),
-                    Action::Send(_, Frame::Entry(entry)) => format!("entry {}\n", entry.envelope.id()),
+                    DialectAction::Send(_, Frame::Text(text)) | DialectAction::Refuse(_, _, Frame::Text(text)) => {
+                        format!("{text}\n")
+                    }
+                    DialectAction::Send(_, Frame::Entry(entry)) => format!("entry {}\n", entry.envelope.id()),
                     other => format!("{other:?}\n"),
                 })
                 .collect()
         }
 
-        fn on(&mut self, event: Event) -> String {
+        fn on(&mut self, event: DialectEvent) -> String {
             self.dialect.handle_event(event, self.now);
             self.said()
         }
@@ -260,7 +264,7 @@ mod tests {
         wire.said();
         wire.dialect.handle_frame(StreamId::ONLY, Frame::Text(r#"{"id":"x"}"#.into()), wire.now);
         assert_snapshot!(wire.said(), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"x","payload":{"event":"error","type":"error","code":"invalid_envelope","message":"`protocol` is missing"}}"#);
-        let failed = |cause| Event::CallFailed {
+        let failed = |cause| DialectEvent::CallFailed {
             request: EnvelopeId::new("r1").expect("an id"),
             id: RpcId::Number("1".into()),
             callee: ParticipantId::new("bob").expect("an id"),
@@ -274,16 +278,16 @@ mod tests {
     fn a_gap_is_told_and_regards_nothing() {
         let mut wire = Wire::open(true);
         wire.said();
-        assert_snapshot!(wire.on(Event::Gap), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"not_found","message":"envelopes before the next one are no longer kept, and you have not seen them"}}"#);
+        assert_snapshot!(wire.on(DialectEvent::Gap), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"not_found","message":"envelopes before the next one are no longer kept, and you have not seen them"}}"#);
     }
 
     #[test]
     fn an_outage_is_told_and_so_is_its_end() {
         let mut wire = Wire::open(true);
         wire.said();
-        assert_snapshot!(wire.on(Event::Outage), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"closing","message":"nothing can be stored at the moment, and nothing new can be heard; it goes on by itself, and this connection stays","details":{"passing":true}}}"#);
-        assert_snapshot!(wire.on(Event::Recovered), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"ready","type":"ready","message":"messages are stored and heard again"}}"#);
-        wire.dialect.handle_event(Event::Outage, wire.now);
+        assert_snapshot!(wire.on(DialectEvent::Outage), @r#"{"protocol":"mcp-x/v0","id":"s-2","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"error","type":"error","code":"closing","message":"nothing can be stored at the moment, and nothing new can be heard; it goes on by itself, and this connection stays","details":{"passing":true}}}"#);
+        assert_snapshot!(wire.on(DialectEvent::Recovered), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","payload":{"event":"ready","type":"ready","message":"messages are stored and heard again"}}"#);
+        wire.dialect.handle_event(DialectEvent::Outage, wire.now);
         wire.said();
         wire.dialect.handle_timeout(wire.now + Duration::from_secs(30));
         assert!(wire.said().contains(r#""event":"heartbeat""#), "heartbeats go on meanwhile");
@@ -291,7 +295,7 @@ mod tests {
 
     #[test]
     fn only_a_repeated_envelope_is_echoed_here() {
-        let accepted = |repeated| Event::Accepted { ticket: Ticket(1), entry: chat(), repeated };
+        let accepted = |repeated| DialectEvent::Accepted { ticket: Ticket(1), entry: chat(), repeated };
         let mut wire = Wire::open(true);
         wire.said();
         assert_eq!(wire.on(accepted(false)), "");
@@ -316,8 +320,8 @@ mod tests {
     fn a_shutdown_is_said_before_the_close() {
         let mut wire = Wire::open(true);
         wire.said();
-        let said = wire.on(Event::Closing(CloseReason::Shutdown));
+        let said = wire.on(DialectEvent::Closing(CloseReason::Shutdown));
         assert!(said.contains(r#""code":"closing""#) && said.ends_with("Close(Shutdown)\n"), "{said}");
-        assert_eq!(wire.on(Event::Closing(CloseReason::Replaced)), "Close(Replaced)\n");
+        assert_eq!(wire.on(DialectEvent::Closing(CloseReason::Replaced)), "Close(Replaced)\n");
     }
 }

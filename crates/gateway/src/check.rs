@@ -33,7 +33,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
 }
 
 /// Tries whether the log could be opened, where it is on NATS: servers, streams, replicas and the key that all its gateways have. Makes
-/// nothing. A key that is still to be made is none that others have.
+/// nothing. A key that is still to be made is not known to others.
 #[cfg(feature = "nats")]
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
     let key = crate::auth::LocalKey::find(&config.data)?;
@@ -89,7 +89,7 @@ fn can_make_files(directory: &Path) -> io::Result<()> {
 /// Whether an audit trail can be added to, or made.
 fn audit(path: &Path, data: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
-        // A pipe or a device would wait for whoever is at its other end, or take the attempt for more than it is.
+        // A pipe or a device would wait for its other end, or take the attempt for more than it is.
         Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => Ok(()),
         Ok(_) => private_file::open(path, OpenOptions::new().read(true).append(true)).map(drop),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -9,10 +9,10 @@ use salon_rooms::Happening;
 use tracing::Span;
 
 use crate::audit::{Audit, AuditEvent, AuditKind};
-use crate::auth::{RevocationWatch, Visit};
+use crate::auth::{RevocationWatch, SignedInVisit};
 use crate::clock;
 use crate::meters::Meters;
-use crate::nodes::Nodes;
+use crate::outages::OutageWatch;
 use crate::stamps::ConnectionStamps;
 
 /// The span of one accepted connection. Its id is in every log line of the connection, and of the session that begins with it. An error's
@@ -36,9 +36,9 @@ pub(crate) struct ConnectionContext {
     /// Ends the connection when its token is revoked.
     pub(crate) revocation: RevocationWatch,
     /// The sign-in it stands on, where it stands on one.
-    pub(crate) visit: Option<Arc<Visit>>,
+    pub(crate) visit: Option<Arc<SignedInVisit>>,
     /// The gateways of the log, where it can have several.
-    pub(crate) nodes: Option<Arc<Nodes>>,
+    pub(crate) outages: Option<Arc<OutageWatch>>,
 }
 
 impl ConnectionContext {
@@ -56,7 +56,7 @@ impl ConnectionContext {
             stamps: ConnectionStamps::new(&grant),
             revocation: RevocationWatch::never(&grant),
             visit: None,
-            nodes: None,
+            outages: None,
         }
     }
 

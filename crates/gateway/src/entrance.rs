@@ -7,14 +7,14 @@ use salon_dialects::{Introduction, Joined};
 use salon_protocol::Refusal;
 use salon_rooms::Seat;
 
-/// A seat, and what its holder is told of the room.
+/// A seat, and what its holder gets to know of the room.
 pub(crate) type Seated = (Seat, Joined);
 
 /// Somebody on the way in.
-pub(crate) type Entering = BoxFuture<'static, Result<Seated, Refusal>>;
+pub(crate) type SeatFuture = BoxFuture<'static, Result<Seated, Refusal>>;
 
 /// What became of somebody outside.
-pub(crate) enum Entry {
+pub(crate) enum EntranceOutcome {
     Joined(Box<Seated>),
     NotJoined(Refusal),
     /// The gateway stops. Who has a seat hears it from the room.
@@ -23,15 +23,15 @@ pub(crate) enum Entry {
 
 /// Where a session waits that has no seat yet.
 pub(crate) struct Entrance {
-    enter: Box<dyn Fn(Introduction) -> Entering + Send>,
-    entering: Option<Entering>,
+    enter: Box<dyn Fn(Introduction) -> SeatFuture + Send>,
+    entering: Option<SeatFuture>,
     dismissed: BoxFuture<'static, ()>,
 }
 
 impl Entrance {
     /// `enter` takes a seat; `dismissed` resolves when nobody may wait any longer.
     pub(crate) fn new(
-        enter: impl Fn(Introduction) -> Entering + Send + 'static,
+        enter: impl Fn(Introduction) -> SeatFuture + Send + 'static,
         dismissed: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         Self { enter: Box::new(enter), entering: None, dismissed: Box::pin(dismissed) }
@@ -42,16 +42,16 @@ impl Entrance {
         self.entering.get_or_insert_with(|| (self.enter)(introduction));
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Entry> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<EntranceOutcome> {
         if self.dismissed.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Entry::Dismissed);
+            return Poll::Ready(EntranceOutcome::Dismissed);
         }
         let Some(entering) = &mut self.entering else { return Poll::Pending };
         let Poll::Ready(outcome) = entering.as_mut().poll(cx) else { return Poll::Pending };
         self.entering = None;
         Poll::Ready(match outcome {
-            Ok(arrived) => Entry::Joined(Box::new(arrived)),
-            Err(refusal) => Entry::NotJoined(refusal),
+            Ok(arrived) => EntranceOutcome::Joined(Box::new(arrived)),
+            Err(refusal) => EntranceOutcome::NotJoined(refusal),
         })
     }
 }

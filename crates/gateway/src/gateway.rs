@@ -21,10 +21,10 @@ use crate::connection::{ConnectionContext, record_refusal};
 use crate::host::Library;
 use crate::http::bodies::Bodies;
 use crate::http::reads::ReadRates;
-use crate::http::{Peer, Requester};
+use crate::http::{PeerAddress, Requester};
 use crate::is_loopback;
 use crate::meters::Meters;
-use crate::nodes::Nodes;
+use crate::outages::OutageWatch;
 use crate::stamps::ConnectionStamps;
 use crate::ui::Ui;
 
@@ -35,7 +35,7 @@ pub(crate) const MAX_HISTORY: usize = 1000;
 pub(crate) const MAX_MESSAGE: usize = 256 << 20;
 
 /// A running gateway.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayState {
     pub(crate) config: Config,
     pub(crate) rooms: Rooms,
     pub(crate) library: Arc<Library>,
@@ -47,22 +47,22 @@ pub(crate) struct Gateway {
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
     /// Those that share the log, where it can be shared.
-    pub(crate) nodes: Option<Arc<Nodes>>,
+    pub(crate) outages: Option<Arc<OutageWatch>>,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) reads: ReadRates,
-    by_participant: Arc<Tally<ParticipantId>>,
-    by_address: Arc<Tally<IpAddr>>,
+    by_participant: Arc<KeyedCounter<ParticipantId>>,
+    by_address: Arc<KeyedCounter<IpAddr>>,
     sessions: Mutex<JoinSet<()>>,
 }
 
-impl Gateway {
+impl GatewayState {
     pub(crate) fn new(
         config: Config,
-        (rooms, library, nodes): (Rooms, Arc<Library>, Option<Arc<Nodes>>),
+        (rooms, library, outages): (Rooms, Arc<Library>, Option<Arc<OutageWatch>>),
         (verifier, signer): (Verifier, Signer),
         (tickets, revocations, ui): (Tickets, Arc<Revocations>, Option<Ui>),
         audit: Audit,
@@ -72,8 +72,8 @@ impl Gateway {
         Self {
             bodies: Bodies::new(&config.limits, longest_message(config.limits.message)),
             reads: ReadRates::new(config.limits.read_rate),
-            by_participant: Tally::new(config.limits.connections_per_participant),
-            by_address: Tally::new(config.limits.connections_per_address),
+            by_participant: KeyedCounter::new(config.limits.connections_per_participant),
+            by_address: KeyedCounter::new(config.limits.connections_per_address),
             config,
             rooms,
             library,
@@ -82,7 +82,7 @@ impl Gateway {
             tickets,
             revocations,
             ui,
-            nodes,
+            outages,
             audit,
             meters,
             started: Instant::now(),
@@ -120,7 +120,7 @@ impl Gateway {
             stamps: ConnectionStamps::new(grant),
             revocation: self.revocations.revoked_later(grant),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
-            nodes: self.nodes.clone(),
+            outages: self.outages.clone(),
         }
     }
 
@@ -139,27 +139,27 @@ impl Gateway {
     }
 
     /// Counts one more connection, until the returned value is dropped. What comes from inside has no address to be counted by.
-    pub(crate) fn count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, Refusal> {
+    pub(crate) fn count(&self, grant: &Grant, peer: &PeerAddress) -> Result<Counts, Refusal> {
         Ok(self.try_count(grant, peer)?)
     }
 
     /// The same, with the limit that is reached.
-    pub(crate) fn try_count(&self, grant: &Grant, peer: &Peer) -> Result<Counts, LimitReached> {
+    pub(crate) fn try_count(&self, grant: &Grant, peer: &PeerAddress) -> Result<Counts, LimitReached> {
         let by_address = match peer {
-            Peer::At(address) => {
+            PeerAddress::At(address) => {
                 Some(self.by_address.enter(&network(address.ip()), "address").map_err(LimitReached::Address)?)
             }
-            Peer::Inside => None,
+            PeerAddress::Inside => None,
         };
         let by_participant = self.by_participant.enter(&grant.participant, "participant");
         Ok((by_address, by_participant.map_err(LimitReached::Participant)?))
     }
 
     /// Counts one more connection of somebody who has not said who it is.
-    pub(crate) fn count_stranger(&self, peer: &Peer) -> Result<Option<Counted<IpAddr>>, Refusal> {
+    pub(crate) fn count_stranger(&self, peer: &PeerAddress) -> Result<Option<Counted<IpAddr>>, Refusal> {
         match peer {
-            Peer::At(address) => self.by_address.enter(&network(address.ip()), "address").map(Some),
-            Peer::Inside => Ok(None),
+            PeerAddress::At(address) => self.by_address.enter(&network(address.ip()), "address").map(Some),
+            PeerAddress::Inside => Ok(None),
         }
     }
 
@@ -291,12 +291,12 @@ impl From<LimitReached> for Refusal {
 pub(crate) type Counts = (Option<Counted<IpAddr>>, Counted<ParticipantId>);
 
 /// How many of something each key has, and how many it may have. Zero is no limit.
-pub(crate) struct Tally<K> {
+pub(crate) struct KeyedCounter<K> {
     limit: usize,
     counts: Mutex<HashMap<K, usize>>,
 }
 
-impl<K: Eq + Hash + Clone> Tally<K> {
+impl<K: Eq + Hash + Clone> KeyedCounter<K> {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, counts: Mutex::default() })
     }
@@ -320,7 +320,7 @@ impl<K: Eq + Hash + Clone> Tally<K> {
 
 /// One that is counted.
 pub(crate) struct Counted<K: Eq + Hash + Clone> {
-    tally: Arc<Tally<K>>,
+    tally: Arc<KeyedCounter<K>>,
     key: K,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Window<'a> {
 
 /// One page.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct StoredPage {
     /// Oldest first.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// What comes before the next page, when there is one.
@@ -29,7 +29,7 @@ pub(crate) struct Page {
 }
 
 /// The newest entries of a window.
-pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'_>) -> Result<Page, Refusal> {
+pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'_>) -> Result<StoredPage, Refusal> {
     let span = match window.before {
         None => Span::Newest,
         Some(text) => before(log, topic, text).await?,
@@ -47,7 +47,7 @@ pub(crate) async fn read(log: &dyn TopicLog, topic: &TopicName, window: Window<'
     entries.drain(..surplus);
     let next =
         entries.first().filter(|_| surplus > 0 || bytes >= MAX_PAGE_BYTES).map(|entry| entry.envelope.id().clone());
-    Ok(Page { entries, next })
+    Ok(StoredPage { entries, next })
 }
 
 /// `before` names an envelope, or a time by the gateway's clock.

@@ -1,6 +1,6 @@
 //! The way in for participants that live in this process: a connection made of memory, served like one from a socket.
 //!
-//! Deliberately absent: any shortcut. Whoever comes this way brings a token, speaks HTTP and is held to the same limits, save those
+//! Deliberately absent: any shortcut. A client that comes this way brings a token, speaks HTTP and is held to the same limits, save those
 //! that count addresses.
 
 use std::io;
@@ -9,7 +9,7 @@ use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::auth::Links;
+use crate::auth::SignInLinks;
 
 /// How many connections may wait to be accepted.
 const WAITING: usize = 16;
@@ -54,7 +54,7 @@ pub struct Entrances {
     pub(crate) listener: TcpListener,
     pub(crate) doorway: Option<Doorway>,
     pub(crate) framed: Option<TcpListener>,
-    pub(crate) links: Links,
+    pub(crate) links: SignInLinks,
 }
 
 impl Entrances {
@@ -74,7 +74,7 @@ impl Entrances {
 
     /// Takes the codes of links that sign browsers in.
     #[must_use]
-    pub fn links(mut self, links: Links) -> Self {
+    pub fn links(mut self, links: SignInLinks) -> Self {
         self.links = links;
         self
     }
@@ -82,6 +82,6 @@ impl Entrances {
 
 impl From<TcpListener> for Entrances {
     fn from(listener: TcpListener) -> Self {
-        Self { listener, doorway: None, framed: None, links: Links::new() }
+        Self { listener, doorway: None, framed: None, links: SignInLinks::new() }
     }
 }

@@ -19,7 +19,7 @@ mod http;
 mod inside;
 mod loopback;
 mod meters;
-mod nodes;
+mod outages;
 mod private_file;
 #[cfg(test)]
 mod scratch;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use futures_util::future::OptionFuture;
 use salon_log::cluster::SingleNode;
 use salon_log::sqlite::{self, Hold, Sqlite};
-use salon_log::{Cluster, ContextStore, Health, TopicLog};
+use salon_log::{Cluster, ContextStore, LogHealth, TopicLog};
 use salon_protocol::{PresenceEvent, TopicName};
 use salon_rooms::{ByteRates, Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
@@ -44,9 +44,9 @@ use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
 use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
-use gateway::Gateway;
+use gateway::GatewayState;
 use meters::Meters;
-use nodes::Nodes;
+use outages::OutageWatch;
 use ui::Ui;
 
 pub use check::check;
@@ -155,7 +155,7 @@ pub async fn serve(
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let Logs { log, context, cluster, _hold } = open_log(&config, &local).await?;
-    let nodes = cluster.is_shared().then(|| Arc::new(Nodes::new(log.clone(), config.timings.outage_delay)));
+    let outages = cluster.is_shared().then(|| Arc::new(OutageWatch::new(log.clone(), config.timings.outage_delay)));
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let links = std::mem::take(&mut entrances.links);
     let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, cluster.clone(), clock::now()));
@@ -183,9 +183,9 @@ pub async fn serve(
     let stop = watch::Sender::new(false);
     let (drain_deadline, write_deadline) = (config.times.drain_deadline, config.times.write_deadline);
     let most_waiting = config.limits.connections_per_address;
-    let gateway = Arc::new(Gateway::new(
+    let gateway = Arc::new(GatewayState::new(
         config,
-        (rooms.clone(), library, nodes),
+        (rooms.clone(), library, outages),
         (verifier.clone(), Signer::dev(&local)),
         (Tickets::new(cluster), revocations, ui),
         audit.clone(),
@@ -215,10 +215,10 @@ pub async fn serve(
     let watching = async {
         tokio::select! {
             () = shutdown => None,
-            failed = health.wait_for(|health| matches!(health, Health::Stopped(_))) => {
+            failed = health.wait_for(|health| matches!(health, LogHealth::Stopped(_))) => {
                 failed.ok().and_then(|health| match &*health {
-                    Health::Writable | Health::Unreachable(_) | Health::ReadOnly(_) => None,
-                    Health::Stopped(reason) => Some(reason.clone()),
+                    LogHealth::Writable | LogHealth::Unreachable(_) | LogHealth::ReadOnly(_) => None,
+                    LogHealth::Stopped(reason) => Some(reason.clone()),
                 })
             }
         }
@@ -265,7 +265,7 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
         let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
         return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
     }
-    let options = sqlite::Options {
+    let options = sqlite::SqliteOptions {
         durability: config.sqlite.durability,
         retention: config.retention_rules(),
         disk_reserve: config.limits.disk_reserve as u64,
@@ -302,12 +302,12 @@ async fn see_off_lapsed(rooms: &Rooms) {
 }
 
 /// What is to be done for as long as the gateway runs where it may be one of several.
-async fn tend(gateway: &Gateway) {
-    if let Some(nodes) = &gateway.nodes {
+async fn tend(gateway: &GatewayState) {
+    if let Some(outages) = &gateway.outages {
         let sharing = gateway.ui.as_ref().map(|ui| ui.share_sign_outs(gateway.config.timings.sign_out_retry_delay));
         let sharing = OptionFuture::from(sharing);
         let revocations = gateway.revocations.keep(gateway.config.timings.sign_out_retry_delay);
-        tokio::join!(nodes.watch(), sharing, revocations);
+        tokio::join!(outages.watch(), sharing, revocations);
     }
     std::future::pending().await
 }

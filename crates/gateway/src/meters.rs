@@ -23,9 +23,9 @@ thread_local! {
 
 /// The counters of one gateway. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Meters(Arc<Inner>);
+pub(crate) struct Meters(Arc<MeterSet>);
 
-pub(crate) struct Inner {
+pub(crate) struct MeterSet {
     connections: Gauge,
     pub(crate) participants: Gauge,
     pub(crate) rooms: Gauge,
@@ -42,8 +42,8 @@ pub(crate) struct Inner {
 }
 
 impl std::ops::Deref for Meters {
-    type Target = Inner;
-    fn deref(&self) -> &Inner {
+    type Target = MeterSet;
+    fn deref(&self) -> &MeterSet {
         &self.0
     }
 }
@@ -60,7 +60,7 @@ impl Meters {
         // A recorder of its own rather than the process's: two gateways in one process count apart.
         let inner = metrics::with_local_recorder(&recorder, || {
             describe();
-            Inner {
+            MeterSet {
                 connections: metrics::gauge!("salon_connections"),
                 participants: metrics::gauge!("salon_participants"),
                 rooms: metrics::gauge!("salon_rooms"),

@@ -22,8 +22,8 @@ use tracing::Instrument;
 
 use crate::carriers::Socket;
 use crate::connection;
-use crate::gateway::{Tally, network};
-use crate::http::Peer;
+use crate::gateway::{KeyedCounter, network};
+use crate::http::PeerAddress;
 use crate::inside::Entrances;
 
 /// How long a client may take for the head of a request, or for TLS.
@@ -81,7 +81,7 @@ pub enum TlsError {
     },
 }
 
-/// Loads a certificate chain and its key, for those who speak one of the protocols, or for whoever names none.
+/// Loads a certificate chain and its key, for clients that offer one of the protocols, or none.
 pub(crate) fn tls(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<TlsAcceptor, TlsError> {
     let unreadable = |path: &Path, why: rustls::pki_types::pem::Error| TlsError::File {
         path: path.display().to_string(),
@@ -117,9 +117,9 @@ pub(crate) async fn accept(
 ) {
     let Entrances { listener, mut doorway, .. } = entrances;
     let mut connections = JoinSet::new();
-    // Rooms and streams are counted where they begin; this bounds those who have not come so far.
-    let waiting = Tally::new(most_waiting);
-    let (beyond, beyond_of_all) = (Tally::new(OVERFLOW_OF_ADDRESS), Tally::new(OVERFLOW));
+    // Rooms and streams are counted where they begin; this bounds the connections that have not come so far.
+    let waiting = KeyedCounter::new(most_waiting);
+    let (beyond, beyond_of_all) = (KeyedCounter::new(OVERFLOW_OF_ADDRESS), KeyedCounter::new(OVERFLOW));
     let http = Http { router, head_time: HEAD_TIME, is_kept: true, write_deadline, stop: stop.clone() };
     let overflow = Http { router: overflow, head_time: OVERFLOW_HEAD_TIME, is_kept: false, ..http.clone() };
     loop {
@@ -191,16 +191,17 @@ struct Http {
 
 impl Http {
     async fn serve(self, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, _counted: impl Send) {
-        let served = async { self.serve_http(secure(stream, tls, self.write_deadline).await?, Peer::At(peer)).await };
+        let served =
+            async { self.serve_http(secure(stream, tls, self.write_deadline).await?, PeerAddress::At(peer)).await };
         told(served.await);
     }
 
     async fn serve_inside(self, stream: DuplexStream) {
         let socket = Socket::memory(stream, self.write_deadline);
-        told(self.serve_http(socket, Peer::Inside).await);
+        told(self.serve_http(socket, PeerAddress::Inside).await);
     }
 
-    async fn serve_http(&self, socket: Socket, peer: Peer) -> io::Result<()> {
+    async fn serve_http(&self, socket: Socket, peer: PeerAddress) -> io::Result<()> {
         let (router, mut stop) = (self.router.clone(), self.stop.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);

@@ -16,15 +16,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use salon_dialects::{Action, Dialect, Event, Frame, Introduction, Joined, StreamId};
+use salon_dialects::{Dialect, DialectAction, DialectEvent, Frame, Introduction, Joined, StreamId};
 use salon_protocol::CloseReason;
 use salon_rooms::{FailedCall, Happening, Seat};
 use tokio::time::Sleep;
 
-use crate::carriers::{Opened, Receive, Received};
+use crate::carriers::{Opened, Received, StreamCarrier};
 use crate::connection::ConnectionContext;
-use crate::entrance::{Entrance, Entry};
-use crate::nodes::Outage;
+use crate::entrance::{Entrance, EntranceOutcome};
+use crate::outages::Outage;
 use drafts::{PendingAppend, PendingLookup};
 use lookups::{Lookups, NextOutage, next_outage};
 
@@ -69,7 +69,7 @@ pub(crate) struct Session<D: Dialect, C> {
     pending_lookup: Option<Box<PendingLookup>>,
     keep_alive: Option<KeepAlive>,
     next_ping: Instant,
-    heard: Instant,
+    last_received: Instant,
     expires: Instant,
     /// The end of the sign-in that the connection stands on.
     access_ended: Option<BoxFuture<'static, ()>>,
@@ -82,7 +82,7 @@ pub(crate) struct Session<D: Dialect, C> {
 }
 
 /// Runs until the connection is over, and says why it ended.
-impl<D: Dialect + Unpin, C: Receive<D::Opening>> Future for Session<D, C> {
+impl<D: Dialect + Unpin, C: StreamCarrier<D::Opening>> Future for Session<D, C> {
     type Output = CloseReason;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CloseReason> {
@@ -96,11 +96,11 @@ struct Acted {
     published: bool,
 }
 
-impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
+impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// A session for a peer that has its seat; it is welcomed first of all.
     pub(crate) fn seated(seat: Seat, joined: Joined, beginning: Beginning<D, C>) -> Self {
         let mut session = Self::new(beginning);
-        session.sit(seat, joined, session.heard);
+        session.sit(seat, joined, session.last_received);
         session
     }
 
@@ -115,12 +115,12 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         let Beginning { mut dialect, resolver, carrier, keep_alive, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
-            dialect.handle_event(Event::StreamOpened(StreamId::ONLY, D::Opening::default()), now);
+            dialect.handle_event(DialectEvent::StreamOpened(StreamId::ONLY, D::Opening::default()), now);
         }
         let next_ping = keep_alive.map_or(expires, |keep_alive| now + keep_alive.ping);
         let first_deadline = next_ping.min(expires);
         let access_ended: Option<BoxFuture<'static, ()>> = Some(Box::pin(connection.access_ended()));
-        let outage = connection.nodes.as_ref().map(|nodes| next_outage(Outage::new(nodes)));
+        let outage = connection.outages.as_ref().map(|outages| next_outage(Outage::new(outages)));
         Self {
             seat: None,
             entrance: None,
@@ -134,7 +134,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             pending_lookup: None,
             keep_alive,
             next_ping,
-            heard: now,
+            last_received: now,
             expires,
             access_ended,
             outage,
@@ -145,7 +145,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     }
 
     fn sit(&mut self, seat: Seat, joined: Joined, now: Instant) {
-        self.dialect.handle_event(Event::Joined(joined), now);
+        self.dialect.handle_event(DialectEvent::Joined(joined), now);
         if self.dialect.forwards_entries()
             && let Some(outlet) = self.carrier.outlet(&self.connection.meters)
         {
@@ -199,27 +199,27 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         while let Some(action) = self.dialect.poll_action() {
             acted.anything = true;
             match action {
-                Action::Send(stream, frame) => self.carrier.send(stream, frame),
-                Action::Refuse(stream, code, frame) => {
+                DialectAction::Send(stream, frame) => self.carrier.send(stream, frame),
+                DialectAction::Refuse(stream, code, frame) => {
                     self.connection.refused(code);
                     self.carrier.send(stream, frame);
                 }
-                Action::Refused(code) => self.connection.refused(code),
-                Action::Publish(ticket, draft) => {
+                DialectAction::Refused(code) => self.connection.refused(code),
+                DialectAction::Publish(ticket, draft) => {
                     acted.published = true;
                     self.publish(ticket, *draft, now);
                 }
-                Action::Reply(ticket, draft) => self.reply(ticket, *draft, now),
-                Action::Begin(stream, head) => self.carrier.begin(stream, head),
-                Action::Finish(stream) => self.carrier.finish(stream),
-                Action::Join(introduction) => self.enter(*introduction),
-                Action::Ask(query) => self.look_up(query),
-                Action::Farewell(reason) => {
+                DialectAction::Reply(ticket, draft) => self.reply(ticket, *draft, now),
+                DialectAction::Begin(stream, head) => self.carrier.begin(stream, head),
+                DialectAction::Finish(stream) => self.carrier.finish(stream),
+                DialectAction::Join(introduction) => self.enter(*introduction),
+                DialectAction::Ask(query) => self.look_up(query),
+                DialectAction::Farewell(reason) => {
                     if let Some(seat) = &mut self.seat {
                         seat.farewell(reason);
                     }
                 }
-                Action::Close(reason) => {
+                DialectAction::Close(reason) => {
                     // The seat first: nothing may follow a close frame.
                     self.end(reason, now);
                     self.carrier.close(reason);
@@ -248,7 +248,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     /// Tells the dialect that the connection is about to end, for a reason of ours.
     fn close(&mut self, reason: CloseReason, now: Instant) {
         if self.ending.is_none() {
-            self.dialect.handle_event(Event::Closing(reason), now);
+            self.dialect.handle_event(DialectEvent::Closing(reason), now);
             self.act(now);
         }
         // Whatever the dialect had to say, it has said.
@@ -301,16 +301,16 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         let Some(entrance) = &mut self.entrance else { return false };
         let Poll::Ready(entry) = entrance.poll(cx) else { return false };
         match entry {
-            Entry::Joined(arrived) => {
+            EntranceOutcome::Joined(arrived) => {
                 self.entrance = None;
                 let (seat, joined) = *arrived;
                 self.sit(seat, joined, now);
             }
-            Entry::NotJoined(refusal) => {
+            EntranceOutcome::NotJoined(refusal) => {
                 self.connection.refused(refusal.code);
-                self.dialect.handle_event(Event::NotJoined(refusal), now);
+                self.dialect.handle_event(DialectEvent::NotJoined(refusal), now);
             }
-            Entry::Dismissed => self.close(CloseReason::Shutdown, now),
+            EntranceOutcome::Dismissed => self.close(CloseReason::Shutdown, now),
         }
         true
     }
@@ -325,16 +325,16 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             }
             Happening::Batch(batch) => {
                 for entry in batch.entries() {
-                    self.dialect.handle_event(Event::Entry(entry.clone()), now);
+                    self.dialect.handle_event(DialectEvent::Entry(entry.clone()), now);
                 }
             }
-            Happening::Entry(entry) => self.dialect.handle_event(Event::Entry(entry), now),
+            Happening::Entry(entry) => self.dialect.handle_event(DialectEvent::Entry(entry), now),
             Happening::CallFailed(call) => {
                 let FailedCall { request, id, callee, cause } = call;
-                let event = Event::CallFailed { request, id, callee, cause };
+                let event = DialectEvent::CallFailed { request, id, callee, cause };
                 self.dialect.handle_event(event, now);
             }
-            Happening::Gap => self.dialect.handle_event(Event::Gap, now),
+            Happening::Gap => self.dialect.handle_event(DialectEvent::Gap, now),
         }
     }
 
@@ -343,17 +343,17 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         while self.may_read() {
             let Poll::Ready(received) = self.carrier.poll_receive(cx) else { break };
             progress = true;
-            self.heard = now;
+            self.last_received = now;
             match received {
                 Received::Frame(stream, frame) => self.hear(stream, frame, now),
                 Received::Control => {}
                 Received::Opened(opened) => self.open(*opened, now),
                 Received::HungUp(stream) => {
-                    self.dialect.handle_event(Event::StreamClosed(stream), now);
+                    self.dialect.handle_event(DialectEvent::StreamClosed(stream), now);
                     self.act(now);
                 }
                 Received::Closed => {
-                    self.dialect.handle_event(Event::StreamClosed(StreamId::ONLY), now);
+                    self.dialect.handle_event(DialectEvent::StreamClosed(StreamId::ONLY), now);
                     self.act(now);
                     self.end(CloseReason::Bye, now);
                     break;
@@ -375,7 +375,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     fn open(&mut self, opened: Opened<D::Opening>, now: Instant) {
         let Opened { stream, opening, is_message, expires } = opened;
         self.expires = self.expires.max(expires);
-        self.dialect.handle_event(Event::StreamOpened(stream, opening), now);
+        self.dialect.handle_event(DialectEvent::StreamOpened(stream, opening), now);
         let published = self.act(now).published;
         if is_message && !published {
             self.count_unpublished(now);

@@ -18,20 +18,20 @@ use crate::auth::Grant;
 pub(crate) struct ConnectionStamps(Mutex<StampTable>);
 
 struct StampTable {
-    own: Credentials,
+    own: CommonPermissions,
     /// Requests that are under way and came with tokens of their own: how many have the same id, and what all their tokens permit.
-    by_request: HashMap<EnvelopeId, (usize, Credentials)>,
+    by_request: HashMap<EnvelopeId, (usize, CommonPermissions)>,
 }
 
 /// What the tokens used so far have in common, and its stamp, which is encoded once.
 #[derive(Clone)]
-struct Credentials {
+struct CommonPermissions {
     token: Option<String>,
     permissions: Vec<String>,
     stamp: Option<Stamp>,
 }
 
-impl Credentials {
+impl CommonPermissions {
     fn new(grant: &Grant) -> Self {
         Self { token: grant.token_id.clone(), permissions: grant.permissions.clone(), stamp: grant.stamp() }
     }
@@ -55,7 +55,7 @@ pub(crate) struct StampedRequest {
 
 impl ConnectionStamps {
     pub(crate) fn new(grant: &Grant) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(StampTable { own: Credentials::new(grant), by_request: HashMap::new() })))
+        Arc::new(Self(Mutex::new(StampTable { own: CommonPermissions::new(grant), by_request: HashMap::new() })))
     }
 
     fn stamps(&self) -> MutexGuard<'_, StampTable> {
@@ -71,7 +71,7 @@ impl ConnectionStamps {
     pub(crate) fn begin_request(self: &Arc<Self>, request: EnvelopeId, grant: &Grant) -> StampedRequest {
         let mut stamps = self.stamps();
         let known = stamps.by_request.entry(request.clone());
-        let (count, credentials) = known.or_insert_with(|| (0, Credentials::new(grant)));
+        let (count, credentials) = known.or_insert_with(|| (0, CommonPermissions::new(grant)));
         *count += 1;
         credentials.narrow(grant);
         drop(stamps);

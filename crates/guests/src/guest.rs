@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use salon_client::Entering;
 use tokio_util::sync::CancellationToken;
 
-use crate::stay::{Outcome, Stay};
-use crate::upstream::Verdict;
-use crate::{GuestError, Spec, Status};
+use crate::stay::{GuestStay, StayOutcome};
+use crate::upstream::ProbeVerdict;
+use crate::{GuestError, GuestStatus, Spec};
 
 /// A stay that lasted this long was no failure: the next start is the first again.
 const STEADY: Duration = Duration::from_secs(30);
@@ -17,18 +17,18 @@ const STEADY: Duration = Duration::from_secs(30);
 const VERDICT_TIME: Duration = Duration::from_secs(600);
 
 /// What was found out about a server, and when.
-pub(crate) struct Known {
-    verdict: Arc<Verdict>,
+pub(crate) struct ProbeRecord {
+    verdict: Arc<ProbeVerdict>,
     since: Instant,
 }
 
-impl Known {
-    pub(crate) fn new(verdict: Arc<Verdict>) -> Self {
+impl ProbeRecord {
+    pub(crate) fn new(verdict: Arc<ProbeVerdict>) -> Self {
         Self { verdict, since: Instant::now() }
     }
 
     /// What is known, unless that was too long ago.
-    pub(crate) fn fresh(known: Option<&Self>) -> Option<Arc<Verdict>> {
+    pub(crate) fn fresh(known: Option<&Self>) -> Option<Arc<ProbeVerdict>> {
         known.filter(|known| known.since.elapsed() < VERDICT_TIME).map(|known| known.verdict.clone())
     }
 }
@@ -41,7 +41,7 @@ pub async fn run(
     spec: Spec,
     entering: impl Fn() -> Entering,
     shutdown: CancellationToken,
-    watch: impl Fn(Status),
+    watch: impl Fn(GuestStatus),
 ) -> Result<(), GuestError> {
     // A fault at the first start is permanent; a later one may pass.
     if let Err(why) = spec.target.check() {
@@ -50,15 +50,15 @@ pub async fn run(
     let spec = Arc::new(spec);
     let (mut attempt, mut known) = (0_u32, None);
     loop {
-        watch(Status::Starting);
+        watch(GuestStatus::Starting);
         let begun = Instant::now();
-        let why = match Stay::begin(&spec, &entering, &shutdown, &watch, &mut known).await {
-            Outcome::Shutdown => {
-                watch(Status::Ended);
+        let why = match GuestStay::begin(&spec, &entering, &shutdown, &watch, &mut known).await {
+            StayOutcome::Shutdown => {
+                watch(GuestStatus::Ended);
                 return Ok(());
             }
-            Outcome::Over(error) => return Err(error),
-            Outcome::Lost { why } => why,
+            StayOutcome::Over(error) => return Err(error),
+            StayOutcome::Lost { why } => why,
         };
         if begun.elapsed() >= STEADY {
             attempt = 0;
@@ -66,10 +66,10 @@ pub async fn run(
         let in_ = spec.backoff.delay(attempt, random());
         attempt = attempt.saturating_add(1);
         tracing::debug!(guest = %spec.name, %why, "guest: restarting in {} ms", in_.as_millis());
-        watch(Status::Restarting { in_, why });
+        watch(GuestStatus::Restarting { in_, why });
         tokio::select! { biased;
             () = shutdown.cancelled() => {
-                watch(Status::Ended);
+                watch(GuestStatus::Ended);
                 return Ok(());
             }
             () = tokio::time::sleep(in_) => {}

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use salon_dialects::mcp::draft::{self, words};
-use salon_mcp::handshake::{Hello, Server, Unfit};
-use salon_mcp::{Era, Head, Revision};
+use salon_mcp::handshake::{HandshakeError, HandshakeParams, ServerProfile};
+use salon_mcp::{Era, Revision, RpcHead};
 use salon_protocol::{RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -18,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outbox::once;
 use crate::switchboard::LaneId;
-use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, Speech, Target, Verdict};
+use crate::upstream::{
+    GuestTarget, Inbound, LegacyDialect, Outbound, ProbeVerdict, UpstreamConnection, UpstreamMessage, UpstreamSetup,
+};
 
 /// How long a child may take to end by itself, and then again when it is asked to.
-pub(crate) const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What may wait on its way to one connection: more messages than there can be open calls, and so many bytes.
 const COMMANDS: usize = 4096;
@@ -32,19 +34,19 @@ const GREETING: u64 = 0;
 
 /// Where a lane leads, and how it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Opening {
-    pub(crate) target: Arc<Target>,
-    pub(crate) verdict: Arc<Verdict>,
-    pub(crate) setup: Setup,
+pub(crate) struct LaneOpening {
+    pub(crate) target: Arc<GuestTarget>,
+    pub(crate) verdict: Arc<ProbeVerdict>,
+    pub(crate) setup: UpstreamSetup,
     pub(crate) timeout: Duration,
     pub(crate) era: Era,
-    pub(crate) hello: Box<Hello>,
+    pub(crate) handshake_params: Box<HandshakeParams>,
     pub(crate) revision: Revision,
 }
 
 /// Commands to a lane.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum LaneCommand {
     /// To the server.
     Send {
         /// The number of the request, if it is one.
@@ -59,8 +61,8 @@ pub(crate) enum Command {
 
 /// The way to a lane. Dropping it closes the lane.
 #[derive(Debug)]
-pub(crate) struct Way {
-    commands: mpsc::Sender<Command>,
+pub(crate) struct LaneHandle {
+    commands: mpsc::Sender<LaneCommand>,
     bytes: Arc<Semaphore>,
 }
 
@@ -68,8 +70,8 @@ pub(crate) struct Way {
 #[derive(Debug)]
 pub(crate) struct Stuck;
 
-impl Way {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Command>) {
+impl LaneHandle {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<LaneCommand>) {
         let (commands, taken) = mpsc::channel(COMMANDS);
         (Self { commands, bytes: Arc::new(Semaphore::new(WAITING_BYTES)) }, taken)
     }
@@ -77,19 +79,19 @@ impl Way {
     pub(crate) fn send(&self, request: Option<u64>, message: Outbound) -> Result<(), Stuck> {
         let length = u32::try_from(message.text.len()).map_err(|_| Stuck)?;
         let weight = self.bytes.clone().try_acquire_many_owned(length).map_err(|_| Stuck)?;
-        self.commands.try_send(Command::Send { request, message, weight }).map_err(|_| Stuck)
+        self.commands.try_send(LaneCommand::Send { request, message, weight }).map_err(|_| Stuck)
     }
 
     pub(crate) fn abandon(&self, request: u64) -> Result<(), Stuck> {
-        self.commands.try_send(Command::Abandon(request)).map_err(|_| Stuck)
+        self.commands.try_send(LaneCommand::Abandon(request)).map_err(|_| Stuck)
     }
 }
 
 /// Events of a lane.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub(crate) enum LaneReport {
     /// The handshake is done.
-    Opened(Box<Server>),
+    Opened(Box<ServerProfile>),
     /// A message of the server.
     Said { text: Box<str>, related: Option<u64> },
     /// A request gets no answer.
@@ -101,17 +103,17 @@ pub(crate) enum Report {
 /// Opens a lane and serves it until it ends or `commands` does.
 pub(crate) async fn drive(
     id: LaneId,
-    opening: Opening,
-    mut commands: mpsc::Receiver<Command>,
-    reports: mpsc::Sender<(LaneId, Report)>,
+    opening: LaneOpening,
+    mut commands: mpsc::Receiver<LaneCommand>,
+    reports: mpsc::Sender<(LaneId, LaneReport)>,
 ) {
     let opened = tokio::select! { biased;
-        () = given_up(&mut commands) => return,
+        () = dropped(&mut commands) => return,
         opened = tokio::time::timeout(opening.timeout, open(&opening)) => opened,
     };
     let (connection, mut inbound) = match opened {
         Ok(Ok((connection, inbound, server))) => {
-            let _ = reports.send((id, Report::Opened(Box::new(server)))).await;
+            let _ = reports.send((id, LaneReport::Opened(Box::new(server)))).await;
             (connection, inbound)
         }
         Ok(Err(why)) => return report_end(id, &reports, why).await,
@@ -125,32 +127,32 @@ pub(crate) async fn drive(
         () = read(id, &mut inbound, &reports) => {}
         () = write(id, &connection, &mut commands, &reports) => {}
     }
-    connection.end(inbound, GRACE).await;
+    connection.end(inbound, EXIT_TIMEOUT).await;
 }
 
 /// Waits until nobody wants the lane any more. Nothing is sent on it before it has reported that it is open.
-async fn given_up(commands: &mut mpsc::Receiver<Command>) {
+async fn dropped(commands: &mut mpsc::Receiver<LaneCommand>) {
     while commands.recv().await.is_some() {
         tracing::debug!("lane: command before the connection is open, dropped");
     }
 }
 
-async fn report_end(id: LaneId, reports: &mpsc::Sender<(LaneId, Report)>, why: String) {
+async fn report_end(id: LaneId, reports: &mpsc::Sender<(LaneId, LaneReport)>, why: String) {
     // Nobody listens when the guest itself is ending.
-    let _ = reports.send((id, Report::Ended { why })).await;
+    let _ = reports.send((id, LaneReport::Ended { why })).await;
 }
 
-async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId, Report)>) {
+async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId, LaneReport)>) {
     while let Some(received) = inbound.next().await {
         let report = match received {
-            Received::Message { text, related } => {
-                Report::Said { text, related: related.and_then(|related| related.parse().ok()) }
+            UpstreamMessage::Message { text, related } => {
+                LaneReport::Said { text, related: related.and_then(|related| related.parse().ok()) }
             }
-            Received::Failed { id, why, error } => match id.parse() {
-                Ok(request) => Report::Unanswered { request, why, error },
+            UpstreamMessage::Failed { id, why, error } => match id.parse() {
+                Ok(request) => LaneReport::Unanswered { request, why, error },
                 Err(_) => continue,
             },
-            Received::Ended { why } => Report::Ended { why },
+            UpstreamMessage::Ended { why } => LaneReport::Ended { why },
         };
         if reports.send((id, report)).await.is_err() {
             return;
@@ -160,9 +162,9 @@ async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId,
 
 async fn write(
     id: LaneId,
-    connection: &Connection,
-    commands: &mut mpsc::Receiver<Command>,
-    reports: &mpsc::Sender<(LaneId, Report)>,
+    connection: &UpstreamConnection,
+    commands: &mut mpsc::Receiver<LaneCommand>,
+    reports: &mpsc::Sender<(LaneId, LaneReport)>,
 ) {
     // The answer to a server's question must not wait behind the calls that wait for it. Each is polled once in its turn, so that
     // they still go out in order where there is only one way out.
@@ -184,21 +186,21 @@ async fn write(
         };
         match command {
             None => return,
-            Some(Command::Abandon(request)) => match waiting.remove(&request) {
+            Some(LaneCommand::Abandon(request)) => match waiting.remove(&request) {
                 Some(abandoned) => CancellationToken::cancel(&abandoned),
                 None => connection.abandon(&request.to_string()),
             },
-            Some(Command::Send { request, message, weight }) => {
+            Some(LaneCommand::Send { request, message, weight }) => {
                 let abandoned = CancellationToken::new();
-                let given_up = abandoned.clone();
+                let dropped = abandoned.clone();
                 let mut send = Box::pin(async move {
                     let sent = tokio::select! { biased;
-                        () = given_up.cancelled() => Ok(()),
+                        () = dropped.cancelled() => Ok(()),
                         sent = connection.send(message) => sent,
                     };
                     drop(weight);
                     let unanswered = |request| {
-                        sent.err().map(|why| Report::Unanswered { request, why: why.to_string(), error: None })
+                        sent.err().map(|why| LaneReport::Unanswered { request, why: why.to_string(), error: None })
                     };
                     (request, request.and_then(unanswered))
                 });
@@ -215,14 +217,14 @@ async fn write(
     }
 }
 
-async fn open(opening: &Opening) -> Result<(Connection, Inbound, Server), String> {
-    let opened = Connection::open(&opening.target, &opening.verdict, opening.era, &opening.setup).await;
+async fn open(opening: &LaneOpening) -> Result<(UpstreamConnection, Inbound, ServerProfile), String> {
+    let opened = UpstreamConnection::open(&opening.target, &opening.verdict, opening.era, &opening.setup).await;
     let (connection, mut inbound) = opened.map_err(|error| error.to_string())?;
     let server = match opening.era {
-        Era::Legacy => greet(&connection, &mut inbound, opening).await?,
+        Era::Legacy => perform_handshake(&connection, &mut inbound, opening).await?,
         Era::Modern => {
             let discovered = opening.verdict.discovered.as_deref().ok_or("it was not discovered")?;
-            Server::from_discover(discovered).map_err(told)?
+            ServerProfile::from_discover(discovered).map_err(describe)?
         }
     };
     Ok((connection, inbound, server))
@@ -230,47 +232,51 @@ async fn open(opening: &Opening) -> Result<(Connection, Inbound, Server), String
 
 /// The handshake of the legacy era, in MCP's methods or in those of its draft dialect: where it is not known which the server supports, its
 /// answer shows it.
-async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening) -> Result<Server, String> {
-    let official = opening.hello.params(opening.revision, &our_info());
+async fn perform_handshake(
+    connection: &UpstreamConnection,
+    inbound: &mut Inbound,
+    opening: &LaneOpening,
+) -> Result<ServerProfile, String> {
+    let official = opening.handshake_params.params(opening.revision, &our_info());
     let say = |text: Box<RawValue>| async move {
         connection.send(Outbound::new(text.get())).await.map_err(|error| error.to_string())
     };
-    let hello = |speech: Speech| match speech {
-        Speech::Official => rpc::request(GREETING, "initialize", Some(&official)),
-        Speech::Draft => rpc::request(GREETING, "initialize", Some(&words::hello_to_draft())),
-        Speech::Unknown => rpc::request(GREETING, "initialize", Some(&words::hello_to_either(&official))),
+    let handshake_params = |speech: LegacyDialect| match speech {
+        LegacyDialect::Official => rpc::request(GREETING, "initialize", Some(&official)),
+        LegacyDialect::Draft => rpc::request(GREETING, "initialize", Some(&words::hello_to_draft())),
+        LegacyDialect::Unknown => rpc::request(GREETING, "initialize", Some(&words::hello_to_either(&official))),
     };
     let mut asked = opening.verdict.speech;
-    say(hello(asked)).await?;
+    say(handshake_params(asked)).await?;
     let server = loop {
         let received = inbound.next().await.ok_or("it ended before its handshake")?;
         let text = match received {
-            Received::Message { text, .. } => text,
-            Received::Failed { why, error, .. } => {
+            UpstreamMessage::Message { text, .. } => text,
+            UpstreamMessage::Failed { why, error, .. } => {
                 match error.as_deref().and_then(|error| other_speech(error, asked)) {
                     Some(other) => {
                         asked = other;
-                        say(hello(asked)).await?;
+                        say(handshake_params(asked)).await?;
                         continue;
                     }
                     None => return Err(why),
                 }
             }
-            Received::Ended { why } => return Err(why),
+            UpstreamMessage::Ended { why } => return Err(why),
         };
-        let Some(head) = Head::read(&text) else { continue };
+        let Some(head) = RpcHead::read(&text) else { continue };
         if head.answers(&GREETING.to_string()) {
             if let Some(result) = head.result {
                 if !draft::is_introduction(result) {
-                    break Server::from_initialize(result).map_err(told)?;
+                    break ServerProfile::from_initialize(result).map_err(describe)?;
                 }
                 connection.speak_draft();
-                break Server::from_initialize(&words::introduction_to_mcp(result)).map_err(told)?;
+                break ServerProfile::from_initialize(&words::introduction_to_mcp(result)).map_err(describe)?;
             }
             let error = head.error.map(RawValue::get).unwrap_or_default();
             if let Some(other) = other_speech(error, asked) {
                 asked = other;
-                say(hello(asked)).await?;
+                say(handshake_params(asked)).await?;
                 continue;
             }
             return Err(format!("it refused the handshake: {}", error.chars().take(300).collect::<String>()));
@@ -285,19 +291,19 @@ async fn greet(connection: &Connection, inbound: &mut Inbound, opening: &Opening
 }
 
 /// Which handshake to send to a server that does not take the combined one.
-fn other_speech(error: &str, asked: Speech) -> Option<Speech> {
-    let error: RpcError = serde_json::from_str(error).ok().filter(|_| asked == Speech::Unknown)?;
+fn other_speech(error: &str, asked: LegacyDialect) -> Option<LegacyDialect> {
+    let error: RpcError = serde_json::from_str(error).ok().filter(|_| asked == LegacyDialect::Unknown)?;
     match error.code {
-        draft::INVALID_PARAMETERS => Some(Speech::Draft),
-        RpcError::INVALID_PARAMS => Some(Speech::Official),
+        draft::INVALID_PARAMETERS => Some(LegacyDialect::Draft),
+        RpcError::INVALID_PARAMS => Some(LegacyDialect::Official),
         _ => None,
     }
 }
 
-fn told(unfit: Unfit) -> String {
+fn describe(unfit: HandshakeError) -> String {
     match unfit {
-        Unfit::Unreadable => "its introduction is not one of MCP".into(),
-        Unfit::Revision(said) => {
+        HandshakeError::Unreadable => "its introduction is not one of MCP".into(),
+        HandshakeError::Revision(said) => {
             format!("it speaks MCP {said}, which is not one of {}", Revision::LEGACY.map(Revision::date).join(", "))
         }
     }
@@ -314,16 +320,16 @@ mod tests {
 
     use super::*;
     use crate::upstream::tests::server::Server as Http;
-    use crate::upstream::{UrlTransport, Wire};
+    use crate::upstream::{UrlTransport, WireKind};
 
     #[tokio::test]
     async fn a_request_that_is_abandoned_while_it_waits_never_goes_out() {
         let mut server = Http::start().await;
-        let verdict = Verdict::legacy(Wire::Streamable, Speech::Official);
+        let verdict = ProbeVerdict::legacy(WireKind::Streamable, LegacyDialect::Official);
         let target = server.target_as(UrlTransport::Streamable);
         let (connection, _inbound) =
-            Connection::open(&target, &verdict, Era::Legacy, &Setup::new("robot")).await.unwrap();
-        let (way, mut commands) = Way::new();
+            UpstreamConnection::open(&target, &verdict, Era::Legacy, &UpstreamSetup::new("robot")).await.unwrap();
+        let (way, mut commands) = LaneHandle::new();
         let (reports, _reported) = mpsc::channel(1);
         let said = |id: u64| Outbound::new(format!(r#"{{"id":{id},"method":"tools/call"}}"#));
         let talk = async {
@@ -348,7 +354,7 @@ mod tests {
     fn what_is_said_to_a_server_is_not_printed() {
         let message = Outbound { text: "hunter2".into(), headers: vec![("Mcp-Name".into(), "hunter2".into())] };
         let weight = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let told = format!("{:?}", Command::Send { request: Some(1), message, weight });
-        assert!(told.contains("Mcp-Name") && !told.contains("hunter2"), "{told}");
+        let describe = format!("{:?}", LaneCommand::Send { request: Some(1), message, weight });
+        assert!(describe.contains("Mcp-Name") && !describe.contains("hunter2"), "{describe}");
     }
 }

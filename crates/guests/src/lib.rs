@@ -13,4 +13,4 @@ mod switchboard;
 pub mod upstream;
 
 pub use guest::run;
-pub use spec::{Expose, GuestError, Spec, Status};
+pub use spec::{Expose, GuestError, GuestStatus, Spec};

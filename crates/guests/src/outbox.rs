@@ -11,23 +11,23 @@ use futures_util::stream::FuturesUnordered;
 use salon_client::{Outgoing, PublishError, Room};
 use salon_protocol::Envelope;
 
-use crate::switchboard::{Publish, What};
+use crate::switchboard::{Publish, PublishPurpose};
 
 /// Envelopes on their way to the gateway.
 const IN_FLIGHT: usize = 64;
 /// What may wait behind them before nothing more is taken in.
 const WAITING: usize = 1024;
 
-type Publishing = Pin<Box<dyn Future<Output = (What, Result<Arc<Envelope>, PublishError>)> + Send>>;
+type PublishFuture = Pin<Box<dyn Future<Output = (PublishPurpose, Result<Arc<Envelope>, PublishError>)> + Send>>;
 
 /// Messages that wait, and those under way. A guest may publish only so fast, and its callers together ask faster.
-pub(crate) struct Outbox {
+pub(crate) struct GuestOutbox {
     room: Room,
     waiting: VecDeque<Publish>,
-    publishing: FuturesUnordered<Publishing>,
+    publishing: FuturesUnordered<PublishFuture>,
 }
 
-impl Outbox {
+impl GuestOutbox {
     pub(crate) fn new(room: Room) -> Self {
         Self { room, waiting: VecDeque::new(), publishing: FuturesUnordered::new() }
     }
@@ -39,8 +39,9 @@ impl Outbox {
 
     pub(crate) fn push(&mut self, publish: Publish) {
         // Later progress replaces earlier progress, so a talkative server costs one entry a call.
-        if let What::Progress(number) = publish.what {
-            let same = |waiting: &&mut Publish| matches!(waiting.what, What::Progress(other) if other == number);
+        if let PublishPurpose::Progress(number) = publish.what {
+            let same =
+                |waiting: &&mut Publish| matches!(waiting.what, PublishPurpose::Progress(other) if other == number);
             if let Some(earlier) = self.waiting.iter_mut().rev().find(same) {
                 earlier.payload = publish.payload;
                 return;
@@ -55,7 +56,7 @@ impl Outbox {
             && let Some(Publish { to, correlation, payload, what }) = self.waiting.pop_front()
         {
             let room = self.room.clone();
-            let mut publishing: Publishing = Box::pin(async move {
+            let mut publishing: PublishFuture = Box::pin(async move {
                 let outcome = room.publish(Outgoing::new(payload).to(to).correlation(correlation)).await;
                 (what, outcome)
             });
@@ -68,7 +69,7 @@ impl Outbox {
     }
 
     /// The outcome of a message; pending while none is under way.
-    pub(crate) async fn outcome(&mut self) -> (What, Result<Arc<Envelope>, PublishError>) {
+    pub(crate) async fn outcome(&mut self) -> (PublishPurpose, Result<Arc<Envelope>, PublishError>) {
         match self.publishing.next().await {
             Some(outcome) => outcome,
             None => std::future::pending().await,
@@ -101,7 +102,7 @@ mod tests {
 
     use salon_client::{Client, Discovery, Event, Gateway, StaticToken};
     use salon_protocol::TopicName;
-    use salon_testkit::{Engine, Options, Token, within};
+    use salon_testkit::{TestEngine, TestOptions, TestToken, within};
     use serde_json::value::RawValue;
 
     use super::*;
@@ -117,20 +118,20 @@ mod tests {
 
     fn notice(method: &str) -> Publish {
         let payload = RawValue::from_string(format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)).expect("JSON");
-        Publish { to: Vec::new(), correlation: None, payload, what: What::Notice }
+        Publish { to: Vec::new(), correlation: None, payload, what: PublishPurpose::Notice }
     }
 
     #[tokio::test]
     async fn what_is_said_by_a_tired_task_is_not_overtaken() {
-        let gateway = salon_testkit::Gateway::start(Options::new(Engine::Sqlite)).await.expect("a gateway");
-        let token = StaticToken::new(gateway.token(&Token::new("robo")).expect("a token"));
+        let gateway = salon_testkit::TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.expect("a gateway");
+        let token = StaticToken::new(gateway.token(&TestToken::new("robo")).expect("a token"));
         let address = Gateway::new(&format!("http://{}", gateway.address())).expect("an address");
         let client = Client::new(address, token);
         let topic = TopicName::new("room:a").expect("a name");
         let entering = client.room(topic).answer_by_hand().discovery(Discovery::OnDemand);
         let (room, mut events) = within("to enter", entering.join_listening()).await.expect("in time").expect("a room");
 
-        let mut outbox = Outbox::new(room);
+        let mut outbox = GuestOutbox::new(room);
         let saying = tokio::spawn(async move {
             outbox.push(notice("first"));
             tire().await;

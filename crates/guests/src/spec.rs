@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use salon_client::{Backoff, End, JoinError};
 
-use crate::upstream::{Target, UpstreamError, Watcher};
+use crate::upstream::{GuestTarget, UpstreamError, Watcher};
 
 /// An MCP server to be brought into a room.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// The server.
-    pub target: Target,
+    pub target: GuestTarget,
     /// Gives every caller an upstream of its own, not only those that can be asked something back.
     pub isolated: bool,
     /// What of it the room may use.
@@ -29,7 +29,7 @@ pub struct Spec {
 
 impl Spec {
     /// A guest with everything it has, shared by its callers.
-    pub fn new(name: impl Into<String>, target: Target) -> Self {
+    pub fn new(name: impl Into<String>, target: GuestTarget) -> Self {
         Self {
             target,
             isolated: false,
@@ -106,7 +106,7 @@ impl fmt::Display for Expose {
 
 /// What a guest is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+pub enum GuestStatus {
     /// Its server is being started.
     Starting,
     /// It is in the room.

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_client::{Discovery, Entering, Event, Events, PublishError};
-use salon_mcp::handshake::{Hello, Server};
+use salon_mcp::handshake::{HandshakeParams, ServerProfile};
 use salon_mcp::{Era, Revision};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::guest::Known;
-use crate::lane::{self, GRACE, Opening, Report, Stuck, Way};
-use crate::outbox::Outbox;
-use crate::switchboard::{Action, LaneId, Publish, Setting, Switchboard};
-use crate::upstream::{Outbound, Setup, Target, Verdict, probe};
-use crate::{GuestError, Spec, Status};
+use crate::guest::ProbeRecord;
+use crate::lane::{self, EXIT_TIMEOUT, LaneHandle, LaneOpening, LaneReport, Stuck};
+use crate::outbox::GuestOutbox;
+use crate::switchboard::{LaneId, Publish, Switchboard, SwitchboardAction, SwitchboardOptions};
+use crate::upstream::{GuestTarget, Outbound, ProbeVerdict, UpstreamSetup, probe};
+use crate::{GuestError, GuestStatus, Spec};
 
 /// What may wait on its way from all connections.
 const REPORTS: usize = 256;
@@ -26,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// How a stay ended.
-pub(crate) enum Outcome {
+pub(crate) enum StayOutcome {
     /// As was wished.
     Shutdown,
     /// The server is gone, or never came.
@@ -36,39 +36,39 @@ pub(crate) enum Outcome {
 }
 
 /// One stay.
-pub(crate) struct Stay<'a, W> {
+pub(crate) struct GuestStay<'a, W> {
     spec: &'a Arc<Spec>,
     watch: &'a W,
-    opening: Opening,
+    opening: LaneOpening,
     board: Switchboard,
-    lanes: HashMap<LaneId, Way>,
+    lanes: HashMap<LaneId, LaneHandle>,
     tasks: JoinSet<()>,
-    reports: mpsc::Receiver<(LaneId, Report)>,
-    reporting: mpsc::Sender<(LaneId, Report)>,
-    outbox: Option<Outbox>,
+    reports: mpsc::Receiver<(LaneId, LaneReport)>,
+    reporting: mpsc::Sender<(LaneId, LaneReport)>,
+    outbox: Option<GuestOutbox>,
     /// The tools are known, so the guest can be announced.
     listed: bool,
     lost: Option<String>,
 }
 
-impl<'a, W: Fn(Status)> Stay<'a, W> {
+impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
     pub(crate) async fn begin(
         spec: &'a Arc<Spec>,
         entering: &impl Fn() -> Entering,
         shutdown: &CancellationToken,
         watch: &'a W,
-        known: &mut Option<Known>,
-    ) -> Outcome {
+        known: &mut Option<ProbeRecord>,
+    ) -> StayOutcome {
         let started = tokio::select! { biased;
-            () = shutdown.cancelled() => return Outcome::Shutdown,
+            () = shutdown.cancelled() => return StayOutcome::Shutdown,
             started = Self::start(spec, watch, known) => started,
         };
         let mut stay = match started {
             Ok(stay) => stay,
-            Err(why) => return Outcome::Lost { why },
+            Err(why) => return StayOutcome::Lost { why },
         };
         let outcome = tokio::select! { biased;
-            () = shutdown.cancelled() => Outcome::Shutdown,
+            () = shutdown.cancelled() => StayOutcome::Shutdown,
             outcome = stay.last(entering) => outcome,
         };
         stay.end(&outcome).await;
@@ -76,41 +76,41 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
     }
 
     /// Starts the server and performs the MCP handshake with it.
-    async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<Known>) -> Result<Self, String> {
-        let setup = Setup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone() };
-        let verdict = match Known::fresh(known.as_ref()) {
+    async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<ProbeRecord>) -> Result<Self, String> {
+        let setup = UpstreamSetup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone() };
+        let verdict = match ProbeRecord::fresh(known.as_ref()) {
             Some(verdict) => verdict,
             None => Arc::new(probe(&spec.target, &setup, spec.timeout).await.map_err(|error| error.to_string())?),
         };
         // Only what leads to an open connection is worth remembering.
         *known = None;
-        let ours = Hello { info: Some(lane::our_info()), ..Hello::default() };
+        let ours = HandshakeParams { info: Some(lane::our_info()), ..HandshakeParams::default() };
         let setting = setting(spec, &verdict);
-        let opening = Opening {
+        let opening = LaneOpening {
             target: Arc::new(spec.target.clone()),
             verdict: verdict.clone(),
             setup,
             timeout: spec.timeout,
             era: setting.room_era(),
-            hello: Box::new(ours.clone()),
+            handshake_params: Box::new(ours.clone()),
             revision: Revision::R2025_11_25,
         };
         let (reporting, mut reports) = mpsc::channel(REPORTS);
         let (mut lanes, mut tasks) = (HashMap::new(), JoinSet::new());
         lanes.insert(LaneId::BASE, spawn(&mut tasks, LaneId::BASE, opening.clone(), reporting.clone()));
         let server = match reports.recv().await {
-            Some((_, Report::Opened(server))) => *server,
-            Some((_, Report::Ended { why })) => return Err(why),
+            Some((_, LaneReport::Opened(server))) => *server,
+            Some((_, LaneReport::Ended { why })) => return Err(why),
             _ => return Err("it ended before its handshake".into()),
         };
-        *known = Some(Known::new(verdict));
+        *known = Some(ProbeRecord::new(verdict));
         let board = Switchboard::new(setting, server, ours, Instant::now());
         let (outbox, listed, lost) = (None, false, None);
         Ok(Self { spec, watch, opening, board, lanes, tasks, reports, reporting, outbox, listed, lost })
     }
 
     /// Until the server or the seat is lost.
-    async fn last(&mut self, entering: &impl Fn() -> Entering) -> Outcome {
+    async fn last(&mut self, entering: &impl Fn() -> Entering) -> StayOutcome {
         loop {
             self.perform();
             if self.listed {
@@ -127,11 +127,11 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
             .answer_by_hand();
         let (room, mut events) = match joining.join_listening().await {
             Ok(joined) => joined,
-            Err(why) if why.is_passing() => return Outcome::Lost { why: why.to_string() },
-            Err(why) => return Outcome::Over(GuestError::Join { name: self.spec.name.clone(), why }),
+            Err(why) if why.is_passing() => return StayOutcome::Lost { why: why.to_string() },
+            Err(why) => return StayOutcome::Over(GuestError::Join { name: self.spec.name.clone(), why }),
         };
         self.board.seated(room.id().clone());
-        self.outbox = Some(Outbox::new(room));
+        self.outbox = Some(GuestOutbox::new(room));
         self.tell_here();
         loop {
             self.perform();
@@ -143,17 +143,17 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
 
     fn tell_here(&self) {
         let server = self.board.server().title();
-        (self.watch)(Status::Here { server, tools: self.board.tools() });
+        (self.watch)(GuestStatus::Here { server, tools: self.board.tools() });
     }
 
     /// Waits for the next thing to happen, when nothing is left to be done.
-    async fn wait(&mut self, events: Option<&mut Events>) -> Option<Outcome> {
+    async fn wait(&mut self, events: Option<&mut Events>) -> Option<StayOutcome> {
         if let Some(why) = self.lost.take() {
-            return Some(Outcome::Lost { why });
+            return Some(StayOutcome::Lost { why });
         }
         let due = self.board.due();
         // Messages that come faster than the room takes answers wait in the server's pipe.
-        let has_room = self.outbox.as_ref().is_none_or(Outbox::has_room);
+        let has_room = self.outbox.as_ref().is_none_or(GuestOutbox::has_room);
         if let Some(outbox) = &mut self.outbox {
             outbox.send().await;
         }
@@ -182,11 +182,11 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         None
     }
 
-    async fn seat_lost(&mut self) -> Outcome {
+    async fn seat_lost(&mut self) -> StayOutcome {
         let name = self.spec.name.clone();
         match self.outbox.take() {
-            Some(outbox) => Outcome::Over(GuestError::Seat { name, why: outbox.into_room().ended().await }),
-            None => Outcome::Lost { why: "the room was never entered".into() },
+            Some(outbox) => StayOutcome::Over(GuestError::Seat { name, why: outbox.into_room().ended().await }),
+            None => StayOutcome::Lost { why: "the room was never entered".into() },
         }
     }
 
@@ -196,15 +196,15 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         self.board.present(|participant| room.is_present(participant), Instant::now());
     }
 
-    fn report(&mut self, lane: LaneId, report: Report) {
+    fn report(&mut self, lane: LaneId, report: LaneReport) {
         let now = Instant::now();
         match report {
-            Report::Opened(server) => self.board.opened(lane, server.revision(), now),
-            Report::Said { text, related } => self.board.said(lane, &text, related, now),
-            Report::Unanswered { request, why, error } => {
+            LaneReport::Opened(server) => self.board.opened(lane, server.revision(), now),
+            LaneReport::Said { text, related } => self.board.said(lane, &text, related, now),
+            LaneReport::Unanswered { request, why, error } => {
                 self.board.unanswered(lane, request, &why, error.as_deref(), now)
             }
-            Report::Ended { why } => {
+            LaneReport::Ended { why } => {
                 self.lanes.remove(&lane);
                 self.board.ended(lane, &why, now);
             }
@@ -214,23 +214,23 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
     fn perform(&mut self) {
         while let Some(action) = self.board.poll() {
             match action {
-                Action::Publish(publish) => self.publish(publish),
-                Action::Send { lane, request, text, headers } => {
+                SwitchboardAction::Publish(publish) => self.publish(publish),
+                SwitchboardAction::Send { lane, request, text, headers } => {
                     self.tell(lane, |way| way.send(request, Outbound { text, headers }));
                 }
-                Action::Abandon { lane, request } => self.tell(lane, |way| way.abandon(request)),
-                Action::Open { lane, era, hello, revision } => {
-                    let opening = Opening { era, hello, revision, ..self.opening.clone() };
+                SwitchboardAction::Abandon { lane, request } => self.tell(lane, |way| way.abandon(request)),
+                SwitchboardAction::Open { lane, era, handshake_params, revision } => {
+                    let opening = LaneOpening { era, handshake_params, revision, ..self.opening.clone() };
                     let way = spawn(&mut self.tasks, lane, opening, self.reporting.clone());
                     self.lanes.insert(lane, way);
                 }
-                Action::Close { lane } => drop(self.lanes.remove(&lane)),
-                Action::Listed => {
+                SwitchboardAction::Close { lane } => drop(self.lanes.remove(&lane)),
+                SwitchboardAction::Listed => {
                     if std::mem::replace(&mut self.listed, true) {
                         self.tell_here();
                     }
                 }
-                Action::Lost { why } => self.lost = Some(why),
+                SwitchboardAction::Lost { why } => self.lost = Some(why),
             }
         }
     }
@@ -241,7 +241,7 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         }
     }
 
-    fn tell(&mut self, lane: LaneId, tell: impl FnOnce(&Way) -> Result<(), Stuck>) {
+    fn tell(&mut self, lane: LaneId, tell: impl FnOnce(&LaneHandle) -> Result<(), Stuck>) {
         if let Some(Err(Stuck)) = self.lanes.get(&lane).map(tell) {
             self.lanes.remove(&lane);
             self.board.ended(lane, "it does not read what it is sent", Instant::now());
@@ -249,8 +249,8 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
     }
 
     /// Answers waiting callers, leaves, and ends the server.
-    async fn end(mut self, outcome: &Outcome) {
-        if matches!(outcome, Outcome::Shutdown) {
+    async fn end(mut self, outcome: &StayOutcome) {
+        if matches!(outcome, StayOutcome::Shutdown) {
             self.board.ended(LaneId::BASE, "the guest is leaving", Instant::now());
             self.perform();
         }
@@ -269,38 +269,43 @@ impl<'a, W: Fn(Status)> Stay<'a, W> {
         self.lanes.clear();
         drop(self.reports);
         let ending = async { while self.tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(GRACE * 3, ending).await;
+        let _ = tokio::time::timeout(EXIT_TIMEOUT * 3, ending).await;
     }
 }
 
-fn spawn(tasks: &mut JoinSet<()>, lane: LaneId, opening: Opening, reports: mpsc::Sender<(LaneId, Report)>) -> Way {
-    let (way, commands) = Way::new();
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    lane: LaneId,
+    opening: LaneOpening,
+    reports: mpsc::Sender<(LaneId, LaneReport)>,
+) -> LaneHandle {
+    let (way, commands) = LaneHandle::new();
     tasks.spawn(lane::drive(lane, opening, commands, reports));
     way
 }
 
-fn setting(spec: &Spec, verdict: &Verdict) -> Setting {
-    Setting {
+fn setting(spec: &Spec, verdict: &ProbeVerdict) -> SwitchboardOptions {
+    SwitchboardOptions {
         name: spec.name.clone(),
         isolated: spec.isolated,
         expose: spec.expose,
         timeout: spec.timeout,
         eras: verdict.eras.clone(),
-        http: matches!(spec.target, Target::Url { .. }),
+        http: matches!(spec.target, GuestTarget::Url { .. }),
         seed: uuid::Uuid::new_v4().simple().to_string(),
     }
 }
 
 /// The revisions in which a participant may call this guest.
-fn revisions(verdict: &Verdict, server: &Server) -> Vec<&'static str> {
+fn revisions(verdict: &ProbeVerdict, server: &ServerProfile) -> Vec<&'static str> {
     let legacy = Revision::LEGACY.into_iter().filter(|revision| *revision <= server.revision());
     let modern = verdict.speaks(Era::Modern).then_some(Revision::MODERN);
     legacy.chain(modern).map(Revision::date).collect()
 }
 
 async fn outcome(
-    outbox: &mut Option<Outbox>,
-) -> (crate::switchboard::What, Result<Arc<salon_protocol::Envelope>, PublishError>) {
+    outbox: &mut Option<GuestOutbox>,
+) -> (crate::switchboard::PublishPurpose, Result<Arc<salon_protocol::Envelope>, PublishError>) {
     match outbox {
         Some(outbox) => outbox.outcome().await,
         None => std::future::pending().await,

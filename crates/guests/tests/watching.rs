@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use salon_guests::upstream::{
-    Connection, Era, Inbound, Outbound, Received, Setup, Speech, Target, Verdict, Watcher, Wire, watch,
+    Era, GuestTarget, Inbound, LegacyDialect, Outbound, ProbeVerdict, UpstreamConnection, UpstreamMessage,
+    UpstreamSetup, Watcher, WireKind, watch,
 };
 use salon_testkit::{Scratch, run, within};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -19,14 +20,14 @@ const WATCHER: &str = "be-the-watcher";
 const PARENT: &str = "be-the-parent";
 
 /// Whatever ignores a closed input and SIGTERM is killed after twice this time.
-const GRACE: Duration = Duration::from_millis(500);
+const KILL_DELAY: Duration = Duration::from_millis(500);
 
 type Outcome = Result<(), Failed>;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
-        Some(role) if role == WATCHER => return watch(args, GRACE),
+        Some(role) if role == WATCHER => return watch(args, KILL_DELAY),
         Some(role) if role == PARENT => return run(be_the_parent(args.next().unwrap_or_default())),
         _ => {}
     }
@@ -51,7 +52,7 @@ async fn like_any_other() -> Outcome {
 }
 
 async fn obeys() -> Outcome {
-    let mut held = Held::new().await?;
+    let mut held = LifePipe::new().await?;
     let script = r#"trap 'echo asked >&9; exit 0' TERM; echo '{"id":1}'; while :; do sleep 0.05; done"#;
     let (connection, mut inbound) = start(held.shell(script)).await?;
     next(&mut inbound).await?;
@@ -62,7 +63,7 @@ async fn obeys() -> Outcome {
 }
 
 async fn dropping() -> Outcome {
-    let held = Held::new().await?;
+    let held = LifePipe::new().await?;
     let script = r#"trap '' TERM; (while :; do sleep 60; done) & echo '{"id":1}'; while :; do sleep 60; done"#;
     let (connection, mut inbound) = start(held.shell(script)).await?;
     next(&mut inbound).await?;
@@ -71,14 +72,14 @@ async fn dropping() -> Outcome {
 }
 
 async fn not_there() -> Outcome {
-    let target = Target::Command { program: "/no/such/program".into(), args: vec![], env: vec![], cwd: None };
+    let target = GuestTarget::Command { program: "/no/such/program".into(), args: vec![], env: vec![], cwd: None };
     let (_connection, mut inbound) = start(target).await?;
     assert_eq!(next(&mut inbound).await?, ended("there is no such program (exit status: 127)"));
     Ok(())
 }
 
 async fn killed_parent() -> Outcome {
-    let mut held = Held::new().await?;
+    let mut held = LifePipe::new().await?;
     // Neither a closed input nor SIGTERM ends it.
     let script = held.script("trap '' TERM; (while :; do sleep 60; done) & echo ready >&9; while :; do sleep 60; done");
     let mut parent = tokio::process::Command::new(std::env::current_exe()?);
@@ -90,7 +91,7 @@ async fn killed_parent() -> Outcome {
 }
 
 async fn killed_watcher() -> Outcome {
-    let held = Held::new().await?;
+    let held = LifePipe::new().await?;
     let script = r#"trap '' TERM; echo '{"id":1}'; while :; do sleep 60; done"#;
     let (connection, mut inbound) = start(held.shell(script)).await?;
     next(&mut inbound).await?;
@@ -103,7 +104,8 @@ async fn killed_watcher() -> Outcome {
 
 /// Starts a child and does nothing more, until it is killed.
 async fn be_the_parent(script: OsString) -> ExitCode {
-    let target = Target::Command { program: "/bin/sh".into(), args: vec!["-c".into(), script], env: vec![], cwd: None };
+    let target =
+        GuestTarget::Command { program: "/bin/sh".into(), args: vec!["-c".into(), script], env: vec![], cwd: None };
     match start(target).await {
         Ok((_connection, mut inbound)) => {
             while inbound.next().await.is_some() {}
@@ -113,32 +115,37 @@ async fn be_the_parent(script: OsString) -> ExitCode {
     }
 }
 
-async fn start(target: Target) -> Result<(Connection, Inbound), Failed> {
+async fn start(target: GuestTarget) -> Result<(UpstreamConnection, Inbound), Failed> {
     let watcher = Watcher { program: std::env::current_exe()?, args: vec![WATCHER.into()] };
-    let setup = Setup { guest: "robot".into(), watcher: Some(watcher) };
-    let verdict = Verdict { eras: vec![Era::Legacy], discovered: None, wire: Wire::Stdio, speech: Speech::Official };
-    Ok(Connection::open(&target, &verdict, Era::Legacy, &setup).await?)
+    let setup = UpstreamSetup { guest: "robot".into(), watcher: Some(watcher) };
+    let verdict = ProbeVerdict {
+        eras: vec![Era::Legacy],
+        discovered: None,
+        wire: WireKind::Stdio,
+        speech: LegacyDialect::Official,
+    };
+    Ok(UpstreamConnection::open(&target, &verdict, Era::Legacy, &setup).await?)
 }
 
-fn shell(script: &str) -> Target {
+fn shell(script: &str) -> GuestTarget {
     let args = vec!["-c".into(), script.into()];
-    Target::Command { program: "/bin/sh".into(), args, env: vec![], cwd: None }
+    GuestTarget::Command { program: "/bin/sh".into(), args, env: vec![], cwd: None }
 }
 
-async fn next(inbound: &mut Inbound) -> Result<Option<Received>, Failed> {
+async fn next(inbound: &mut Inbound) -> Result<Option<UpstreamMessage>, Failed> {
     Ok(within("something from the child", inbound.next()).await?)
 }
 
-fn message(text: &str) -> Option<Received> {
-    Some(Received::Message { text: text.into(), related: None })
+fn message(text: &str) -> Option<UpstreamMessage> {
+    Some(UpstreamMessage::Message { text: text.into(), related: None })
 }
 
-fn ended(why: &str) -> Option<Received> {
-    Some(Received::Ended { why: why.to_owned() })
+fn ended(why: &str) -> Option<UpstreamMessage> {
+    Some(UpstreamMessage::Ended { why: why.to_owned() })
 }
 
 /// A named pipe that processes hold open for writing. It ends when the last of them has.
-struct Held {
+struct LifePipe {
     _scratch: Scratch,
     path: PathBuf,
     reader: BufReader<pipe::Receiver>,
@@ -146,7 +153,7 @@ struct Held {
     own: pipe::Sender,
 }
 
-impl Held {
+impl LifePipe {
     async fn new() -> Result<Self, Failed> {
         let scratch = Scratch::new()?;
         let path = scratch.path().join("held");
@@ -162,7 +169,7 @@ impl Held {
         format!("exec 9>'{}'; {script}", self.path.display())
     }
 
-    fn shell(&self, script: &str) -> Target {
+    fn shell(&self, script: &str) -> GuestTarget {
         shell(&self.script(script))
     }
 

@@ -1,6 +1,6 @@
 //! Following the context of a topic: fed by the engine with every change once it is kept.
 //!
-//! A change is a few words, never a value. Whoever is too slow for [`MAX_WAITING`] of them is told that some were missed, and can
+//! A change is a few words, never a value. A follower that is too slow for [`MAX_WAITING`] of them gets a notice that some were missed, and can
 //! read.
 
 use std::collections::HashMap;
@@ -17,16 +17,16 @@ const MAX_WAITING: usize = 256;
 
 /// Everybody who follows.
 #[derive(Default)]
-pub(crate) struct Feeds(Mutex<State>);
+pub(crate) struct Feeds(Mutex<FeedState>);
 
 #[derive(Default)]
-struct State {
+struct FeedState {
     by_topic: HashMap<TopicName, broadcast::Sender<Changed>>,
     closed: bool,
 }
 
 impl Feeds {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         self.0.lock()
     }
 
@@ -35,7 +35,7 @@ impl Feeds {
         if state.closed {
             return Box::pin(stream::empty());
         }
-        // Whoever has gone does not say so.
+        // A listener that has gone does not say so.
         state.by_topic.retain(|_, feed| feed.receiver_count() > 0);
         let feed = state.by_topic.entry(topic.clone()).or_insert_with(|| broadcast::Sender::new(MAX_WAITING));
         Box::pin(stream::unfold(feed.subscribe(), |mut line| async {
@@ -66,7 +66,7 @@ impl Feeds {
 
     fn tell(&self, topic: &TopicName, changed: Changed) {
         if let Some(feed) = self.state().by_topic.get(topic) {
-            // Whoever followed may have gone.
+            // The follower may have gone.
             let _ = feed.send(changed);
         }
     }

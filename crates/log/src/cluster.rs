@@ -33,7 +33,7 @@ pub type ValueListener = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// 1. A value is there on every node until its keyspace's time to live is over since it was last written, by one clock; then on none.
 /// 2. Of all that take a value, on whichever node, one gets it.
 /// 3. Changes of one value are made one after the other, so none is lost.
-/// 4. Whoever follows a keyspace hears every value there is, then every later one. A value may be heard again; one that was replaced
+/// 4. A follower of a keyspace gets every value there is, then every later one. A value may be heard again; one that was replaced
 ///    before it was heard may not be.
 ///
 /// A key has 1 to 64 letters, digits, `-` or `_`. Names that somebody else chose are digested first.

@@ -28,14 +28,14 @@ pub const MAX_TOOLS: u64 = 1000;
 
 /// How many keys a scope has and how many tools a topic. Every gateway has the default; tests of an engine with slow writes have less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ContextLimits {
     /// Keys of a scope.
     pub keys: u64,
     /// Tools that have a scope in a topic.
     pub tools: u64,
 }
 
-impl Default for Bounds {
+impl Default for ContextLimits {
     fn default() -> Self {
         Self { keys: MAX_KEYS, tools: MAX_TOOLS }
     }
@@ -45,16 +45,16 @@ impl Default for Bounds {
 ///
 /// 1. Every write makes a new version of its key. Versions count from 1, without a hole, and a delete is one of them. Once keys were
 ///    forgotten (6), a new key begins after every version that those had: no version of a key is ever another.
-/// 2. Written means durable, readable and told to those who follow, in that order. Writes take effect in the order they are called.
+/// 2. Written means durable, readable and announced to followers, in that order. Writes take effect in the order they are called.
 ///    A read sees everything that was acknowledged before it was called.
 /// 3. A write that expects a version is done only if that is the newest; 0 is expected of a key that does not exist, or not any more. Of
 ///    several that expect the same, one is done.
-/// 4. A write with the cause of one that is among the kept versions of its key is that one: it changes nothing, and is told its version.
+/// 4. A write with the cause of one that is among the kept versions of its key is that one: it changes nothing, and gets its version.
 /// 5. Of a key the newest [`MAX_VERSIONS`] are kept.
 /// 6. A scope has at most [`MAX_KEYS`] keys. Where a new one finds no place, the key that was deleted longest ago is forgotten; where
 ///    none was deleted, the new one is refused. Likewise for [`MAX_TOOLS`] and tools of which every key is deleted.
 /// 7. Topics, scopes and keys are apart: nothing that is done to one is seen in another. They outlive the topic's entries.
-/// 8. Whoever follows is told of every change from the call on, in order, or that some were missed.
+/// 8. A follower gets every change from the call on, in order, or that some were missed.
 /// 9. Nothing is acknowledged that is not kept; after a failed write, or when closed, every write is refused.
 pub trait ContextStore: Send + Sync + 'static {
     /// Writes a value, or deletes one. Dropping the future does not undo it.
@@ -76,10 +76,10 @@ pub trait ContextStore: Send + Sync + 'static {
     fn list(
         &self,
         topic: &TopicName,
-        scope: &Scope,
+        scope: &ContextScope,
         after: Option<&Key>,
         limit: usize,
-    ) -> BoxFuture<'static, Result<Vec<Listed>, ReadError>>;
+    ) -> BoxFuture<'static, Result<Vec<ListedKey>, ReadError>>;
 
     /// The tools that have something in a topic, in the order of their bytes.
     fn tools(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ToolId>, ReadError>>;
@@ -90,7 +90,7 @@ pub trait ContextStore: Send + Sync + 'static {
 
 /// Whose context it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
+pub enum ContextScope {
     /// Everybody's in the topic.
     Topic,
     /// One participant's own.
@@ -102,7 +102,7 @@ pub enum Scope {
 /// What the name of a tool's scope begins with.
 pub(crate) const TOOLS: &str = "tool:";
 
-impl Scope {
+impl ContextScope {
     /// The name engines keep it by. No two scopes have the same.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -130,7 +130,7 @@ pub struct Address {
     /// The topic.
     pub topic: TopicName,
     /// The scope in it.
-    pub scope: Scope,
+    pub scope: ContextScope,
     /// The key in that.
     pub key: Key,
 }
@@ -215,7 +215,7 @@ pub struct Version {
 
 /// A key that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedKey {
     /// The key.
     pub key: Key,
     /// Its newest version.
@@ -232,7 +232,7 @@ pub struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// In which scope.
-    pub scope: Scope,
+    pub scope: ContextScope,
     /// Under which key.
     pub key: Key,
     /// Which version it made.
@@ -252,7 +252,7 @@ pub enum Existence {
     Ended,
 }
 
-/// What follows for those who follow.
+/// What a follower gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// The next change.
@@ -341,10 +341,10 @@ mod tests {
 
     #[test]
     fn scopes_have_an_order() {
-        let tool = |id: &str| Scope::Tool(ToolId::new(id).expect("an id"));
-        let own = Scope::Participant(ParticipantId::new("zoe").expect("an id"));
-        let mut scopes = vec![tool("b"), own.clone(), tool("a"), Scope::Topic];
+        let tool = |id: &str| ContextScope::Tool(ToolId::new(id).expect("an id"));
+        let own = ContextScope::Participant(ParticipantId::new("zoe").expect("an id"));
+        let mut scopes = vec![tool("b"), own.clone(), tool("a"), ContextScope::Topic];
         scopes.sort();
-        assert_eq!(scopes, [Scope::Topic, own, tool("a"), tool("b")]);
+        assert_eq!(scopes, [ContextScope::Topic, own, tool("a"), tool("b")]);
     }
 }

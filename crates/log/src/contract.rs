@@ -18,12 +18,12 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp
 use self::checks::{all, within};
 use self::folds::{calls_end_once, requests_are_found, shown, standing_is_a_fold};
 use crate::{
-    AppendError, Appended, Claim, Health, OpenRequest, ReadError, Retention, RetentionRules, Span, Tail, Tailed,
+    AppendError, Appended, Claim, LogHealth, OpenRequest, ReadError, Retention, RetentionRules, Span, Tail, Tailed,
     TopicLog,
 };
 
 /// An engine as the suite needs it.
-pub trait Engine {
+pub trait LogEngine {
     /// Its log.
     type Log: TopicLog;
 
@@ -38,7 +38,7 @@ pub trait Engine {
 }
 
 /// Runs the whole suite; panics at the first broken promise.
-pub async fn run(engine: &impl Engine) {
+pub async fn run(engine: &impl LogEngine) {
     all(vec![
         within("1: one order for everyone", one_order(engine)).boxed_local(),
         within("2: appended means readable and tailed", appended_means_readable(engine)).boxed_local(),
@@ -164,7 +164,7 @@ fn keep(count: u64) -> RetentionRules {
 
 // The checks.
 
-async fn one_order(engine: &impl Engine) {
+async fn one_order(engine: &impl LogEngine) {
     const WRITERS: usize = 4;
     const EACH: usize = 100;
     let (log, room) = (Arc::new(engine.create(RetentionRules::default()).await), topic("room"));
@@ -199,7 +199,7 @@ async fn one_order(engine: &impl Engine) {
     assert_eq!(next, [EACH; WRITERS], "1: entries are missing");
 }
 
-async fn appended_means_readable(engine: &impl Engine) {
+async fn appended_means_readable(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let mut tail = log.tail(&room, start(&log, &room).await);
     for n in 0..20 {
@@ -220,7 +220,7 @@ async fn appended_means_readable(engine: &impl Engine) {
     }
 }
 
-async fn calls_keep_their_order(engine: &impl Engine) {
+async fn calls_keep_their_order(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     let mut appends: Vec<_> = (0..50).map(|n| log.append(&room, line(&format!("e{n}"), "alice", "hello"))).collect();
@@ -237,7 +237,7 @@ async fn calls_keep_their_order(engine: &impl Engine) {
     assert_eq!(read.last(), Some(&last));
 }
 
-async fn tails_never_skip(engine: &impl Engine) {
+async fn tails_never_skip(engine: &impl LogEngine) {
     // Far more than any tail would keep waiting for one that does not listen.
     const COUNT: usize = 12_000;
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
@@ -259,7 +259,7 @@ async fn tails_never_skip(engine: &impl Engine) {
     assert_eq!(ids(&follow(&mut late, 10).await), ids(&more), "3: a tail that caught up does not go on");
 }
 
-async fn tails_begin_anywhere(engine: &impl Engine) {
+async fn tails_begin_anywhere(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     let mut entries = append_lines(&log, &room, 0..30).await;
@@ -276,7 +276,7 @@ async fn tails_begin_anywhere(engine: &impl Engine) {
     }
 }
 
-async fn ids_are_unique(engine: &impl Engine) {
+async fn ids_are_unique(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     let first = append(&log, &room, line("e1", "alice", "hello")).await;
@@ -299,7 +299,7 @@ async fn ids_are_unique(engine: &impl Engine) {
     assert_eq!(ids(&follow(&mut tail, 2).await), ["e1", "e2"], "4: what was repeated or refused was tailed");
 }
 
-async fn stamps_are_kept(engine: &impl Engine) {
+async fn stamps_are_kept(engine: &impl LogEngine) {
     let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     let permissions = ["drive \u{1f697}".to_owned(), "a\"b\r\nc".to_owned()];
@@ -335,7 +335,7 @@ async fn stamps_are_kept(engine: &impl Engine) {
     }
 }
 
-async fn equal_appends_race(engine: &impl Engine) {
+async fn equal_appends_race(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let mut appends: Vec<_> = (0..8).map(|_| log.append(&room, line("e1", "alice", "hello"))).collect();
     appends.push(log.append(&room, line("e1", "alice", "goodbye")));
@@ -352,7 +352,7 @@ async fn equal_appends_race(engine: &impl Engine) {
     );
 }
 
-async fn positions_are_ordered(engine: &impl Engine) {
+async fn positions_are_ordered(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let mut before = start(&log, &room).await;
     let mut arrived = Timestamp(0);
@@ -371,7 +371,7 @@ async fn positions_are_ordered(engine: &impl Engine) {
     );
 }
 
-async fn leases_supersede(engine: &impl Engine) {
+async fn leases_supersede(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let alice = ParticipantId::new("alice").expect("a participant's id");
     let take = async |name: &str, claim| {
@@ -413,7 +413,7 @@ async fn leases_supersede(engine: &impl Engine) {
     assert_eq!(log.roster(&room).await.expect("a roster"), [], "6: dropping a lease releases it");
 }
 
-async fn what_is_gone_is_a_gap(engine: &impl Engine) {
+async fn what_is_gone_is_a_gap(engine: &impl LogEngine) {
     let (log, room) = (engine.create(keep(3)).await, topic("room"));
     let begin = start(&log, &room).await;
     let entries = append_lines(&log, &room, 0..10).await;
@@ -466,7 +466,7 @@ async fn what_is_gone_is_a_gap(engine: &impl Engine) {
     assert_eq!(ids(&follow(&mut late, 1).await), ["e0"], "8: a tail ended with its gap");
 }
 
-async fn retention_keeps_the_present(engine: &impl Engine) {
+async fn retention_keeps_the_present(engine: &impl LogEngine) {
     let (log, room) = (engine.create(keep(2)).await, topic("room"));
     let join = append(&log, &room, presence("j1", "join", "alice")).await;
     append(&log, &room, presence("j2", "join", "bob")).await;
@@ -488,7 +488,7 @@ async fn retention_keeps_the_present(engine: &impl Engine) {
     assert_eq!(shown(&standing), (vec!["j2".into()], vec![]), "8: who is present after a leave was removed as well");
 }
 
-async fn reads_are_pages(engine: &impl Engine) {
+async fn reads_are_pages(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     for span in [Span::Newest, Span::After(begin), Span::Before(begin), Span::BeforeTime(Timestamp(u64::MAX >> 1))] {
@@ -517,7 +517,7 @@ async fn reads_are_pages(engine: &impl Engine) {
     }
 }
 
-async fn topics_are_listed(engine: &impl Engine) {
+async fn topics_are_listed(engine: &impl LogEngine) {
     let log = engine.create(RetentionRules::default()).await;
     assert_eq!(log.topics().await, Ok(vec![]), "an empty log has a topic");
     let mut newest = BTreeMap::new();
@@ -534,9 +534,9 @@ async fn topics_are_listed(engine: &impl Engine) {
     }
 }
 
-async fn closed_takes_nothing(engine: &impl Engine) {
+async fn closed_takes_nothing(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
-    assert_eq!(*log.health().borrow(), Health::Writable, "9: a new log does not take entries");
+    assert_eq!(*log.health().borrow(), LogHealth::Writable, "9: a new log does not take entries");
     let mut tail = log.tail(&room, start(&log, &room).await);
     let appends: Vec<_> = (0..100).map(|n| log.append(&room, line(&format!("e{n}"), "alice", "hello"))).collect();
     log.close().await;

@@ -34,7 +34,7 @@ pub struct FailedCall {
 
 /// What one more entry changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum FoldEffect {
     /// It counts, and no call fails by it.
     Counts,
     /// It counts, and calls fail by it.
@@ -47,14 +47,14 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     /// It is an answer to a call that does not wait for one.
-    Answer(CallEnd),
+    Answer(CallClosure),
     /// It says that a participant leaves who is not present.
     Leave,
 }
 
 /// Why a call does not wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallEnd {
+pub enum CallClosure {
     /// It has failed, and its caller has been notified, or will be.
     Failed,
     /// It has been answered, or there is no such call.
@@ -80,22 +80,22 @@ fn leaver(envelope: &Envelope) -> Option<ParticipantId> {
 
 /// A call that waits, or has failed.
 #[derive(Debug, Clone)]
-struct Call {
+struct FoldedCall {
     caller: ParticipantId,
     callee: ParticipantId,
     id: RpcId,
-    asked: u64,
-    failed: Option<Failure>,
+    requested_at: u64,
+    failed: Option<FoldedFailure>,
 }
 
 /// Where and why a call failed.
 #[derive(Debug, Clone, Copy)]
-struct Failure {
+struct FoldedFailure {
     at: u64,
     cause: FailureCause,
 }
 
-impl Failure {
+impl FoldedFailure {
     fn callee_left(at: u64) -> Self {
         Self { at, cause: FailureCause::CalleeLeft }
     }
@@ -116,25 +116,25 @@ pub struct KnownCall<'a> {
 
 /// A participant that is present.
 #[derive(Debug, Clone)]
-struct Present {
+struct PresentParticipant {
     participant: Arc<Participant>,
     join: Arc<Entry>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Caller {
+struct CallerLoad {
     waiting: usize,
     /// Its requests in the order they were made, some of them ended since.
-    asked: VecDeque<EnvelopeId>,
+    requested_at: VecDeque<EnvelopeId>,
 }
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Fold {
-    present: BTreeMap<ParticipantId, Present>,
-    calls: HashMap<EnvelopeId, Call>,
+    present: BTreeMap<ParticipantId, PresentParticipant>,
+    calls: HashMap<EnvelopeId, FoldedCall>,
     /// The waiting calls by caller: one caller's flood must not end the calls of another.
-    callers: HashMap<ParticipantId, Caller>,
+    callers: HashMap<ParticipantId, CallerLoad>,
     /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
     failures: BTreeMap<(u64, u64), EnvelopeId>,
     /// The offset up to which every entry is folded.
@@ -146,7 +146,7 @@ pub struct Fold {
 /// What a participant or a call takes beside its texts: nodes of maps, allocations, fields.
 const BYTES_BESIDE_TEXTS: usize = 512;
 
-impl Call {
+impl FoldedCall {
     fn bytes(&self, request: &EnvelopeId) -> usize {
         let (RpcId::Number(id) | RpcId::String(id)) = &self.id;
         // The request's id is a key here, and is in the caller's list or among the failures.
@@ -155,7 +155,7 @@ impl Call {
     }
 }
 
-impl Present {
+impl PresentParticipant {
     fn bytes(&self) -> usize {
         // The participant is a copy of what the envelope says.
         BYTES_BESIDE_TEXTS + 2 * self.join.envelope.text().len()
@@ -180,11 +180,11 @@ impl Fold {
             // later offset they would be notified again after every restart.
             let waits = open.callee.is_host()
                 || fold.present.get(&open.callee).is_some_and(|callee| callee.join.position.offset < open.offset);
-            let failed = (!waits).then_some(Failure::callee_left(open.offset));
+            let failed = (!waits).then_some(FoldedFailure::callee_left(open.offset));
             fold.insert(open.clone(), failed);
         }
         for FailedRequest { at, open, cause } in &standing.failed {
-            fold.insert(open.clone(), Some(Failure { at: *at, cause: *cause }));
+            fold.insert(open.clone(), Some(FoldedFailure { at: *at, cause: *cause }));
         }
         fold.through = standing.head.offset;
         fold
@@ -192,16 +192,16 @@ impl Fold {
 
     /// This fold as plain data, without the calls of requests up to `trimmed`, which retention has removed.
     pub fn standing(&self, epoch: u32, trimmed: u64) -> Standing {
-        let open = |(request, call): (&EnvelopeId, &Call)| OpenRequest {
+        let open = |(request, call): (&EnvelopeId, &FoldedCall)| OpenRequest {
             request: request.clone(),
             caller: call.caller.clone(),
             callee: call.callee.clone(),
             id: call.id.clone(),
-            offset: call.asked,
+            offset: call.requested_at,
         };
         let mut present: Vec<_> = self.present.values().map(|present| present.join.clone()).collect();
         present.sort_unstable_by_key(|join| join.position.offset);
-        let is_kept = |call: &Call| call.asked > trimmed;
+        let is_kept = |call: &FoldedCall| call.requested_at > trimmed;
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_kept(call));
         let mut waiting: Vec<_> = waiting.map(open).collect();
         waiting.sort_unstable_by_key(|open| open.offset);
@@ -213,32 +213,32 @@ impl Fold {
     }
 
     /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
-    pub fn apply(&mut self, entry: &Arc<Entry>) -> Effect {
+    pub fn apply(&mut self, entry: &Arc<Entry>) -> FoldEffect {
         let at = entry.position.offset;
         if at <= self.through {
             return self.effect_at(at);
         }
         self.through = at;
         match entry.envelope.message() {
-            Some(Message::Notification { .. }) => Effect::Counts,
+            Some(Message::Notification { .. }) => FoldEffect::Counts,
             Some(Message::Request { .. }) => match OpenRequest::of(entry) {
                 Some(open) => self.ask(open),
-                None => Effect::Counts,
+                None => FoldEffect::Counts,
             },
             Some(Message::Response { .. }) => match entry.envelope.correlation() {
                 Some(request) => self.answer(request),
-                None => Effect::Counts,
+                None => FoldEffect::Counts,
             },
             None => {
-                let Some(presence) = entry.envelope.presence() else { return Effect::Counts };
+                let Some(presence) = entry.envelope.presence() else { return FoldEffect::Counts };
                 let id = presence.participant.id.clone();
                 let was_present = match presence.event {
                     PresenceEvent::Join => self.join(presence.participant, entry),
-                    PresenceEvent::Leave if !self.leave(&id) => return Effect::Ignored(Ignored::Leave),
+                    PresenceEvent::Leave if !self.leave(&id) => return FoldEffect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
                 };
-                if was_present { self.fail_calls_to(&id, at) } else { Effect::Counts }
+                if was_present { self.fail_calls_to(&id, at) } else { FoldEffect::Counts }
             }
         }
     }
@@ -249,33 +249,33 @@ impl Fold {
     }
 
     /// Whether calls failed at an offset that is folded already.
-    fn effect_at(&self, at: u64) -> Effect {
+    fn effect_at(&self, at: u64) -> FoldEffect {
         match self.failures.range((at, 0)..=(at, u64::MAX)).next() {
-            Some(_) => Effect::FailsCalls,
-            None => Effect::Counts,
+            Some(_) => FoldEffect::FailsCalls,
+            None => FoldEffect::Counts,
         }
     }
 
     fn join(&mut self, participant: Participant, entry: &Arc<Entry>) -> bool {
         let id = participant.id.clone();
-        let present = Present { participant: Arc::new(participant), join: entry.clone() };
+        let present = PresentParticipant { participant: Arc::new(participant), join: entry.clone() };
         self.bytes += present.bytes();
         let before = self.present.insert(id, present);
-        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
         before.is_some()
     }
 
     /// Says whether the participant was present.
     fn leave(&mut self, id: &ParticipantId) -> bool {
         let before = self.present.remove(id);
-        self.bytes -= before.as_ref().map_or(0, Present::bytes);
+        self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
         before.is_some()
     }
 
-    fn ask(&mut self, open: OpenRequest) -> Effect {
+    fn ask(&mut self, open: OpenRequest) -> FoldEffect {
         let (at, caller) = (open.offset, open.caller.clone());
         // The participant that it asks may have left just before it.
-        let failed = (!self.is_present(&open.callee)).then_some(Failure::callee_left(at));
+        let failed = (!self.is_present(&open.callee)).then_some(FoldedFailure::callee_left(at));
         self.insert(open, failed);
         let mut fails = failed.is_some();
         if !caller.is_host() && self.waiting_of(&caller) > MAX_FOLDED_OF_CALLER {
@@ -287,7 +287,7 @@ impl Fold {
                 fails |= self.fail_oldest_of(&busiest, at);
             }
         }
-        if fails { Effect::FailsCalls } else { Effect::Counts }
+        if fails { FoldEffect::FailsCalls } else { FoldEffect::Counts }
     }
 
     /// How many calls of a participant wait for an answer.
@@ -295,33 +295,33 @@ impl Fold {
         self.callers.get(caller).map_or(0, |made| made.waiting)
     }
 
-    fn insert(&mut self, open: OpenRequest, failed: Option<Failure>) {
-        let OpenRequest { request, caller, callee, id, offset: asked } = open;
+    fn insert(&mut self, open: OpenRequest, failed: Option<FoldedFailure>) {
+        let OpenRequest { request, caller, callee, id, offset: requested_at } = open;
         // An id may be used again once retention has removed the request that had it.
         self.forget(&request);
         if failed.is_none() {
             let made = self.callers.entry(caller.clone()).or_default();
             made.waiting += 1;
-            made.asked.push_back(request.clone());
+            made.requested_at.push_back(request.clone());
         }
-        let call = Call { caller, callee, id, asked, failed };
+        let call = FoldedCall { caller, callee, id, requested_at, failed };
         self.bytes += call.bytes(&request);
         self.calls.insert(request.clone(), call);
         if let Some(failure) = failed {
-            self.remember_failure(request, failure.at, asked);
+            self.remember_failure(request, failure.at, requested_at);
         }
     }
 
     fn forget(&mut self, request: &EnvelopeId) {
         let Some(call) = self.remove_call(request) else { return };
         match call.failed {
-            Some(failure) => drop(self.failures.remove(&(failure.at, call.asked))),
+            Some(failure) => drop(self.failures.remove(&(failure.at, call.requested_at))),
             None => self.stop_waiting(&call.caller, request),
         }
     }
 
-    fn remember_failure(&mut self, request: EnvelopeId, at: u64, asked: u64) {
-        self.failures.insert((at, asked), request);
+    fn remember_failure(&mut self, request: EnvelopeId, at: u64, requested_at: u64) {
+        self.failures.insert((at, requested_at), request);
         if self.failures.len() > Standing::MAX_CALLS
             && let Some((_, oldest)) = self.failures.pop_first()
         {
@@ -329,18 +329,18 @@ impl Fold {
         }
     }
 
-    fn remove_call(&mut self, request: &EnvelopeId) -> Option<Call> {
+    fn remove_call(&mut self, request: &EnvelopeId) -> Option<FoldedCall> {
         let call = self.calls.remove(request)?;
         self.bytes -= call.bytes(request);
         Some(call)
     }
 
-    fn answer(&mut self, request: &EnvelopeId) -> Effect {
+    fn answer(&mut self, request: &EnvelopeId) -> FoldEffect {
         match self.end_of(request) {
-            Some(end) => Effect::Ignored(Ignored::Answer(end)),
+            Some(end) => FoldEffect::Ignored(Ignored::Answer(end)),
             None => {
                 self.forget(request);
-                Effect::Counts
+                FoldEffect::Counts
             }
         }
     }
@@ -354,11 +354,11 @@ impl Fold {
     }
 
     /// Why an answer to a request would count for nothing; `None` where the call waits for it.
-    pub fn end_of(&self, request: &EnvelopeId) -> Option<CallEnd> {
+    pub fn end_of(&self, request: &EnvelopeId) -> Option<CallClosure> {
         match self.calls.get(request) {
             Some(call) if call.failed.is_none() => None,
-            Some(_) => Some(CallEnd::Failed),
-            None => Some(CallEnd::Answered),
+            Some(_) => Some(CallClosure::Failed),
+            None => Some(CallClosure::Answered),
         }
     }
 
@@ -366,19 +366,19 @@ impl Fold {
     fn stop_waiting(&mut self, caller: &ParticipantId, request: &EnvelopeId) {
         let Some(made) = self.callers.get_mut(caller) else { return };
         made.waiting -= 1;
-        if made.asked.front() == Some(request) {
-            made.asked.pop_front();
+        if made.requested_at.front() == Some(request) {
+            made.requested_at.pop_front();
         }
         if made.waiting == 0 {
             self.callers.remove(caller);
-        } else if made.asked.len() > 2 * made.waiting + 64 {
-            made.asked.retain(|id| self.calls.get(id).is_some_and(|call| call.failed.is_none()));
+        } else if made.requested_at.len() > 2 * made.waiting + 64 {
+            made.requested_at.retain(|id| self.calls.get(id).is_some_and(|call| call.failed.is_none()));
         }
     }
 
     fn fail_oldest_of(&mut self, caller: &ParticipantId, at: u64) -> bool {
-        while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.asked.pop_front()) {
-            if self.fail(&oldest, Failure { at, cause: FailureCause::TooManyWaiting }) {
+        while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.requested_at.pop_front()) {
+            if self.fail(&oldest, FoldedFailure { at, cause: FailureCause::TooManyWaiting }) {
                 return true;
             }
         }
@@ -386,20 +386,20 @@ impl Fold {
     }
 
     /// Fails a call, if it waits.
-    fn fail(&mut self, request: &EnvelopeId, failure: Failure) -> bool {
+    fn fail(&mut self, request: &EnvelopeId, failure: FoldedFailure) -> bool {
         let Some(call) = self.calls.get_mut(request).filter(|call| call.failed.is_none()) else { return false };
         call.failed = Some(failure);
-        let (caller, asked) = (call.caller.clone(), call.asked);
+        let (caller, requested_at) = (call.caller.clone(), call.requested_at);
         self.stop_waiting(&caller, request);
-        self.remember_failure(request.clone(), failure.at, asked);
+        self.remember_failure(request.clone(), failure.at, requested_at);
         true
     }
 
-    fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> Effect {
+    fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> FoldEffect {
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && call.callee == *callee);
         let waiting: Vec<_> = waiting.map(|(request, _)| request.clone()).collect();
-        waiting.iter().for_each(|request| _ = self.fail(request, Failure::callee_left(at)));
-        if waiting.is_empty() { Effect::Counts } else { Effect::FailsCalls }
+        waiting.iter().for_each(|request| _ = self.fail(request, FoldedFailure::callee_left(at)));
+        if waiting.is_empty() { FoldEffect::Counts } else { FoldEffect::FailsCalls }
     }
 
     /// The calls of a caller that failed after one offset and up to another, in the order they failed.
@@ -435,9 +435,10 @@ impl Fold {
     /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of
     /// theirs. Nobody in `to` is everybody.
     pub fn may_concern(&self, speaker: &ParticipantId, id: &RpcId, to: &[ParticipantId]) -> bool {
-        let named: Vec<&Call> = self.calls.values().filter(|call| call.failed.is_none() && call.id == *id).collect();
-        let is_party = |call: &Call, who: &ParticipantId| call.caller == *who || call.callee == *who;
-        let may = |of: &dyn Fn(&Call) -> bool| {
+        let named: Vec<&FoldedCall> =
+            self.calls.values().filter(|call| call.failed.is_none() && call.id == *id).collect();
+        let is_party = |call: &FoldedCall, who: &ParticipantId| call.caller == *who || call.callee == *who;
+        let may = |of: &dyn Fn(&FoldedCall) -> bool| {
             let mut calls = named.iter().filter(|call| of(call)).peekable();
             calls.peek().is_none() || calls.any(|call| is_party(call, speaker))
         };
@@ -450,9 +451,9 @@ impl Fold {
     }
 
     /// The offset of the oldest waiting request to a participant.
-    pub fn first_asked(&self, callee: &ParticipantId) -> Option<u64> {
+    pub fn first_requested(&self, callee: &ParticipantId) -> Option<u64> {
         let waiting = self.calls.values().filter(|call| call.callee == *callee && call.failed.is_none());
-        waiting.map(|call| call.asked).min()
+        waiting.map(|call| call.requested_at).min()
     }
 
     /// Whether a participant is present. The host always is.
@@ -509,7 +510,7 @@ mod tests {
     }
 
     /// A request of a caller's to the host, called by its offset.
-    fn asked(offset: u64, caller: &str) -> Arc<Entry> {
+    fn requested_at(offset: u64, caller: &str) -> Arc<Entry> {
         let payload = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
         let rest = format!(r#""from":"{caller}","to":["system:gateway"],"kind":"mcp","payload":{payload}"#);
         entry(offset, &format!(r#""id":"r{offset}",{rest}"#))
@@ -518,7 +519,7 @@ mod tests {
     /// What [`Fold::bytes`] must be.
     fn counted_bytes(fold: &Fold) -> usize {
         let calls: usize = fold.calls.iter().map(|(request, call)| call.bytes(request)).sum();
-        calls + fold.present.values().map(Present::bytes).sum::<usize>()
+        calls + fold.present.values().map(PresentParticipant::bytes).sum::<usize>()
     }
 
     fn present(fold: &Fold) -> Vec<u64> {
@@ -528,15 +529,15 @@ mod tests {
     #[test]
     fn a_join_that_is_folded_twice_is_one_join() {
         let mut fold = Fold::default();
-        assert_eq!(fold.apply(&said(3, "join")), Effect::Counts);
-        assert_eq!(fold.apply(&said(3, "join")), Effect::Counts);
+        assert_eq!(fold.apply(&said(3, "join")), FoldEffect::Counts);
+        assert_eq!(fold.apply(&said(3, "join")), FoldEffect::Counts);
         assert_eq!(present(&fold), [3]);
         fold.apply(&said(5, "join"));
         assert_eq!(present(&fold), [5], "a later one takes its place");
         assert_eq!(fold.bytes(), counted_bytes(&fold));
-        assert_eq!(fold.apply(&said(6, "leave")), Effect::Counts);
+        assert_eq!(fold.apply(&said(6, "leave")), FoldEffect::Counts);
         assert_eq!(present(&fold), [0; 0]);
-        assert_eq!(fold.apply(&said(7, "leave")), Effect::Ignored(Ignored::Leave));
+        assert_eq!(fold.apply(&said(7, "leave")), FoldEffect::Ignored(Ignored::Leave));
         assert_eq!(fold.bytes(), 0);
     }
 
@@ -544,14 +545,15 @@ mod tests {
     fn one_callers_flood_ends_only_its_own_calls() {
         let mut fold = Fold::default();
         let mut next = 0..;
-        let mut ask = |fold: &mut Fold, caller: &str| fold.apply(&asked(next.next().expect("endless") + 1, caller));
+        let mut ask =
+            |fold: &mut Fold, caller: &str| fold.apply(&requested_at(next.next().expect("endless") + 1, caller));
         let waits =
             |fold: &Fold, offset: u64| fold.end_of(&EnvelopeId::new(format!("r{offset}")).expect("an id")).is_none();
         ask(&mut fold, "alice");
         for _ in 0..MAX_FOLDED_OF_CALLER {
-            assert_eq!(ask(&mut fold, "mallory"), Effect::Counts);
+            assert_eq!(ask(&mut fold, "mallory"), FoldEffect::Counts);
         }
-        assert_eq!(ask(&mut fold, "mallory"), Effect::FailsCalls, "the oldest fails, and its caller is notified");
+        assert_eq!(ask(&mut fold, "mallory"), FoldEffect::FailsCalls, "the oldest fails, and its caller is notified");
         assert!(waits(&fold, 1) && !waits(&fold, 2) && waits(&fold, 3));
         let mallory = ParticipantId::new("mallory").expect("a name");
         let restored = Fold::restore(&fold.standing(1, 0));
@@ -574,10 +576,10 @@ mod tests {
     #[test]
     fn the_calls_of_the_host_never_fail_for_being_many() {
         let mut fold = Fold::default();
-        fold.apply(&asked(1, "alice"));
+        fold.apply(&requested_at(1, "alice"));
         let many = u64::try_from(Standing::MAX_CALLS).expect("a small number") + 1;
         for offset in 2..=many + 1 {
-            assert_eq!(fold.apply(&asked(offset, "system:gateway")), Effect::Counts);
+            assert_eq!(fold.apply(&requested_at(offset, "system:gateway")), FoldEffect::Counts);
         }
         assert_eq!(fold.waiting_of(&ParticipantId::host()), Standing::MAX_CALLS + 1);
         assert_eq!(fold.waiting_of(&ParticipantId::new("alice").expect("a name")), 1, "nor anybody else's by them");

@@ -14,7 +14,7 @@ use salon_protocol::{ParticipantId, TopicName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
-    /// Alone: whoever holds it is superseded.
+    /// Alone: its holder is superseded.
     Exclusive,
     /// Beside others who claim it so; an exclusive holder is superseded.
     Shared,
@@ -34,10 +34,10 @@ impl Lease {
 #[derive(Clone, Default)]
 pub(crate) struct Leases(Arc<Mutex<Table>>);
 
-type Table = HashMap<TopicName, HashMap<ParticipantId, Place>>;
+type Table = HashMap<TopicName, HashMap<ParticipantId, LeaseHolders>>;
 
 /// Who holds a place: one exclusive holder, or any number that share; never nobody.
-struct Place {
+struct LeaseHolders {
     claim: Claim,
     holders: Vec<Arc<Holder>>,
 }
@@ -47,7 +47,7 @@ impl Leases {
         self.0.lock()
     }
 
-    /// Takes a place at once. Whoever is superseded by it has been told when this returns.
+    /// Takes a place at once. A superseded holder has been notified when this returns.
     pub(crate) fn claim(
         &self,
         topic: &TopicName,
@@ -59,7 +59,7 @@ impl Leases {
         let mut superseded = Vec::new();
         let mut table = self.table();
         let places = table.entry(topic.clone()).or_default();
-        let place = places.entry(participant.clone()).or_insert_with(|| Place { claim, holders: Vec::new() });
+        let place = places.entry(participant.clone()).or_insert_with(|| LeaseHolders { claim, holders: Vec::new() });
         if place.claim == Claim::Exclusive || claim == Claim::Exclusive {
             superseded = std::mem::take(&mut place.holders);
         }
@@ -70,7 +70,7 @@ impl Leases {
         for old in superseded {
             old.tell();
         }
-        Lease::new(Held { leases: self.clone(), topic: topic.clone(), participant: participant.clone(), holder })
+        Lease::new(LocalLease { leases: self.clone(), topic: topic.clone(), participant: participant.clone(), holder })
     }
 
     /// Takes a place away from everyone who holds it. They have been told when this returns.
@@ -106,11 +106,11 @@ impl Leases {
         self.table().get(topic).map(|places| places.keys().cloned().collect()).unwrap_or_default()
     }
 
-    fn release(&self, held: &Held) {
+    fn release(&self, held: &LocalLease) {
         let mut table = self.table();
         let Some(places) = table.get_mut(&held.topic) else { return };
         let Some(place) = places.get_mut(&held.participant) else { return };
-        // A superseded holder is no longer among them, and must not take the place of those who came after.
+        // A superseded holder is no longer among them, and must not take the seat of later holders.
         place.holders.retain(|holder| !Arc::ptr_eq(holder, &held.holder));
         if place.holders.is_empty() {
             places.remove(&held.participant);
@@ -121,14 +121,14 @@ impl Leases {
     }
 }
 
-struct Held {
+struct LocalLease {
     leases: Leases,
     topic: TopicName,
     participant: ParticipantId,
     holder: Arc<Holder>,
 }
 
-impl Drop for Held {
+impl Drop for LocalLease {
     fn drop(&mut self) {
         self.leases.release(self);
         self.holder.silence();
@@ -153,9 +153,9 @@ impl Holder {
 
     /// Tells the holder that it lost its place, unless it has let go.
     fn tell(&self) {
-        /// However the callback ends, whoever waits for its end must hear of it.
-        struct Told<'a>(&'a Holder);
-        impl Drop for Told<'_> {
+        /// However the callback ends, a thread that waits for its end must be woken.
+        struct HolderView<'a>(&'a Holder);
+        impl Drop for HolderView<'_> {
             fn drop(&mut self) {
                 *self.0.notice() = Notice::Over;
                 self.0.told.notify_all();
@@ -168,7 +168,7 @@ impl Holder {
                 before => return *notice = before,
             }
         };
-        let _told = Told(self);
+        let _told = HolderView(self);
         lost();
     }
 

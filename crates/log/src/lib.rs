@@ -29,7 +29,7 @@ use tokio::sync::watch;
 
 pub use cluster::Cluster;
 pub use context::ContextStore;
-pub use fold::{CallEnd, Effect, FailedCall, Fold, Ignored, KnownCall, answered_request};
+pub use fold::{CallClosure, FailedCall, Fold, FoldEffect, Ignored, KnownCall, answered_request};
 pub use lease::{Claim, Lease};
 pub use retention::{Retention, RetentionRules};
 
@@ -42,7 +42,7 @@ pub use retention::{Retention, RetentionRules};
 ///    entry; anything else under that id conflicts.
 /// 5. A position is ordered within its epoch and not dense.
 /// 6. A live lease is exclusive across nodes, unless its holders asked to share it. A newer claim of the same participant
-///    supersedes, and the older holder is told. A lease ends with its holder, or with its node.
+///    supersedes, and the older holder is notified. A lease ends with its holder, or with its node.
 /// 7. [`TopicLog::standing`] is a [`Fold`] over the log: the same on every node and after every restart. An answer to a call that does
 ///    not wait for one when the answer's turn comes in that order is refused, and nobody ever reads it. So is a leave of somebody
 ///    who is not present.
@@ -102,7 +102,7 @@ pub trait TopicLog: Send + Sync + 'static {
     fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool;
 
     /// Follows whose places were let go by nobody: those of nodes that are gone. Places are remembered until the next ones are asked
-    /// for, so that whoever sees somebody off and fails, or another node, gets them again.
+    /// for, so that a node that fails to remove a participant, or another node, gets it again.
     fn lapses(&self) -> Lapses;
 
     /// Counts the nodes that are gone, however they went, and whether or not they held anything. `None` where there is only one.
@@ -112,7 +112,7 @@ pub trait TopicLog: Send + Sync + 'static {
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>>;
 
     /// Whether the log takes entries. Once stopped, it stays so.
-    fn health(&self) -> watch::Receiver<Health>;
+    fn health(&self) -> watch::Receiver<LogHealth>;
 
     /// What an acknowledgement is worth.
     fn durability(&self) -> Durability;
@@ -149,7 +149,7 @@ pub enum AppendError {
     IdConflict,
     /// It answers a call that has ended before it, by the log's order.
     #[error("the call has ended: {0:?}")]
-    CallEnded(CallEnd),
+    CallEnded(CallClosure),
     /// It says that a participant leaves who is not present, by the log's order.
     #[error("the participant is not present")]
     NotPresent,
@@ -290,7 +290,7 @@ pub struct TopicSummary {
 
 /// Whether a log takes entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
+pub enum LogHealth {
     /// It does.
     Writable,
     /// Not now, for this reason.

@@ -37,16 +37,16 @@ pub(crate) trait Pages: Send + Sync + 'static {
 
 /// The lines of all tails.
 #[derive(Default)]
-pub(crate) struct Hub(Mutex<Lines>);
+pub(crate) struct Hub(Mutex<TailSignals>);
 
 #[derive(Default)]
-struct Lines {
-    by_topic: HashMap<TopicName, Vec<Arc<Line>>>,
+struct TailSignals {
+    by_topic: HashMap<TopicName, Vec<Arc<TailSignal>>>,
     closed: bool,
 }
 
 impl Hub {
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn lines(&self) -> MutexGuard<'_, TailSignals> {
         self.0.lock()
     }
 
@@ -91,15 +91,15 @@ impl Hub {
         self.lines().by_topic.get(topic).map_or(0, Vec::len)
     }
 
-    fn lay(&self, topic: &TopicName) -> Arc<Line> {
+    fn lay(&self, topic: &TopicName) -> Arc<TailSignal> {
         let mut lines = self.lines();
         let state = LineState { waiting: VecDeque::new(), entries: 0, bytes: 0, broken: true, closed: lines.closed };
-        let line = Arc::new(Line { state: Mutex::new(state), changed: Notify::new() });
+        let line = Arc::new(TailSignal { state: Mutex::new(state), changed: Notify::new() });
         lines.by_topic.entry(topic.clone()).or_default().push(line.clone());
         line
     }
 
-    fn remove(&self, topic: &TopicName, line: &Arc<Line>) {
+    fn remove(&self, topic: &TopicName, line: &Arc<TailSignal>) {
         let mut lines = self.lines();
         if let Some(list) = lines.by_topic.get_mut(topic) {
             list.retain(|other| !Arc::ptr_eq(other, line));
@@ -110,7 +110,7 @@ impl Hub {
     }
 }
 
-struct Line {
+struct TailSignal {
     state: Mutex<LineState>,
     changed: Notify,
 }
@@ -130,7 +130,7 @@ enum Next {
     End,
 }
 
-impl Line {
+impl TailSignal {
     fn state(&self) -> MutexGuard<'_, LineState> {
         self.state.lock()
     }
@@ -174,16 +174,16 @@ impl Line {
     }
 }
 
-struct Follower<P: Pages> {
+struct TailReader<P: Pages> {
     source: Arc<P>,
     topic: TopicName,
-    line: Arc<Line>,
+    line: Arc<TailSignal>,
     at: Position,
     reading: bool,
     failed: bool,
 }
 
-impl<P: Pages> Drop for Follower<P> {
+impl<P: Pages> Drop for TailReader<P> {
     fn drop(&mut self) {
         self.source.hub().remove(&self.topic, &self.line);
     }
@@ -192,11 +192,11 @@ impl<P: Pages> Drop for Follower<P> {
 /// Follows a topic from a position.
 pub(crate) fn tail<P: Pages>(source: Arc<P>, topic: TopicName, after: Position) -> Tail {
     let line = source.hub().lay(&topic);
-    let follower = Follower { source, topic, line, at: after, reading: false, failed: false };
+    let follower = TailReader { source, topic, line, at: after, reading: false, failed: false };
     Box::pin(stream::unfold(follower, |mut follower| async move { Some((follower.next().await?, follower)) }))
 }
 
-impl<P: Pages> Follower<P> {
+impl<P: Pages> TailReader<P> {
     async fn next(&mut self) -> Option<Result<Tailed, ReadError>> {
         while !self.failed {
             if self.reading {

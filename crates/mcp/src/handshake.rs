@@ -8,7 +8,7 @@ use crate::{Revision, meta, upgrade};
 
 /// What a client says of itself in `initialize`.
 #[derive(Debug, Clone)]
-pub struct Hello {
+pub struct HandshakeParams {
     /// The revision it asks for, if that can be read.
     pub asked: Option<String>,
     /// What it can be asked.
@@ -17,7 +17,7 @@ pub struct Hello {
     pub info: Option<Box<RawValue>>,
 }
 
-impl Hello {
+impl HandshakeParams {
     /// Reads the parameters of `initialize`. What is missing or has another shape is taken as not said.
     pub fn read(params: Option<&RawValue>) -> Self {
         let mut params = params.and_then(|params| Members::parse(params.get())).unwrap_or_default();
@@ -28,8 +28,8 @@ impl Hello {
     }
 
     /// Whether a server may ask this client something: a model's answer, a person's, or where its roots are.
-    pub fn can_be_asked(&self) -> bool {
-        can_be_asked(&self.capabilities)
+    pub fn takes_questions(&self) -> bool {
+        takes_questions(&self.capabilities)
     }
 
     /// The capabilities as a modern request says them: without tasks, which are another thing in each era.
@@ -53,12 +53,12 @@ impl Hello {
 }
 
 /// Whether a client with these capabilities may be asked something.
-pub fn can_be_asked(capabilities: &RawValue) -> bool {
+pub fn takes_questions(capabilities: &RawValue) -> bool {
     let capabilities = Members::parse(capabilities.get()).unwrap_or_default();
     ["sampling", "elicitation", "roots"].iter().any(|key| capabilities.get(key).is_some())
 }
 
-impl Default for Hello {
+impl Default for HandshakeParams {
     /// Somebody who said nothing.
     fn default() -> Self {
         Self { asked: None, capabilities: empty(), info: None }
@@ -78,7 +78,7 @@ pub fn agree(asked: Option<&str>, newest: Revision) -> Revision {
 
 /// Why a server's introduction was not understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfit {
+pub enum HandshakeError {
     /// It has not the shape of one.
     Unreadable,
     /// It answers with a revision that is not known here.
@@ -87,28 +87,28 @@ pub enum Unfit {
 
 /// What a server says of itself.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct ServerProfile {
     revision: Revision,
     capabilities: Members,
     introduction: Members,
 }
 
-impl Server {
+impl ServerProfile {
     /// Reads the result of `initialize`.
     // MCP 2025-11-25, Lifecycle, "Initialization".
-    pub fn from_initialize(result: &RawValue) -> Result<Self, Unfit> {
-        let introduction = Members::parse(result.get()).ok_or(Unfit::Unreadable)?;
-        let said = introduction.get("protocolVersion").ok_or(Unfit::Unreadable)?;
-        let said: String = serde_json::from_str(said.get()).map_err(|_| Unfit::Unreadable)?;
+    pub fn from_initialize(result: &RawValue) -> Result<Self, HandshakeError> {
+        let introduction = Members::parse(result.get()).ok_or(HandshakeError::Unreadable)?;
+        let said = introduction.get("protocolVersion").ok_or(HandshakeError::Unreadable)?;
+        let said: String = serde_json::from_str(said.get()).map_err(|_| HandshakeError::Unreadable)?;
         let revision = Revision::parse(&said).filter(|revision| Revision::LEGACY.contains(revision));
-        let revision = revision.ok_or(Unfit::Revision(said))?;
+        let revision = revision.ok_or(HandshakeError::Revision(said))?;
         Ok(Self { revision, capabilities: capabilities_of(&introduction), introduction })
     }
 
     /// Reads the result of `server/discover`.
     // MCP 2026-07-28, Discovery: what `serverInfo` was in the handshake is in `_meta`.
-    pub fn from_discover(result: &RawValue) -> Result<Self, Unfit> {
-        let mut introduction = Members::parse(result.get()).ok_or(Unfit::Unreadable)?;
+    pub fn from_discover(result: &RawValue) -> Result<Self, HandshakeError> {
+        let mut introduction = Members::parse(result.get()).ok_or(HandshakeError::Unreadable)?;
         let capabilities = capabilities_of(&introduction);
         let info = match meta::server_info(result) {
             Some(info) => info,
@@ -218,21 +218,21 @@ mod tests {
 
     #[test]
     fn a_server_is_introduced_as_it_introduced_itself() {
-        let server = Server::from_initialize(&raw(
+        let server = ServerProfile::from_initialize(&raw(
             r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"x":{"n":1.0}},"serverInfo":{"name":"s","version":"2"},"instructions":"be kind","later":12345678901234567890}"#,
         ))
         .unwrap();
         assert_snapshot!(server.introduce(Revision::ROOM, |key| key != "prompts", &["tools", "logging"]).get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"x":{"n":1.0},"logging":{}},"serverInfo":{"name":"s","version":"2"},"instructions":"be kind","later":12345678901234567890}"#);
         assert_eq!(server.title(), "s 2");
         assert!(server.does("tools", "listChanged") && !server.does("prompts", "listChanged"));
-        let unfit = |text: &str| Server::from_initialize(&raw(text)).unwrap_err();
-        assert_eq!(unfit(r#"{"protocolVersion":"2023-01-01"}"#), Unfit::Revision("2023-01-01".into()));
-        assert_eq!(unfit("[]"), Unfit::Unreadable);
+        let unfit = |text: &str| ServerProfile::from_initialize(&raw(text)).unwrap_err();
+        assert_eq!(unfit(r#"{"protocolVersion":"2023-01-01"}"#), HandshakeError::Revision("2023-01-01".into()));
+        assert_eq!(unfit("[]"), HandshakeError::Unreadable);
     }
 
     #[test]
     fn a_modern_server_is_introduced_from_its_discovery() {
-        let server = Server::from_discover(&raw(
+        let server = ServerProfile::from_discover(&raw(
             r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"a":{}}},"instructions":"hi","ttlMs":1,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m","version":"1"}}}"#,
         ))
         .unwrap();
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn a_client_is_heard_as_far_as_it_can_be_understood() {
-        let asked = |params: &str| Hello::read(Some(&raw(params))).can_be_asked();
+        let asked = |params: &str| HandshakeParams::read(Some(&raw(params))).takes_questions();
         assert!(asked(r#"{"capabilities":{"elicitation":{}}}"#));
         assert!(!asked(r#"{"capabilities":{"experimental":{}}}"#));
         assert!(!asked(r#"{"capabilities":7}"#));
-        let hello = Hello::read(Some(&raw(
+        let hello = HandshakeParams::read(Some(&raw(
             r#"{"protocolVersion":3,"capabilities":{"roots":{},"tasks":{}},"clientInfo":"me"}"#,
         )));
         assert_snapshot!(hello.params(Revision::ROOM, &raw(r#"{"name":"salon"}"#)).get(), @r#"{"protocolVersion":"2025-06-18","capabilities":{"roots":{},"tasks":{}},"clientInfo":{"name":"salon"}}"#);

@@ -1,4 +1,4 @@
-//! The headers a modern request carries over HTTP, which repeat parts of its body for those who route by them.
+//! The headers a modern request carries over HTTP, which repeat parts of its body for proxies that route by them.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl ToolHeaders {
     }
 }
 
-/// How many arguments of a tool may travel as headers: each is looked up in the arguments anew.
+/// How many arguments of a tool may travel as headers: each is looked up in the arguments again.
 const MAX_HEADERS: usize = 32;
 
 /// Which arguments travel as headers too, as a tool's input schema says: a header's name without its prefix, and where its value is.

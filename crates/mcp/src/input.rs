@@ -99,7 +99,7 @@ pub fn retry(
 
 /// How a question reaches a client of the legacy era.
 #[derive(Debug, Clone)]
-pub enum Put {
+pub enum LegacyQuestion {
     /// As a request with these parameters.
     Ask(Option<Box<RawValue>>),
     /// Not at all: its revision cannot say it, and this is the answer.
@@ -107,14 +107,14 @@ pub enum Put {
 }
 
 /// Puts a question as `revision` has it. `elicitation` is a fresh id, which a question by URL needs there.
-pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
-    let asked = Put::Ask(question.params.clone());
+pub fn put(question: &Question, revision: Revision, elicitation: &str) -> LegacyQuestion {
+    let asked = LegacyQuestion::Ask(question.params.clone());
     if question.method != ELICITATION {
         return asked;
     }
     // MCP 2025-06-18, changelog: elicitation is new.
     if revision < Revision::R2025_06_18 {
-        return Put::Answer(declined());
+        return LegacyQuestion::Answer(declined());
     }
     let Some(mut params) = question.params.as_deref().and_then(|params| Members::parse(params.get())) else {
         return asked;
@@ -123,16 +123,16 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Put {
     if by_url {
         // MCP 2025-11-25, changelog (SEP-1036): URL mode is new, and `elicitationId` is required there.
         if revision < Revision::R2025_11_25 {
-            return Put::Answer(declined());
+            return LegacyQuestion::Answer(declined());
         }
         params.set("elicitationId", elicitation);
-        return Put::Ask(Some(params.to_raw()));
+        return LegacyQuestion::Ask(Some(params.to_raw()));
     }
     let schema = params.get("requestedSchema").filter(|_| revision < Revision::R2025_11_25);
     let Some(schema) = schema else { return asked };
-    let Some(form) = downgrade::form(schema) else { return Put::Answer(declined()) };
+    let Some(form) = downgrade::form(schema) else { return LegacyQuestion::Answer(declined()) };
     params.set("requestedSchema", &form);
-    Put::Ask(Some(params.to_raw()))
+    LegacyQuestion::Ask(Some(params.to_raw()))
 }
 
 /// What stands in for an error, which has no place among the answers; `None` where only failing the whole call is honest.
@@ -180,8 +180,8 @@ mod tests {
     fn put_to(revision: Revision, params: &str) -> String {
         let question = Question { method: "elicitation/create".into(), params: Some(raw(params)) };
         match put(&question, revision, "el-1") {
-            Put::Ask(params) => format!("ask {}", params.unwrap()),
-            Put::Answer(answer) => format!("answer {answer}"),
+            LegacyQuestion::Ask(params) => format!("ask {}", params.unwrap()),
+            LegacyQuestion::Answer(answer) => format!("answer {answer}"),
         }
     }
 

@@ -18,7 +18,7 @@ pub mod meta;
 mod revision;
 pub mod upgrade;
 
-pub use message::{Cancelled, Head, code, is_method_not_found, same_id};
+pub use message::{Cancelled, RpcHead, code, is_method_not_found, same_id};
 pub use revision::{Era, Revision};
 
 /// The examples of the README, compiled.

@@ -42,7 +42,7 @@ impl Listing {
         }
     }
 
-    /// The capability of those who have it.
+    /// The capability that declares it.
     pub fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -77,7 +77,7 @@ impl Listing {
 
 /// Something somebody offers.
 #[derive(Debug, Clone)]
-pub struct Item {
+pub struct ListItem {
     /// Its owner's name for it: a name, a URI or a URI template.
     pub name: Box<str>,
     /// All of it, as its owner wrote it.
@@ -86,12 +86,12 @@ pub struct Item {
 
 /// Reads an answer to a list request: its items and the cursor of what follows. An item without a name is left out. `None` when it
 /// is no such answer.
-pub fn read_page(listing: Listing, result: &RawValue) -> Option<(Vec<Item>, Option<Box<str>>)> {
+pub fn read_page(listing: Listing, result: &RawValue) -> Option<(Vec<ListItem>, Option<Box<str>>)> {
     let result = Members::parse(result.get())?;
     let items: Vec<Box<RawValue>> = serde_json::from_str(result.get(listing.key())?.get()).ok()?;
     let named = |raw: Box<RawValue>| {
         let name = serde_json::from_str(Members::parse(raw.get())?.get(listing.label())?.get()).ok()?;
-        Some(Item { name, raw })
+        Some(ListItem { name, raw })
     };
     let next = result.get("nextCursor").and_then(|cursor| serde_json::from_str(cursor.get()).ok());
     Some((items.into_iter().filter_map(named).collect(), next))

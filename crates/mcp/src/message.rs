@@ -26,7 +26,7 @@ pub mod code {
 
 /// The head of a message, borrowed from its text. A member that is `null` counts as missing.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Head<'a> {
+pub struct RpcHead<'a> {
     /// Its sender's id for it, or that of the request it answers.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
@@ -44,8 +44,8 @@ pub struct Head<'a> {
     pub error: Option<&'a RawValue>,
 }
 
-impl<'a> Head<'a> {
-    /// `None` when the text is no JSON object, or one in which these members have other shapes.
+impl<'a> RpcHead<'a> {
+    /// `None` when the text is not a JSON object, or one in which these members have other shapes.
     pub fn read(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_known_by_its_id_type_included() {
-        let answers = |text: &str, id: &str| Head::read(text).unwrap().answers(id);
+        let answers = |text: &str, id: &str| RpcHead::read(text).unwrap().answers(id);
         assert!(answers(r#"{"id":1,"result":{}}"#, "1"));
         assert!(answers(r#"{"id":"a","error":{}}"#, r#""\u0061""#));
         assert!(answers(r#"{"id":1,"result":null}"#, "1"));
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn only_a_request_has_a_request_id() {
-        let id = |text: &'static str| Head::read(text).unwrap().request_id();
+        let id = |text: &'static str| RpcHead::read(text).unwrap().request_id();
         assert_eq!(id(r#"{"id":7,"method":"ping"}"#), Some("7"));
         assert_eq!(id(r#"{"method":"notifications/initialized"}"#), None);
         assert_eq!(id(r#"{"id":7,"result":{}}"#), None);

@@ -40,7 +40,7 @@ fn text(meta: &Members, key: &str) -> Option<String> {
 pub fn revision(params: &RawValue) -> Option<String> {
     let meta = of(params)?;
     let said = meta.get(REVISION)?;
-    // Modern by having the key at all; what is no string is a revision nobody knows.
+    // Modern by having the key at all; a value that is not a string is an unknown revision.
     Some(serde_json::from_str(said.get()).unwrap_or_else(|_| said.get().to_owned()))
 }
 
@@ -101,7 +101,7 @@ pub fn with_server_info(result: &RawValue, info: &RawValue) -> Option<Box<RawVal
 
 /// Who asks, as every modern request says it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct RequesterMeta<'a> {
     /// What it can be asked back.
     pub capabilities: &'a RawValue,
     /// Who it is.
@@ -112,7 +112,7 @@ pub struct Asker<'a> {
 
 /// What a modern request says of who asks, each as written.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct RequestMeta {
     /// What it can be asked back.
     pub capabilities: Option<Box<RawValue>>,
     /// Who it is.
@@ -122,13 +122,13 @@ pub struct Said {
 }
 
 /// Reads who asks.
-pub fn said(params: &RawValue) -> Said {
+pub fn said(params: &RawValue) -> RequestMeta {
     let mut meta = of(params).unwrap_or_default();
-    Said { capabilities: meta.remove(CAPABILITIES), info: meta.remove(CLIENT), level: meta.remove(LEVEL) }
+    RequestMeta { capabilities: meta.remove(CAPABILITIES), info: meta.remove(CLIENT), level: meta.remove(LEVEL) }
 }
 
 /// The parameters of a legacy request as a modern request has them. `None` when they are no object.
-pub fn upgrade(params: Option<&RawValue>, asker: Asker<'_>) -> Option<Box<RawValue>> {
+pub fn upgrade(params: Option<&RawValue>, asker: RequesterMeta<'_>) -> Option<Box<RawValue>> {
     let patched = patch(params, |meta| {
         meta.set(REVISION, Revision::MODERN.date());
         meta.set(CLIENT, asker.info);
@@ -166,7 +166,7 @@ mod tests {
 
     fn upgraded(params: Option<&str>, level: Option<LogLevel>) -> String {
         let (capabilities, info) = (raw(r#"{"sampling":{}}"#), raw(r#"{"name":"a"}"#));
-        let asker = Asker { capabilities: &capabilities, info: &info, level };
+        let asker = RequesterMeta { capabilities: &capabilities, info: &info, level };
         upgrade(params.map(raw).as_deref(), asker).map_or("none".into(), |params| params.get().to_owned())
     }
 

@@ -23,7 +23,7 @@ impl Era {
         match self {
             Self::Modern if speaks(Self::Modern) => Self::Modern,
             Self::Legacy if speaks(Self::Modern) && !speaks(Self::Legacy) => Self::Modern,
-            // Whoever names no revision that is known here is still worth a handshake.
+            // A participant with unknown revisions still gets a handshake.
             Self::Legacy | Self::Modern => Self::Legacy,
         }
     }

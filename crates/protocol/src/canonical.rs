@@ -46,7 +46,7 @@ enum Numbers {
 
 /// A JSON value in the form of RFC 8785, taken apart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CanonicalJson(Node);
+pub struct CanonicalJson(CanonicalNode);
 
 impl CanonicalJson {
     /// Reads a JSON text.
@@ -59,11 +59,11 @@ impl CanonicalJson {
         let Some((last, parents)) = path.split_last() else { return false };
         let mut node = &mut self.0;
         for key in parents {
-            let Node::Object(members) = node else { return false };
+            let CanonicalNode::Object(members) = node else { return false };
             let Some((_, value)) = members.iter_mut().find(|(name, _)| name == key) else { return false };
             node = value;
         }
-        let Node::Object(members) = node else { return false };
+        let CanonicalNode::Object(members) = node else { return false };
         let before = members.len();
         members.retain(|(name, _)| name != last);
         members.len() < before
@@ -84,7 +84,7 @@ pub fn comparable_json(value: &RawValue) -> String {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Node {
+enum CanonicalNode {
     /// `true`, `false`, `null`, or a number or string as the canonical form has it.
     Plain(String),
     List(Vec<Self>),
@@ -92,13 +92,13 @@ enum Node {
     Object(Vec<(String, Self)>),
 }
 
-fn parse(text: &str, numbers: Numbers) -> Result<Node, NoCanonicalForm> {
+fn parse(text: &str, numbers: Numbers) -> Result<CanonicalNode, NoCanonicalForm> {
     // Once this has passed, what is left is to find where values begin and end.
     let checked: &RawValue = serde_json::from_str(text).map_err(|_| NoCanonicalForm::NotJson)?;
-    Reader { text: checked.get(), at: 0, numbers }.value(1)
+    CanonicalReader { text: checked.get(), at: 0, numbers }.value(1)
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for CanonicalNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(text) => f.write_str(text),
@@ -120,33 +120,33 @@ impl fmt::Display for Node {
     }
 }
 
-struct Reader<'a> {
+struct CanonicalReader<'a> {
     text: &'a str,
     at: usize,
     numbers: Numbers,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CanonicalReader<'a> {
     fn peek(&mut self) -> Option<u8> {
         let blanks = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         self.at += blanks;
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn value(&mut self, level: usize) -> Result<Node, NoCanonicalForm> {
+    fn value(&mut self, level: usize) -> Result<CanonicalNode, NoCanonicalForm> {
         match self.peek() {
             Some(b'{' | b'[') if level > MAX_LEVELS => Err(NoCanonicalForm::TooDeep),
             Some(b'{') => self.object(level),
             Some(b'[') => self.list(level),
-            Some(b'"') => Ok(Node::Plain(string(&self.string()?))),
+            Some(b'"') => Ok(CanonicalNode::Plain(string(&self.string()?))),
             Some(b'-' | b'0'..=b'9') => {
                 let number = self.while_in(|byte| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9'));
-                Ok(Node::Plain(match self.numbers {
+                Ok(CanonicalNode::Plain(match self.numbers {
                     Numbers::Double => double(number)?,
                     Numbers::Exact => exact(number),
                 }))
             }
-            Some(_) => Ok(Node::Plain(self.while_in(|byte| byte.is_ascii_lowercase()).to_owned())),
+            Some(_) => Ok(CanonicalNode::Plain(self.while_in(|byte| byte.is_ascii_lowercase()).to_owned())),
             None => Err(NoCanonicalForm::NotJson),
         }
     }
@@ -174,16 +174,16 @@ impl<'a> Reader<'a> {
         serde_json::from_str(quoted).map_err(|_| NoCanonicalForm::NotJson)
     }
 
-    fn list(&mut self, level: usize) -> Result<Node, NoCanonicalForm> {
+    fn list(&mut self, level: usize) -> Result<CanonicalNode, NoCanonicalForm> {
         self.at += 1;
         let mut items = Vec::new();
         while self.more(b']')? {
             items.push(self.value(level + 1)?);
         }
-        Ok(Node::List(items))
+        Ok(CanonicalNode::List(items))
     }
 
-    fn object(&mut self, level: usize) -> Result<Node, NoCanonicalForm> {
+    fn object(&mut self, level: usize) -> Result<CanonicalNode, NoCanonicalForm> {
         self.at += 1;
         let mut members = Vec::new();
         while self.more(b'}')? {
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         members.sort_by(|(one, _), (other, _)| by_code_units(one, other));
         match members.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             true => Err(NoCanonicalForm::DuplicateKey),
-            false => Ok(Node::Object(members)),
+            false => Ok(CanonicalNode::Object(members)),
         }
     }
 

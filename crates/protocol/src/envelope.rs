@@ -181,9 +181,9 @@ impl Draft {
         }
         let mut outline = Outline::default();
         let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
-        let head = scanned.and_then(|()| Head::read(&text, &outline, limits));
+        let head = scanned.and_then(|()| EnvelopeHead::read(&text, &outline, limits));
         match head {
-            Ok(Head { id, from, to, kind, correlation, payload, params, message }) => {
+            Ok(EnvelopeHead { id, from, to, kind, correlation, payload, params, message }) => {
                 let is_answer = matches!(message, Some(Message::Response { .. }));
                 if let Some(exceeded) = limits.exceeded(text.len(), is_answer) {
                     return Err(too_large(&text, exceeded).regarding(Some(id)));
@@ -245,7 +245,7 @@ fn readable_id(text: &str, outline: &Outline<'_>) -> Option<EnvelopeId> {
     EnvelopeId::new(serde_json::from_str::<String>(&text[field.value.clone()]).ok()?).ok()
 }
 
-struct Head {
+struct EnvelopeHead {
     id: EnvelopeId,
     from: ParticipantId,
     to: Box<[ParticipantId]>,
@@ -256,12 +256,12 @@ struct Head {
     message: Option<Message>,
 }
 
-impl Head {
+impl EnvelopeHead {
     fn read(text: &str, outline: &Outline<'_>, limits: &Limits) -> Result<Self, Refusal> {
         if outline.shape != Some(Shape::Object) {
             return Err(invalid("an envelope must be a JSON object"));
         }
-        let fields = Fields { text, fields: &outline.envelope };
+        let fields = EnvelopeFields { text, fields: &outline.envelope };
         if fields.string("protocol")? != PROTOCOL {
             let message = format!("`protocol` must be \"{PROTOCOL}\"");
             return Err(Refusal::new(Code::UnsupportedProtocol, message));
@@ -299,16 +299,20 @@ fn invalid(message: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidEnvelope, message)
 }
 
-fn name<T>(fields: &Fields<'_>, key: &str, check: fn(String) -> Result<T, crate::InvalidId>) -> Result<T, Refusal> {
+fn name<T>(
+    fields: &EnvelopeFields<'_>,
+    key: &str,
+    check: fn(String) -> Result<T, crate::InvalidId>,
+) -> Result<T, Refusal> {
     check(fields.string(key)?).map_err(|error| invalid(format!("`{key}` is not acceptable: {error}")))
 }
 
-struct Fields<'a> {
+struct EnvelopeFields<'a> {
     text: &'a str,
     fields: &'a [Field<'a>],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> EnvelopeFields<'a> {
     fn find(&self, key: &str) -> Option<&'a Field<'a>> {
         self.fields.iter().find(|f| f.key == key)
     }

@@ -53,7 +53,7 @@ impl RpcError {
 }
 
 #[derive(Serialize)]
-struct Message<'a, I> {
+struct RpcFrame<'a, I> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<I>,
@@ -67,13 +67,13 @@ struct Message<'a, I> {
     error: Option<&'a RpcError>,
 }
 
-impl<I> Default for Message<'_, I> {
+impl<I> Default for RpcFrame<'_, I> {
     fn default() -> Self {
         Self { jsonrpc: "2.0", id: None, method: None, params: None, result: None, error: None }
     }
 }
 
-impl<I: Serialize> Message<'_, I> {
+impl<I: Serialize> RpcFrame<'_, I> {
     fn write(&self) -> Box<RawValue> {
         to_raw_value(self).expect("a message has only string keys")
     }
@@ -81,22 +81,22 @@ impl<I: Serialize> Message<'_, I> {
 
 /// A request. Its id is a number or a string.
 pub fn request(id: impl Serialize, method: &str, params: Option<&RawValue>) -> Box<RawValue> {
-    Message { id: Some(id), method: Some(method), params, ..Message::default() }.write()
+    RpcFrame { id: Some(id), method: Some(method), params, ..RpcFrame::default() }.write()
 }
 
 /// A notification.
 pub fn notification(method: &str, params: Option<&RawValue>) -> Box<RawValue> {
-    Message::<u64> { method: Some(method), params, ..Message::default() }.write()
+    RpcFrame::<u64> { method: Some(method), params, ..RpcFrame::default() }.write()
 }
 
 /// An answer, the request's id exactly as it was given.
 pub fn response(id: &RawValue, result: &RawValue) -> Box<RawValue> {
-    Message { id: Some(id), result: Some(result), ..Message::default() }.write()
+    RpcFrame { id: Some(id), result: Some(result), ..RpcFrame::default() }.write()
 }
 
 /// An answer that is an error.
 pub fn failure(id: &RawValue, error: &RpcError) -> Box<RawValue> {
-    Message { id: Some(id), error: Some(error), ..Message::default() }.write()
+    RpcFrame { id: Some(id), error: Some(error), ..RpcFrame::default() }.write()
 }
 
 /// An answer of either kind.

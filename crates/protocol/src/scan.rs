@@ -157,7 +157,7 @@ impl<'a> Scanner<'a> {
             self.at += 1;
             return Ok(());
         }
-        let mut keys = Keys::default();
+        let mut keys = SeenKeys::default();
         loop {
             self.blank();
             if self.peek() != Some(b'"') {
@@ -301,12 +301,12 @@ impl<'a> Scanner<'a> {
 
 /// The keys of one object so far.
 #[derive(Default)]
-struct Keys<'a> {
+struct SeenKeys<'a> {
     few: Vec<Cow<'a, str>>,
     many: HashSet<Cow<'a, str>>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> SeenKeys<'a> {
     fn insert(&mut self, key: Cow<'a, str>) -> Result<(), ScanError> {
         let fresh = if !self.many.is_empty() {
             self.many.insert(key.clone())

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stamp(Arc<str>);
 
 #[derive(Default, Serialize, Deserialize)]
-struct Fields {
+struct StampFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ impl Stamp {
         if token.is_none() && permissions.is_empty() {
             return None;
         }
-        let fields = Fields { token: token.map(Into::into), permissions: permissions.to_vec() };
+        let fields = StampFields { token: token.map(Into::into), permissions: permissions.to_vec() };
         let text = serde_json::to_string(&fields).expect("texts are plain JSON");
         (text.len() <= Self::MAX_BYTES).then(|| Self(text.into()))
     }
@@ -54,7 +54,7 @@ impl Stamp {
         self.fields().permissions
     }
 
-    fn fields(&self) -> Fields {
+    fn fields(&self) -> StampFields {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }

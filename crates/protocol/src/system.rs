@@ -9,14 +9,14 @@ use crate::{Code, PROTOCOL, Participant, ParticipantId, Refusal, TopicName};
 
 /// An id in an object of its own, as the specification has it.
 #[derive(Debug, Serialize)]
-pub struct Named<'a> {
+pub struct WelcomeId<'a> {
     /// The id.
     pub id: &'a ParticipantId,
 }
 
 /// What a welcome says of the topic's history.
 #[derive(Debug, Serialize)]
-pub struct History<'a> {
+pub struct WelcomeHistory<'a> {
     /// Whether pages of it can be had.
     pub enabled: bool,
     /// The longest page.
@@ -27,7 +27,7 @@ pub struct History<'a> {
 
 /// What a welcome says of what may be sent.
 #[derive(Debug, Serialize)]
-pub struct Bounds {
+pub struct WelcomeLimits {
     /// Bytes of one envelope; absent where there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<usize>,
@@ -45,10 +45,10 @@ pub struct Welcome<'a> {
     participant_id: &'a ParticipantId,
     topic: &'a TopicName,
     participants: &'a [&'a Participant],
-    history: History<'a>,
+    history: WelcomeHistory<'a>,
     protocol: &'static str,
-    gateway: Named<'a>,
-    limits: Bounds,
+    gateway: WelcomeId<'a>,
+    limits: WelcomeLimits,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'a str>,
     heartbeat_ms: u64,
@@ -60,9 +60,9 @@ impl<'a> Welcome<'a> {
         participant: &'a Participant,
         topic: &'a TopicName,
         participants: &'a [&'a Participant],
-        history: History<'a>,
+        history: WelcomeHistory<'a>,
         gateway: &'a ParticipantId,
-        limits: Bounds,
+        limits: WelcomeLimits,
         durability: Option<&'a str>,
     ) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl<'a> Welcome<'a> {
             participants,
             history,
             protocol: PROTOCOL,
-            gateway: Named { id: gateway },
+            gateway: WelcomeId { id: gateway },
             limits,
             durability,
             heartbeat_ms: 0,

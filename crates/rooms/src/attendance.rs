@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_log::{Claim, Effect, Fold, Standing};
+use salon_log::{Claim, Fold, FoldEffect, Standing};
 use salon_protocol::{Entry, EnvelopeId, Kind, Participant, ParticipantId, PresenceEvent};
 
 use crate::timings::Timings;
@@ -21,12 +21,12 @@ pub(crate) struct Attendance {
     /// What the log says, as far as this room has read it.
     fold: Fold,
     /// Who is connected here.
-    seats: HashMap<ParticipantId, Connected>,
+    seats: HashMap<ParticipantId, LocalConnections>,
     /// Joins and leaves that this node has submitted and not read back, oldest first; never none of somebody.
     in_flight: HashMap<ParticipantId, Vec<Submitted>>,
     /// Participants whose last connection here has gone, and why where they said so.
     departed: Vec<(ParticipantId, Option<String>)>,
-    /// Whether those who were present when the room was opened have time to come back.
+    /// Whether participants that were present when the room was opened have time to come back.
     has_grace: bool,
     /// Who is present by the log and has no place on any node, and since when that is seen.
     orphaned: HashMap<ParticipantId, Instant>,
@@ -34,7 +34,7 @@ pub(crate) struct Attendance {
 
 /// A participant with at least one connection here.
 #[derive(Debug)]
-struct Connected {
+struct LocalConnections {
     count: usize,
     /// How the newest connection claimed its place.
     claim: Claim,
@@ -60,7 +60,7 @@ pub(crate) struct Announced {
 
 /// How somebody comes in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entrance {
+pub(crate) struct EntryTerms {
     pub(crate) claim: Claim,
     /// Whether it goes on after an envelope that it has seen.
     pub(crate) is_resumed: bool,
@@ -93,7 +93,7 @@ impl Attendance {
         }
     }
 
-    /// Begins again after entries were missed. Gives those who are connected here and have left by what the log says now.
+    /// Begins again after entries were missed. Gives participants that are connected here and have left by what the log says now.
     pub(crate) fn restart(&mut self, standing: &Standing, now: Instant) -> Vec<Arc<Participant>> {
         self.fold = Fold::restore(standing);
         self.missing(now)
@@ -104,8 +104,8 @@ impl Attendance {
         &self.fold
     }
 
-    /// Takes the next entry. Also gives whoever is connected here and has left by it, as another node said: they must join again.
-    pub(crate) fn take(&mut self, entry: &Arc<Entry>, now: Instant) -> (Effect, Option<Arc<Participant>>) {
+    /// Takes the next entry. Also gives the participants that are connected here and have left by it, as another node said: they must join again.
+    pub(crate) fn take(&mut self, entry: &Arc<Entry>, now: Instant) -> (FoldEffect, Option<Arc<Participant>>) {
         let effect = self.fold.apply(entry);
         if entry.envelope.kind() != Kind::Presence {
             return (effect, None);
@@ -155,7 +155,7 @@ impl Attendance {
         self.seats.get(id).is_some_and(|connected| connected.claim == Claim::Shared)
     }
 
-    /// Whether the room has nothing left to do here. Whoever is connected to other nodes is theirs to look after.
+    /// Whether the room has nothing left to do here. Participants of other nodes are those nodes' work.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         let is_nothing_in_flight = self.in_flight.keys().all(|id| self.newest_in_flight(id, now).is_none());
         let is_nobody_due = self.departed.is_empty() && self.orphaned.is_empty();
@@ -166,7 +166,7 @@ impl Attendance {
     pub(crate) fn enter(
         &mut self,
         newcomer: Participant,
-        entrance: Entrance,
+        entrance: EntryTerms,
         now: Instant,
     ) -> (Arc<Participant>, bool) {
         let newcomer = Arc::new(newcomer);
@@ -187,7 +187,7 @@ impl Attendance {
 
     /// Counts one more connection of a participant.
     fn sit(&mut self, participant: &Arc<Participant>, claim: Claim) {
-        let connected = self.seats.entry(participant.id.clone()).or_insert_with(|| Connected {
+        let connected = self.seats.entry(participant.id.clone()).or_insert_with(|| LocalConnections {
             count: 0,
             claim,
             participant: participant.clone(),
@@ -271,8 +271,8 @@ impl Attendance {
         }
     }
 
-    /// Looks for those who are present by the log and have no place anywhere, of whom no node may know that it should see them off: two
-    /// let go of a shared place at once, a claim outlived its claimant, a node stopped in between. Whoever stays so for as long as a
+    /// Looks for participants that are present by the log and have no place anywhere, of whom no node may know that it should remove them: two
+    /// let go of a shared place at once, a claim outlived its claimant, a node stopped in between. A participant that stays so for as long as a
     /// lease has departed; says whether somebody has.
     pub(crate) fn depart_orphaned(&mut self, placed: &[ParticipantId], now: Instant) -> bool {
         if self.has_grace {
@@ -296,7 +296,7 @@ impl Attendance {
         departs
     }
 
-    /// Those who have departed, each once, whether or not they are back.
+    /// Participants that have departed, each once, whether or not they are back.
     pub(crate) fn take_departed(&mut self) -> Vec<(ParticipantId, Option<String>)> {
         std::mem::take(&mut self.departed)
     }

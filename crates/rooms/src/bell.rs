@@ -14,14 +14,14 @@ use crate::batch::Batch;
 use crate::cursor::{Deliver, Interest};
 
 /// Somewhere batches can be written without waiting.
-pub trait Outlet: Send + Sync {
+pub trait BatchOutlet: Send + Sync {
     /// Takes a whole batch, or none of it.
-    fn offer(&self, batch: &Arc<Batch>) -> Offer;
+    fn offer(&self, batch: &Arc<Batch>) -> OfferOutcome;
 }
 
 /// What an outlet did with a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
+pub enum OfferOutcome {
     /// It is on its way.
     Written,
     /// It was taken, but its owner must see to the rest.
@@ -41,7 +41,7 @@ pub(crate) struct Bell {
     waker: AtomicWaker,
     pub(crate) interest: Interest,
     ended: OnceLock<CloseReason>,
-    outlet: OnceLock<Arc<dyn Outlet>>,
+    outlet: OnceLock<Arc<dyn BatchOutlet>>,
     parked: Mutex<Option<Parked>>,
 }
 
@@ -56,7 +56,7 @@ impl Bell {
         })
     }
 
-    pub(crate) fn attach(&self, outlet: Arc<dyn Outlet>) {
+    pub(crate) fn attach(&self, outlet: Arc<dyn BatchOutlet>) {
         let _ = self.outlet.set(outlet);
     }
 
@@ -94,15 +94,15 @@ impl Bell {
                 break;
             }
             let taken = match self.wanted(batch) {
-                Wanted::Nothing => Offer::Written,
-                Wanted::Everything => self.outlet.get().map_or(Offer::Busy, |outlet| outlet.offer(batch)),
-                Wanted::Some => Offer::Busy,
+                BatchInterest::Nothing => OfferOutcome::Written,
+                BatchInterest::Everything => self.outlet.get().map_or(OfferOutcome::Busy, |outlet| outlet.offer(batch)),
+                BatchInterest::Some => OfferOutcome::Busy,
             };
-            if taken == Offer::Busy {
+            if taken == OfferOutcome::Busy {
                 break;
             }
             *place = Parked { batch: number + 1, at: batch.last() };
-            if taken == Offer::Queued {
+            if taken == OfferOutcome::Queued {
                 // The rest of it is for the session to write, once the socket takes more.
                 queued = true;
                 break;
@@ -120,15 +120,15 @@ impl Bell {
         self.waker.wake();
     }
 
-    fn wanted(&self, batch: &Batch) -> Wanted {
+    fn wanted(&self, batch: &Batch) -> BatchInterest {
         if self.interest.deliver == Deliver::All && !self.interest.without_own {
-            return Wanted::Everything;
+            return BatchInterest::Everything;
         }
         let wanted = batch.entries().iter().filter(|entry| self.interest.wants(&entry.envelope)).count();
         match wanted {
-            0 => Wanted::Nothing,
-            all if all == batch.entries().len() => Wanted::Everything,
-            _ => Wanted::Some,
+            0 => BatchInterest::Nothing,
+            all if all == batch.entries().len() => BatchInterest::Everything,
+            _ => BatchInterest::Some,
         }
     }
 
@@ -143,7 +143,7 @@ impl Bell {
     }
 }
 
-enum Wanted {
+enum BatchInterest {
     Nothing,
     Some,
     Everything,
@@ -157,10 +157,10 @@ mod tests {
     use super::*;
 
     /// Always does the same with a batch.
-    struct Always(Offer);
+    struct Always(OfferOutcome);
 
-    impl Outlet for Always {
-        fn offer(&self, _: &Arc<Batch>) -> Offer {
+    impl BatchOutlet for Always {
+        fn offer(&self, _: &Arc<Batch>) -> OfferOutcome {
             self.0
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// Announces batch 7 to a cursor parked before it; says how often its task was woken and where its place is then.
-    fn announce(outcome: Offer) -> (usize, Option<u64>) {
+    fn announce(outcome: OfferOutcome) -> (usize, Option<u64>) {
         let bell = Bell::new(Interest::default());
         bell.attach(Arc::new(Always(outcome)));
         let woken = Arc::new(Woken::default());
@@ -187,15 +187,15 @@ mod tests {
 
     #[test]
     fn only_what_was_written_whole_wakes_nobody() {
-        assert_eq!(announce(Offer::Written), (0, Some(8)));
-        assert_eq!(announce(Offer::Queued), (1, Some(8)), "the session must write the rest");
-        assert_eq!(announce(Offer::Busy), (1, Some(7)), "the session must read it itself");
+        assert_eq!(announce(OfferOutcome::Written), (0, Some(8)));
+        assert_eq!(announce(OfferOutcome::Queued), (1, Some(8)), "the session must write the rest");
+        assert_eq!(announce(OfferOutcome::Busy), (1, Some(7)), "the session must read it itself");
     }
 
     #[test]
     fn a_batch_that_was_partly_read_is_not_handed_over() {
         let bell = Bell::new(Interest::default());
-        bell.attach(Arc::new(Always(Offer::Written)));
+        bell.attach(Arc::new(Always(OfferOutcome::Written)));
         bell.park(Parked { batch: 7, at: 101 });
         bell.announce(7, &[Batch::of(&[101])]);
         assert_eq!(bell.unpark(), Some(Parked { batch: 7, at: 101 }));

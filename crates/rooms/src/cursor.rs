@@ -11,8 +11,8 @@ use salon_log::{FailedCall, ReadError, Span};
 use salon_protocol::{CloseReason, Entry, Envelope, ParticipantId, Position};
 
 use crate::batch::Batch;
-use crate::bell::{Bell, Outlet, Parked};
-use crate::room::{Room, Visit};
+use crate::bell::{BatchOutlet, Bell, Parked};
+use crate::room::{Room, RoomGuard};
 
 /// How many entries a cursor that fell behind reads from the log at once.
 const PAGE: usize = 128;
@@ -21,7 +21,7 @@ const PAGE: usize = 128;
 const MAX_LAG: Duration = Duration::from_secs(60);
 
 /// How long a cursor waits before it asks a log again that was out of reach.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Which entries somebody wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,19 +87,19 @@ impl Happening {
 /// A reader's place in a room's order.
 pub struct Cursor {
     room: Arc<Room>,
-    _visit: Option<Visit>,
+    _visit: Option<RoomGuard>,
     bell: Arc<Bell>,
     listener: u64,
     /// The offset of the last entry passed, wanted or not.
     at: u64,
     /// Failed calls up to this offset have been told.
-    told: u64,
-    reading: Reading,
+    reported: u64,
+    reading: CursorSource,
     /// Since when a cursor that was live has been reading from the log.
     behind_since: Option<Instant>,
 }
 
-enum Reading {
+enum CursorSource {
     /// The number of the next batch in the ring.
     Ring(u64),
     Log(LogPage),
@@ -113,18 +113,18 @@ struct LogPage {
 
 impl Cursor {
     /// Begins after an offset.
-    pub(crate) fn new(room: Arc<Room>, visit: Option<Visit>, bell: Arc<Bell>, after: u64) -> Self {
+    pub(crate) fn new(room: Arc<Room>, visit: Option<RoomGuard>, bell: Arc<Bell>, after: u64) -> Self {
         let listener = room.listen(bell.clone());
-        // Looked at after listening: a reader of a room that ends later is told, and one of a room that has ended finds out here.
+        // Looked at after listening: a reader of a room that ends later is notified, and one of a room that has ended finds out here.
         if let Some(reason) = room.end_reason() {
             bell.end(reason);
         }
         let place = room.ring().seek(after);
         let reading = match place {
-            Some(next) => Reading::Ring(next),
-            None => Reading::Log(LogPage::ask(&room, after)),
+            Some(next) => CursorSource::Ring(next),
+            None => CursorSource::Log(LogPage::ask(&room, after)),
         };
-        Self { room, _visit: visit, bell, listener, at: after, told: after, reading, behind_since: None }
+        Self { room, _visit: visit, bell, listener, at: after, reported: after, reading, behind_since: None }
     }
 
     /// Appends what comes next to `out`, about `budget` bytes of it. Pending when there is nothing now; an error when the cursor
@@ -142,7 +142,7 @@ impl Cursor {
                 return Poll::Ready(Err(reason));
             }
             match &mut self.reading {
-                Reading::Ring(next) if *next == self.room.next_batch() => {
+                CursorSource::Ring(next) if *next == self.room.next_batch() => {
                     let next = *next;
                     self.bell.register(cx.waker());
                     self.bell.park(Parked { batch: next, at: self.at });
@@ -152,8 +152,8 @@ impl Cursor {
                     }
                     self.unpark();
                 }
-                Reading::Ring(_) => self.read_ring(out, budget),
-                Reading::Log(reading) => {
+                CursorSource::Ring(_) => self.read_ring(out, budget),
+                CursorSource::Log(reading) => {
                     let Poll::Ready(page) = reading.page.as_mut().poll(cx) else {
                         self.bell.register(cx.waker());
                         return Poll::Pending;
@@ -182,13 +182,13 @@ impl Cursor {
     fn unpark(&mut self) {
         if let Some(parked) = self.bell.unpark() {
             self.at = parked.at;
-            self.reading = Reading::Ring(parked.batch);
+            self.reading = CursorSource::Ring(parked.batch);
         }
     }
 
     /// Lets the room write straight to `outlet` whenever this cursor is up to date. Only for a reader that means by a batch its
     /// entries' own texts, one after the other.
-    pub fn attach(&self, outlet: Arc<dyn Outlet>) {
+    pub fn attach(&self, outlet: Arc<dyn BatchOutlet>) {
         self.bell.attach(outlet);
     }
 
@@ -208,12 +208,12 @@ impl Cursor {
     }
 
     fn read_ring(&mut self, out: &mut Vec<Happening>, budget: usize) {
-        let Reading::Ring(next) = &mut self.reading else { return };
+        let CursorSource::Ring(next) = &mut self.reading else { return };
         let ring = self.room.ring();
         let Some(batches) = ring.from(*next) else {
             drop(ring);
             self.behind_since.get_or_insert_with(Instant::now);
-            self.reading = Reading::Log(LogPage::ask(&self.room, self.at));
+            self.reading = CursorSource::Log(LogPage::ask(&self.room, self.at));
             return;
         };
         let (mut bytes, mut calls_failed) = (0, false);
@@ -269,7 +269,7 @@ impl Cursor {
             // The log is out of reach, which is not the reader's doing: it waits with it.
             Err(ReadError::Unavailable(_)) => {
                 self.behind_since = self.behind_since.map(|_| Instant::now());
-                self.reading = Reading::Log(LogPage::ask_later(&self.room, self.at));
+                self.reading = CursorSource::Log(LogPage::ask_later(&self.room, self.at));
                 return Ok(());
             }
             Err(ReadError::Failed(reason)) => {
@@ -280,7 +280,7 @@ impl Cursor {
         let place = self.room.ring().seek(self.at);
         match place {
             Some(next) => {
-                self.reading = Reading::Ring(next);
+                self.reading = CursorSource::Ring(next);
                 self.behind_since = None;
                 self.tell_failed_calls(out);
             }
@@ -290,7 +290,7 @@ impl Cursor {
             {
                 return Err(CloseReason::TooSlow);
             }
-            None => self.reading = Reading::Log(LogPage::ask(&self.room, self.at)),
+            None => self.reading = CursorSource::Log(LogPage::ask(&self.room, self.at)),
         }
         Ok(())
     }
@@ -298,11 +298,11 @@ impl Cursor {
     fn tell_failed_calls(&mut self, out: &mut Vec<Happening>) {
         let Some(reader) = &self.bell.interest.reader else { return };
         let attendance = self.room.attendance();
-        // A page of the log can be ahead of the fold; what fails there is told when the fold has come so far.
+        // A page of the log can be ahead of the fold; a failure there is reported when the fold has come so far.
         let known = self.at.min(self.room.ring().head());
-        let failed = attendance.fold().failed_calls(reader, self.told, known);
+        let failed = attendance.fold().failed_calls(reader, self.reported, known);
         out.extend(failed.into_iter().map(Happening::CallFailed));
-        self.told = self.told.max(known);
+        self.reported = self.reported.max(known);
     }
 }
 
@@ -317,7 +317,7 @@ impl LogPage {
         let ring_began = room.ring().complete_after();
         let room = room.clone();
         let page = async move {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
             let after = Position { epoch: room.epoch, offset: after };
             room.log.read(&room.topic, Span::After(after), PAGE).await
         };

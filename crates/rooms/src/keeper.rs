@@ -1,4 +1,4 @@
-//! Keeping a room: one task for as long as it is open, which brings it what its log has and sees off those who have gone.
+//! Keeping a room: one task for as long as it is open, which brings it what its log has and removes participants that have gone.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use salon_log::{Health, ReadError, Tail, Tailed};
+use salon_log::{LogHealth, ReadError, Tail, Tailed};
 use salon_protocol::{CloseReason, Entry, Kind};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -25,7 +25,7 @@ const PRESENCE_DELAY: Duration = Duration::from_millis(3);
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Rooms {
-    /// Runs a room, and lets go of it should it fail in a way nobody thought of: whoever comes next finds it opened anew.
+    /// Runs a room, and lets go of it should it panic: the next participant finds it opened again.
     pub(crate) async fn watch_over(
         self,
         room: Arc<Room>,
@@ -41,7 +41,7 @@ impl Rooms {
         self.forget(&room);
     }
 
-    /// Runs a room until it is put away.
+    /// Runs a room until it is evicted.
     async fn keep(self, room: Arc<Room>, mut tail: Tail, host: BoxFuture<'static, ()>, grace: Option<Instant>) {
         let timings = self.0.common.settings.timings;
         room.advance(Lifecycle::Open);
@@ -49,7 +49,7 @@ impl Rooms {
         let mut grace = grace;
         let mut again = None;
         let mut health = self.log().health();
-        // Not at once: whoever opened the room has yet to visit it.
+        // Not at once: the task that opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);
         let mut looking = tokio::time::interval_at(Instant::now() + timings.repair_interval, timings.repair_interval);
         looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,15 +58,15 @@ impl Rooms {
         let failed = loop {
             let outcome = tokio::select! { biased;
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
-                    // Those who went before have left. For as long as whoever closes the rooms waits: nobody is left here afterwards who
+                    // Participants that went before have left. For as long as the shutdown waits: nobody is left here afterwards who
                     // would append that.
                     let seen_off = loop {
-                        match room.see_off().await {
+                        match room.remove_orphans().await {
                             Ok(false) => tokio::time::sleep(timings.retry_delay).await,
                             seen_off => break seen_off,
                         }
                     };
-                    // The leaves are in the log; whoever witnesses what enters a room hears of them too.
+                    // The leaves are in the log; observers of the room see them too.
                     if let Some(tailed) = tail.next().now_or_never() {
                         drop(take_all(&room, tailed, &mut tail).await);
                     }
@@ -76,37 +76,37 @@ impl Rooms {
                 () = room.departure.notified() => {
                     // Closed to make room for another.
                     if room.has_ended() { return }
-                    see_off(&room, &mut again).await
+                    remove_orphans(&room, &mut again).await
                 }
                 () = at(again) => {
                     again = None;
-                    see_off(&room, &mut again).await
+                    remove_orphans(&room, &mut again).await
                 }
                 () = at(grace) => {
                     grace = None;
                     room.attendance().end_grace();
-                    see_off(&room, &mut again).await
+                    remove_orphans(&room, &mut again).await
                 }
                 () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
                     host = None;
                     Ok(())
                 }
                 Ok(()) = health.changed() => {
-                    if *health.borrow() == Health::Writable {
+                    if *health.borrow() == LogHealth::Writable {
                         room.reconcile();
                     }
                     Ok(())
                 }
                 _ = looking.tick(), if is_shared => {
                     match room.repair().await {
-                        Ok(true) => see_off(&room, &mut again).await,
+                        Ok(true) => remove_orphans(&room, &mut again).await,
                         repaired => repaired.map(drop),
                     }
                 }
                 _ = housekeeping.tick() => {
                     self.0.common.rates.sweep();
                     room.solicited.sweep(room.attendance().fold());
-                    if self.put_away(&room) { return }
+                    if self.evict(&room) { return }
                     Ok(())
                 }
             };
@@ -120,9 +120,9 @@ impl Rooms {
     }
 }
 
-/// Sees off those who have gone, and says when to do so again where the log was out of reach.
-async fn see_off(room: &Room, again: &mut Option<Instant>) -> Result<(), ReadError> {
-    if !room.see_off().await? {
+/// Removes participants that have gone, and says when to do so again where the log was out of reach.
+async fn remove_orphans(room: &Room, again: &mut Option<Instant>) -> Result<(), ReadError> {
+    if !room.remove_orphans().await? {
         *again = Some(Instant::now() + room.common.settings.timings.retry_delay);
     }
     Ok(())

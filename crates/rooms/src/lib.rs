@@ -26,11 +26,11 @@ mod tests;
 mod timings;
 
 pub use batch::Batch;
-pub use bell::{Offer, Outlet};
+pub use bell::{BatchOutlet, OfferOutcome};
 pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use limits::{ByteRates, Rate};
 pub use publishing::{Publishing, Submission};
-pub use registry::{Admission, Arrival, Desk, Host, Residence, Rooms, Settings, Witness};
+pub use registry::{Admission, Arrival, Host, HostAccess, Residence, Rooms, Settings, Witness};
 pub use room::{resolve, unreadable};
 pub use salon_log::FailedCall;
 pub use seat::Seat;

@@ -11,7 +11,7 @@ pub(crate) enum Lifecycle {
     Opening,
     /// Its task follows the log. Participants enter, publish and read.
     Open,
-    /// Its readers are told to go, and its task stores the last leaves.
+    /// Its readers are dismissed, and its task stores the last leaves.
     Ending(CloseReason),
     /// Its task is over.
     Ended(CloseReason),

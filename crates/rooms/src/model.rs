@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use salon_log::{CallEnd, Claim, Effect, Fold, Standing, answered_request};
+use salon_log::{CallClosure, Claim, Fold, FoldEffect, Standing, answered_request};
 use salon_protocol::{
     Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, Participant, ParticipantId, Position, Presence,
     PresenceEvent, Timestamp,
 };
 
-use crate::attendance::{Attendance, Departure, Entrance};
+use crate::attendance::{Attendance, Departure, EntryTerms};
 use crate::timings::Timings;
 
 const PEOPLE: [&str; 3] = ["alice", "bob", "carol"];
 const NODES: usize = 3;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     /// Somebody connects, and supersedes a connection elsewhere.
     Enter {
         node: usize,
@@ -86,22 +86,22 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let (node, who) = (0..NODES, 0..PEOPLE.len());
     prop_oneof![
-        4 => (node.clone(), who.clone(), any::<bool>()).prop_map(|(node, who, resumes)| Step::Enter { node, who, resumes }),
-        2 => who.clone().prop_map(|who| Step::Leave { who }),
-        8 => (node.clone(), prop::bool::weighted(0.85)).prop_map(|(node, is_reached)| Step::Append { node, is_reached }),
-        8 => (node.clone(), 1..5usize).prop_map(|(node, count)| Step::Read { node, count }),
-        1 => (node.clone(), 0..3usize).prop_map(|(node, left)| Step::Gap { node, left }),
-        4 => node.clone().prop_map(|node| Step::SeeOff { node }),
-        2 => node.clone().prop_map(|node| Step::Repair { node }),
-        1 => node.clone().prop_map(|node| Step::Crash { node }),
-        1 => node.clone().prop_map(|node| Step::Stop { node }),
-        1 => node.clone().prop_map(|node| Step::EndGrace { node }),
-        4 => (who.clone(), who.clone()).prop_map(|(from, to)| Step::Call { from, to }),
-        4 => (who, 0..3usize).prop_map(|(who, call)| Step::Answer { who, call }),
-        2 => (1..15u64).prop_map(|seconds| Step::Wait { seconds }),
+        4 => (node.clone(), who.clone(), any::<bool>()).prop_map(|(node, who, resumes)| ModelStep::Enter { node, who, resumes }),
+        2 => who.clone().prop_map(|who| ModelStep::Leave { who }),
+        8 => (node.clone(), prop::bool::weighted(0.85)).prop_map(|(node, is_reached)| ModelStep::Append { node, is_reached }),
+        8 => (node.clone(), 1..5usize).prop_map(|(node, count)| ModelStep::Read { node, count }),
+        1 => (node.clone(), 0..3usize).prop_map(|(node, left)| ModelStep::Gap { node, left }),
+        4 => node.clone().prop_map(|node| ModelStep::SeeOff { node }),
+        2 => node.clone().prop_map(|node| ModelStep::Repair { node }),
+        1 => node.clone().prop_map(|node| ModelStep::Crash { node }),
+        1 => node.clone().prop_map(|node| ModelStep::Stop { node }),
+        1 => node.clone().prop_map(|node| ModelStep::EndGrace { node }),
+        4 => (who.clone(), who.clone()).prop_map(|(from, to)| ModelStep::Call { from, to }),
+        4 => (who, 0..3usize).prop_map(|(who, call)| ModelStep::Answer { who, call }),
+        2 => (1..15u64).prop_map(|seconds| ModelStep::Wait { seconds }),
     ]
 }
 
@@ -134,7 +134,7 @@ fn message(id: &str, from: usize, rest: &str) -> Envelope {
     Draft::parse(text, &Limits::default()).expect("an envelope").trust()
 }
 
-struct Node {
+struct ModelNode {
     attendance: Attendance,
     /// How many entries of the log it has read.
     read: usize,
@@ -145,7 +145,7 @@ struct Node {
 struct World {
     entries: Vec<Arc<Entry>>,
     fold: Fold,
-    nodes: Vec<Node>,
+    nodes: Vec<ModelNode>,
     places: BTreeMap<usize, usize>,
     /// What became of answers, by the calls: how many counted.
     answers: BTreeMap<EnvelopeId, usize>,
@@ -174,9 +174,9 @@ impl World {
         self.fold.standing(1, 0)
     }
 
-    fn opened(&self) -> Node {
+    fn opened(&self) -> ModelNode {
         let attendance = Attendance::restore(&self.standing(), Timings::NORMAL);
-        Node { attendance, read: self.entries.len(), wire: VecDeque::new() }
+        ModelNode { attendance, read: self.entries.len(), wire: VecDeque::new() }
     }
 
     fn next_id(&mut self, kind: &str) -> EnvelopeId {
@@ -204,7 +204,10 @@ impl World {
         if let Some(request) = answered_request(&entry.envelope) {
             *self.answers.entry(request.clone()).or_default() += 1;
         }
-        assert!(!matches!(self.fold.apply(&entry), Effect::Ignored(_)), "the log has stored what counts for nothing");
+        assert!(
+            !matches!(self.fold.apply(&entry), FoldEffect::Ignored(_)),
+            "the log has stored what counts for nothing"
+        );
         self.entries.push(entry);
         true
     }
@@ -242,7 +245,7 @@ impl World {
 
     fn enter(&mut self, node: usize, who: usize, is_resumed: bool) {
         let before = self.places.insert(who, node);
-        let entrance = Entrance { claim: Claim::Exclusive, is_resumed, is_elsewhere: false };
+        let entrance = EntryTerms { claim: Claim::Exclusive, is_resumed, is_elsewhere: false };
         let (participant, joins) = self.nodes[node].attendance.enter(Participant::new(id(who)), entrance, self.now);
         if joins {
             self.joins(node, participant);
@@ -252,12 +255,12 @@ impl World {
         }
     }
 
-    fn see_off(&mut self, node: usize) {
+    fn remove_orphans(&mut self, node: usize) {
         for (who, reason) in self.nodes[node].attendance.take_departed() {
             if self.places.keys().any(|placed| id(*placed) == who) {
                 continue;
             }
-            let Node { attendance, wire, .. } = &mut self.nodes[node];
+            let ModelNode { attendance, wire, .. } = &mut self.nodes[node];
             match attendance.departure(&who, self.now) {
                 Departure::Leaves(announced) => {
                     let leave = envelope_id(format!("leave-of-{}", announced.join));
@@ -277,7 +280,7 @@ impl World {
         self.nodes[node].attendance.depart_orphaned(&placed, self.now);
     }
 
-    /// A node starts again. Those who were connected to it have no place; after a crash the others are told so.
+    /// A node starts again. Participants that were connected to it have no place; after a crash the others learn that.
     fn end(&mut self, node: usize, is_crash: bool) {
         let here: Vec<_> = self.places.iter().filter(|(_, at)| **at == node).map(|(who, _)| *who).collect();
         self.places.retain(|_, at| *at != node);
@@ -317,26 +320,26 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: ModelStep) {
         let count = self.nodes.len();
         match step {
-            Step::Enter { node, who, resumes } => self.enter(node % count, who, resumes),
-            Step::Leave { who } => {
+            ModelStep::Enter { node, who, resumes } => self.enter(node % count, who, resumes),
+            ModelStep::Leave { who } => {
                 if let Some(node) = self.places.remove(&who) {
                     self.nodes[node].attendance.rise(&id(who), None, false);
                 }
             }
-            Step::Append { node, is_reached } => self.append(node % count, is_reached),
-            Step::Read { node, count: entries } => self.read(node % count, entries),
-            Step::Gap { node, left } => self.gap(node % count, left),
-            Step::SeeOff { node } => self.see_off(node % count),
-            Step::Repair { node } => self.repair(node % count),
-            Step::Crash { node } => self.end(node % count, true),
-            Step::Stop { node } => self.end(node % count, false),
-            Step::EndGrace { node } => self.nodes[node % count].attendance.end_grace(),
-            Step::Call { from, to } => self.call(from, to),
-            Step::Answer { who, call } => self.answer(who, call),
-            Step::Wait { seconds } => self.now += Duration::from_secs(seconds),
+            ModelStep::Append { node, is_reached } => self.append(node % count, is_reached),
+            ModelStep::Read { node, count: entries } => self.read(node % count, entries),
+            ModelStep::Gap { node, left } => self.gap(node % count, left),
+            ModelStep::SeeOff { node } => self.remove_orphans(node % count),
+            ModelStep::Repair { node } => self.repair(node % count),
+            ModelStep::Crash { node } => self.end(node % count, true),
+            ModelStep::Stop { node } => self.end(node % count, false),
+            ModelStep::EndGrace { node } => self.nodes[node % count].attendance.end_grace(),
+            ModelStep::Call { from, to } => self.call(from, to),
+            ModelStep::Answer { who, call } => self.answer(who, call),
+            ModelStep::Wait { seconds } => self.now += Duration::from_secs(seconds),
         }
     }
 
@@ -345,7 +348,7 @@ impl World {
         for _ in 0..12 {
             for node in 0..self.nodes.len() {
                 self.nodes[node].attendance.end_grace();
-                self.see_off(node);
+                self.remove_orphans(node);
                 self.repair(node);
                 while !self.nodes[node].wire.is_empty() {
                     self.append(node, true);
@@ -396,18 +399,18 @@ impl World {
         };
         let is_present = self.entries[..asked].iter().rev().find_map(event) == Some(PresenceEvent::Join);
         let end = self.entries[asked..].iter().find_map(|entry| match event(entry) {
-            Some(_) => Some(CallEnd::Failed),
-            None if answered_request(&entry.envelope) == Some(request) => Some(CallEnd::Answered),
+            Some(_) => Some(CallClosure::Failed),
+            None if answered_request(&entry.envelope) == Some(request) => Some(CallClosure::Answered),
             None => None,
         });
-        let end = if is_present { end } else { Some(CallEnd::Failed) };
+        let end = if is_present { end } else { Some(CallClosure::Failed) };
         assert_eq!(self.fold.end_of(request), end, "3: a call has ended otherwise than the log says");
         let answers = self.answers.get(request).copied().unwrap_or_default();
-        assert_eq!(answers, usize::from(end == Some(CallEnd::Answered)), "3: a call has ended twice");
+        assert_eq!(answers, usize::from(end == Some(CallClosure::Answered)), "3: a call has ended twice");
         let caller = self.entries[asked].envelope.from();
         let failed = self.fold.failed_calls(caller, 0, u64::MAX - 1);
         let failures = failed.iter().filter(|failed| failed.request == *request).count();
-        assert_eq!(failures, usize::from(end == Some(CallEnd::Failed)), "3: a call fails otherwise than once");
+        assert_eq!(failures, usize::from(end == Some(CallClosure::Failed)), "3: a call fails otherwise than once");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::room::Room;
 /// How many rooms of a participant are looked at for one that can be closed to make room for another.
 const MAX_TRIED: usize = 16;
 
-/// A room, once it is open. Those who come at once open it together.
+/// A room, once it is open. Participants that come at once open it together.
 pub(crate) type RoomCell = Arc<OnceCell<Arc<Room>>>;
 
 /// See the module.
@@ -91,7 +91,7 @@ impl OpenRooms {
             // To the end, so that the next attempt looks at others.
             let Some(topic) = opened.pop_front() else { return false };
             opened.push_back(topic.clone());
-            if self.room(&topic).is_some_and(|room| self.put_away(&room)) {
+            if self.room(&topic).is_some_and(|room| self.evict(&room)) {
                 return true;
             }
         }
@@ -122,7 +122,7 @@ impl OpenRooms {
     }
 
     /// Closes a room that nobody uses; its task ends with it.
-    pub(crate) fn put_away(&mut self, room: &Arc<Room>) -> bool {
+    pub(crate) fn evict(&mut self, room: &Arc<Room>) -> bool {
         let is_idle = room.is_idle();
         if is_idle {
             room.advance(Lifecycle::Ended(CloseReason::Shutdown));

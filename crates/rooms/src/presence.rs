@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::MutexGuard;
-use salon_log::{AppendError, Appended, Health, ReadError};
+use salon_log::{AppendError, Appended, LogHealth, ReadError};
 use salon_protocol::{Compose, EnvelopeId, Kind, Participant, ParticipantId, Presence, PresenceEvent};
 
 use crate::attendance::{Announced, Attendance, Departure};
@@ -83,8 +83,8 @@ impl Room {
         self.log.append(&self.topic, envelope)
     }
 
-    /// Appends the leaves of those who have gone and are not back, here or on another node. Says whether all of them are stored.
-    pub(crate) async fn see_off(&self) -> Result<bool, ReadError> {
+    /// Appends the leaves of participants that have gone and are not back, here or on another node. Says whether all of them are stored.
+    pub(crate) async fn remove_orphans(&self) -> Result<bool, ReadError> {
         let departed = self.attendance().take_departed();
         if departed.is_empty() {
             return Ok(true);
@@ -146,7 +146,7 @@ impl Room {
         Ok(is_done)
     }
 
-    /// Sees somebody off whose leave has an id that is taken; says whether they have left. Another node has stored their leave, or
+    /// Removes somebody whose leave has an id that is taken; says whether they have left. Another node has stored their leave, or
     /// somebody else has taken the id, who cannot keep them here by that.
     async fn leave_otherwise(&self, announced: &Announced, reason: &Option<String>, leave: &EnvelopeId) -> bool {
         let id = &announced.participant.id;
@@ -171,11 +171,11 @@ impl Room {
         }
     }
 
-    /// Repairs what nobody has seen coming: has those see off who have no place anywhere, and those join again who sit here. Says whether
-    /// somebody is to be seen off.
+    /// Repairs what nobody has seen coming: has those remove who have no place anywhere, and those join again who sit here. Says whether
+    /// somebody is to be removed.
     pub(crate) async fn repair(&self) -> Result<bool, ReadError> {
         // What is known of places is not to be trusted while they cannot be heard of.
-        if *self.log.health().borrow() != Health::Writable {
+        if *self.log.health().borrow() != LogHealth::Writable {
             return Ok(false);
         }
         self.reconcile();
@@ -241,7 +241,7 @@ fn random_id() -> EnvelopeId {
     EnvelopeId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is an id")
 }
 
-/// The id of the leave that ends a join: one and the same on every node, so that however many see somebody off, it is told once. Nobody
+/// The id of the leave that ends a join: one and the same on every node, so that however many nodes remove a participant, the leave is stored once. Nobody
 /// else can foresee it, and take it first.
 fn leave_of(join: &EnvelopeId, secret: [u8; 16]) -> EnvelopeId {
     let id = uuid::Uuid::new_v5(&uuid::Uuid::from_bytes(secret), format!("leave {join}").as_bytes());

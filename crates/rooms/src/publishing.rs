@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, Appended, CallEnd, Fold, answered_request};
+use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
 use crate::limits::Excess;
@@ -31,7 +31,7 @@ impl Room {
             .then(|| self.solicited.of(author, envelope, self.attendance().fold()))
             .flatten();
         if author.is_host() {
-            // The host is never refused: whoever asked it pays, as far as it can.
+            // The host is never refused: the asker it pays, as far as it can.
             if let Some(Solicitation::Answer(caller)) = &solicitation {
                 self.common.rates.owe_bytes(caller, bytes);
             }
@@ -88,7 +88,7 @@ impl Room {
             Some(Some(call)) => Referent::Request {
                 callee: call.callee.clone(),
                 id: call.id.clone(),
-                ended: call.has_failed.then_some(CallEnd::Failed),
+                ended: call.has_failed.then_some(CallClosure::Failed),
             },
             None => Referent::Nothing,
         };

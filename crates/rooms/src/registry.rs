@@ -1,4 +1,4 @@
-//! The rooms of this node: opened when somebody comes, put away when nobody is left.
+//! The rooms of this node: opened when somebody comes, evicted when nobody is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attendance::{Attendance, Entrance};
+use crate::attendance::{Attendance, EntryTerms};
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::cursor::{Cursor, Deliver, Interest};
@@ -25,12 +25,12 @@ use crate::open_rooms::{OpenRooms, RoomCell};
 use crate::presence::Joining;
 use crate::publishing::Publishing;
 use crate::ring::Budget;
-use crate::room::{Room, Visit, closed, resolve, unreadable, unwritable};
-use crate::seat::{Place, Seat};
+use crate::room::{Room, RoomGuard, closed, resolve, unreadable, unwritable};
+use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
 
 /// How often a leave is submitted that cannot be stored.
-const SEE_OFF_TRIES: usize = 10;
+const MAX_REMOVE_TRIES: usize = 10;
 /// How many rooms are looked after at once when a gateway starts, or another is gone: each waits for its log.
 const RECOVERED_AT_ONCE: usize = 16;
 
@@ -50,7 +50,7 @@ pub struct Settings {
     pub rooms: usize,
     /// How many of them one participant may have opened. Zero is no limit.
     pub rooms_each: usize,
-    /// How long those whom the log says are present have to come back after a start.
+    /// How long participants that are present by the log have to come back after a start.
     pub grace: Duration,
     /// What the ids of leaves are derived with: the same at all gateways of a log, and known to nobody else.
     pub leaves: [u8; 16],
@@ -60,7 +60,7 @@ pub struct Settings {
     pub timings: Timings,
 }
 
-/// Somebody who is told of everything that enters a room.
+/// An observer of everything that enters a room.
 pub type Witness = Box<dyn Fn(&TopicName, &Batch) + Send + Sync>;
 
 pub(crate) struct Common {
@@ -114,16 +114,16 @@ pub struct Residence {
     /// Yields what names the host.
     pub cursor: Cursor,
     /// What the host answers from.
-    pub desk: Desk,
+    pub desk: HostAccess,
     /// The newest entry when the room was opened. Up to here, what names the host may have been answered before.
     pub opened_at: Position,
 }
 
-/// What the host knows of a room, and how it speaks there: as itself, or for those who ask it to.
+/// What the host knows of a room, and how it speaks there: as itself, or for a participant that asks it to.
 #[derive(Clone)]
-pub struct Desk(Arc<Room>);
+pub struct HostAccess(Arc<Room>);
 
-impl Desk {
+impl HostAccess {
     /// The room.
     pub fn topic(&self) -> &TopicName {
         &self.0.topic
@@ -149,7 +149,7 @@ impl Desk {
         self.0.log.gone()
     }
 
-    /// Reads the room after a position, or from now on. Does not keep the room from being put away.
+    /// Reads the room after a position, or from now on. Does not keep the room from being evicted.
     pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
         let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
         Cursor::new(self.0.clone(), None, Bell::new(interest), began)
@@ -204,8 +204,8 @@ impl Rooms {
         &self.0.log
     }
 
-    /// Opens every room that the log says somebody is in who has no place on any node, so that those who do not come back are seen
-    /// to leave. One that cannot be read keeps nobody from the others: whoever opens it next sees to it.
+    /// Opens every room that the log says somebody is in who has no place on any node, so that participants that do not come back are seen
+    /// to leave. One that cannot be read keeps nobody from the others: it is repaired when it is next opened.
     pub async fn recover(&self) -> Result<(), ReadError> {
         let topics = futures_util::stream::iter(self.0.log.topics().await?);
         let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
@@ -227,7 +227,7 @@ impl Rooms {
         Ok(())
     }
 
-    /// Sees off those whose nodes are gone, for ever.
+    /// Removes the participants of lost nodes, for ever.
     pub async fn see_off_lapsed(&self) {
         let mut lapses = self.0.log.lapses();
         let lapsing = async {
@@ -250,15 +250,15 @@ impl Rooms {
         }
     }
 
-    /// Sees somebody off whose node is gone. One who cannot be is given up on, so that others need not wait: whoever has that room
+    /// Removes a participant of a lost node. A failure is abandoned, so that others need not wait: the node that has that room
     /// open, or opens it next, finds them without a place.
     async fn see_off_one(&self, Lapse { topic, participant }: Lapse) {
         tracing::info!(%topic, %participant, "presence: node of the participant lost, appending its leave");
-        for _ in 0..SEE_OFF_TRIES {
+        for _ in 0..MAX_REMOVE_TRIES {
             let seen_off = async {
                 let visit = self.visit(&topic).await?;
                 visit.room().attendance().depart(&participant, None);
-                visit.room().see_off().await
+                visit.room().remove_orphans().await
             };
             match seen_off.await {
                 Ok(true) => return,
@@ -294,11 +294,11 @@ impl Rooms {
         let (place, began, joining) = {
             let (mut attendance, now) = (room.attendance(), Instant::now().into_std());
             self.check_population(&attendance, &id, now)?;
-            // Whoever would not share its place has lost it to this claim, on whichever node.
+            // An exclusive holder has lost its seat to this claim, on whichever node.
             let is_elsewhere = admission.claim == Claim::Shared && self.0.log.is_elsewhere(topic, &id);
-            let entrance = Entrance { claim: admission.claim, is_resumed: after.is_some(), is_elsewhere };
+            let entrance = EntryTerms { claim: admission.claim, is_resumed: after.is_some(), is_elsewhere };
             let (participant, joins) = attendance.enter(admission.participant.presentable(), entrance, now);
-            let place = Place::new(room.clone(), participant.clone(), lease);
+            let place = SeatClaim::new(room.clone(), participant.clone(), lease);
             let joining = joins.then(|| Joining::submit(&room, &mut attendance, participant));
             (place, room.ring().head(), joining)
         };
@@ -404,7 +404,7 @@ impl Rooms {
         self.0.common.rates.take_message(author)
     }
 
-    /// What somebody is told who is to wait so long.
+    /// The refusal that says to wait so long.
     pub fn too_many(&self, wait: Duration) -> Refusal {
         self.0.common.rates.refusal(wait)
     }
@@ -428,7 +428,7 @@ impl Rooms {
         open.rooms().fold((0, 0), |(people, rooms), room| (people + room.attendance().fold().population(), rooms + 1))
     }
 
-    /// Puts all rooms away, after their readers were dismissed and have gone. Whoever was connected until then stays present, and has a
+    /// Evicts all rooms, after their readers were dismissed and have gone. A participant that was connected until then stays present, and has a
     /// grace to come back, here or at another node, as after a crash.
     pub async fn close(&self) {
         self.0.closing.send_replace(true);
@@ -461,13 +461,13 @@ impl Rooms {
     }
 
     /// A room that is open already.
-    fn visit_open(&self, topic: &TopicName) -> Option<Visit> {
+    fn visit_open(&self, topic: &TopicName) -> Option<RoomGuard> {
         let open = self.open();
-        open.room(topic).filter(|room| !room.has_ended()).map(Visit::new)
+        open.room(topic).filter(|room| !room.has_ended()).map(RoomGuard::new)
     }
 
     /// Finds a room, or opens it for the gateway itself.
-    async fn visit(&self, topic: &TopicName) -> Result<Visit, ReadError> {
+    async fn visit(&self, topic: &TopicName) -> Result<RoomGuard, ReadError> {
         match self.open_room(topic, None).await {
             Ok(visit) => Ok(visit),
             Err(OpenError::Unreadable(error)) => Err(error),
@@ -476,14 +476,14 @@ impl Rooms {
     }
 
     /// Finds a room, or opens it for a participant, which counts as its opener.
-    async fn visit_as(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<Visit, Refusal> {
+    async fn visit_as(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<RoomGuard, Refusal> {
         self.open_room(topic, opener).await.map_err(|error| match error {
             OpenError::Unreadable(error) => unreadable(&error),
             OpenError::Full(refusal) => refusal,
         })
     }
 
-    async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<Visit, OpenError> {
+    async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<RoomGuard, OpenError> {
         loop {
             let cell = self.open().find_or_list(topic, opener).map_err(OpenError::Full)?;
             // Also when the caller gives up waiting: a cell that nobody opens must not stay listed.
@@ -502,8 +502,8 @@ impl Rooms {
                         open.remove(topic);
                     }
                 }
-                Ok(room) if is_listed => return Ok(Visit::new(room)),
-                // Between opening and visiting the room was put away again.
+                Ok(room) if is_listed => return Ok(RoomGuard::new(room)),
+                // Between opening and visiting the room was evicted again.
                 Ok(_) => {}
             }
         }
@@ -515,11 +515,11 @@ impl Rooms {
         let room = Arc::new(Room::new(topic.clone(), self.0.log.clone(), self.0.common.clone(), &standing));
         let host = ParticipantId::host();
         // Requests to the host that it had not answered when this node went down are answered now.
-        let unanswered = room.attendance().fold().first_asked(&host).map(|offset| offset - 1);
+        let unanswered = room.attendance().fold().first_requested(&host).map(|offset| offset - 1);
         let began = unanswered.unwrap_or(standing.head.offset);
         let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
         let cursor = Cursor::new(room.clone(), None, bell, began);
-        let host = (self.0.host)(Residence { cursor, desk: Desk(room.clone()), opened_at: standing.head });
+        let host = (self.0.host)(Residence { cursor, desk: HostAccess(room.clone()), opened_at: standing.head });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}
@@ -532,8 +532,8 @@ impl Rooms {
     }
 
     /// Closes a room that nobody uses.
-    pub(crate) fn put_away(&self, room: &Arc<Room>) -> bool {
-        self.open().put_away(room)
+    pub(crate) fn evict(&self, room: &Arc<Room>) -> bool {
+        self.open().evict(room)
     }
 }
 

@@ -64,7 +64,7 @@ impl Ring {
             self.evict();
         }
         self.complete_after = head;
-        // Whoever was up to date before is behind now, and finds out that it is.
+        // A reader that was up to date is behind now, and finds out that it is.
         self.evicted += 1;
     }
 

@@ -1,6 +1,6 @@
 //! A room: a topic's live state on this node.
 //!
-//! Order of things, for each batch of the log's tail: the attendance takes it, the ring takes it, the readers are woken. Whoever holds
+//! Order of things, for each batch of the log's tail: the attendance takes it, the ring takes it, the readers are woken. A task that holds
 //! the attendance's lock therefore sees it and the ring at the same point of the log.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use salon_log::{AppendError, CallEnd, Effect, ReadError, Standing, TopicLog};
+use salon_log::{AppendError, CallClosure, FoldEffect, ReadError, Standing, TopicLog};
 use salon_protocol::{CloseReason, Code, Entry, EnvelopeId, ParticipantId, Position, Refusal, Timestamp, TopicName};
 use tokio::sync::{Notify, watch};
 
@@ -29,7 +29,7 @@ const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or a
 /// What is said while the disk of the log is nearly full.
 const READ_ONLY: &str = "the gateway stores nothing now, because its disk is nearly full; reading goes on";
 
-/// How many readers are told of something before other tasks may run.
+/// How many readers are woken before other tasks may run.
 const BELLS_AT_ONCE: usize = 128;
 
 /// How long to wait before a log that was out of reach is asked again.
@@ -112,7 +112,7 @@ impl Room {
         self.listeners().bells.remove(&number);
     }
 
-    /// Whether nobody uses the room here, and nobody has to be seen off or waited for.
+    /// Whether nobody uses the room here, and nobody has to be removed or waited for.
     pub(crate) fn is_idle(&self) -> bool {
         self.visits.load(Ordering::Acquire) == 0 && self.attendance().is_idle(Instant::now())
     }
@@ -137,7 +137,7 @@ impl Room {
         matches!(*self.lifecycle.borrow(), Lifecycle::Ended(_))
     }
 
-    /// Goes on to another stage. From one in which readers must go, they are told.
+    /// Goes on to another stage. Readers of an ending room are notified.
     pub(crate) fn advance(&self, next: Lifecycle) {
         if Lifecycle::advance(&self.lifecycle, next)
             && let Some(reason) = next.end()
@@ -180,7 +180,7 @@ impl Room {
             let batches = Batch::cut(entries, |entry| {
                 let (effect, returns) = attendance.take(entry, now);
                 returning.extend(returns);
-                effect == Effect::FailsCalls
+                effect == FoldEffect::FailsCalls
             });
             for participant in returning {
                 self.announce(&mut attendance, participant);
@@ -235,8 +235,8 @@ pub(crate) fn closed() -> Refusal {
 pub(crate) fn unwritable(error: &AppendError) -> Refusal {
     match error {
         AppendError::IdConflict => Refusal::new(Code::IdConflict, "the id is taken by another envelope in this topic"),
-        AppendError::CallEnded(CallEnd::Failed) => Refusal::new(Code::CallEnded, "the call it answers has failed"),
-        AppendError::CallEnded(CallEnd::Answered) => {
+        AppendError::CallEnded(CallClosure::Failed) => Refusal::new(Code::CallEnded, "the call it answers has failed"),
+        AppendError::CallEnded(CallClosure::Answered) => {
             Refusal::new(Code::CorrelationMismatch, "the request it answers was already answered")
         }
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
@@ -261,11 +261,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(std::time::SystemTime::now())
 }
 
-/// Keeps a room from being put away.
-pub(crate) struct Visit(Arc<Room>);
+/// Keeps a room from being evicted.
+pub(crate) struct RoomGuard(Arc<Room>);
 
-impl Visit {
-    /// Only under the registry's lock, so that a room is never put away between being found and being visited.
+impl RoomGuard {
+    /// Only under the registry's lock, so that a room is never evicted between being found and being visited.
     pub(crate) fn new(room: Arc<Room>) -> Self {
         room.visits.fetch_add(1, Ordering::AcqRel);
         Self(room)
@@ -276,7 +276,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for RoomGuard {
     fn drop(&mut self) {
         self.0.visits.fetch_sub(1, Ordering::AcqRel);
     }

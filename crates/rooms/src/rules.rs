@@ -1,7 +1,7 @@
 //! Room rules: decides whether a draft may enter a topic.
 //! Invariant: pure. No clock, no log, no wire format.
 
-use salon_log::{CallEnd, Fold};
+use salon_log::{CallClosure, Fold};
 use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message, ParticipantId, Refusal, RpcId};
 
 /// What the room knows that bears on a draft.
@@ -22,7 +22,7 @@ pub struct Circumstances {
 pub enum Referent {
     /// No envelope of this topic.
     Nothing,
-    /// An envelope that is no request.
+    /// An envelope that is not a request.
     NoRequest,
     /// A request.
     Request {
@@ -31,7 +31,7 @@ pub enum Referent {
         /// Its JSON-RPC id.
         id: RpcId,
         /// Why it does not wait for an answer, if it does not.
-        ended: Option<CallEnd>,
+        ended: Option<CallClosure>,
     },
 }
 
@@ -119,13 +119,13 @@ fn judge_response(
     }
 }
 
-/// What the sender of an answer is told when the call has ended before it.
-pub(crate) fn call_ended(request: &EnvelopeId, end: CallEnd) -> Refusal {
+/// The refusal of an answer whose call has ended before it.
+pub(crate) fn call_ended(request: &EnvelopeId, end: CallClosure) -> Refusal {
     match end {
-        CallEnd::Answered => {
+        CallClosure::Answered => {
             Refusal::new(Code::CorrelationMismatch, format!("the request `{request}` was already answered"))
         }
-        CallEnd::Failed => {
+        CallClosure::Failed => {
             let message = format!("the call `{request}` had failed before this answer, and its caller was told so");
             Refusal::new(Code::CallEnded, message)
         }
@@ -162,8 +162,8 @@ mod tests {
             recipient_present: draft.envelope().to().first().is_some_and(|id| id.as_str() == "bob"),
             referent: match draft.envelope().correlation().map(|id| id.as_str().to_owned()).as_deref() {
                 Some("r1") => request(None),
-                Some("r0") => request(Some(CallEnd::Answered)),
-                Some("rx") => request(Some(CallEnd::Failed)),
+                Some("r0") => request(Some(CallClosure::Answered)),
+                Some("rx") => request(Some(CallClosure::Failed)),
                 Some("chat") => Referent::NoRequest,
                 _ => Referent::Nothing,
             },

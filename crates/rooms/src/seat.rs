@@ -7,7 +7,7 @@ use std::time::Duration;
 use salon_log::Lease;
 use salon_protocol::{CloseReason, Draft, Entry, Message, Participant, TopicName};
 
-use crate::bell::Outlet;
+use crate::bell::BatchOutlet;
 use crate::cursor::{Cursor, Happening};
 use crate::publishing::Publishing;
 use crate::room::Room;
@@ -16,46 +16,46 @@ use crate::room::Room;
 pub struct Seat {
     // Dropped in this order: who no longer reads has left.
     cursor: Cursor,
-    place: Place,
+    seat_claim: SeatClaim,
 }
 
 impl Seat {
-    pub(crate) fn new(cursor: Cursor, place: Place) -> Self {
-        Self { cursor, place }
+    pub(crate) fn new(cursor: Cursor, seat_claim: SeatClaim) -> Self {
+        Self { cursor, seat_claim }
     }
 
     /// The room.
     pub fn topic(&self) -> &TopicName {
-        &self.place.room.topic
+        &self.seat_claim.room.topic
     }
 
     /// Who sits here, as everyone sees it.
     pub fn participant(&self) -> &Arc<Participant> {
-        &self.place.participant
+        &self.seat_claim.participant
     }
 
     /// Judges a draft and submits it. Drafts enter the log in the order they are published here.
     pub fn publish(&self, draft: Draft) -> Publishing {
-        self.place.room.publish(&self.place.participant.id, draft)
+        self.seat_claim.room.publish(&self.seat_claim.participant.id, draft)
     }
 
     /// The same for an answer that is given in the participant's name without its doing, as one to a `ping`. It is not counted against
-    /// its rate: whoever asked has paid for the question, and must not spend what is the participant's own.
+    /// its rate: the caller has paid for the question, and must not spend what is the participant's own.
     pub fn reply(&self, draft: Draft) -> Publishing {
         match draft.envelope().message() {
-            Some(Message::Response { .. }) => self.place.room.admit(&self.place.participant.id, draft),
+            Some(Message::Response { .. }) => self.seat_claim.room.admit(&self.seat_claim.participant.id, draft),
             _ => self.publish(draft),
         }
     }
 
     /// Says why it is left, for the leave that everybody sees.
     pub fn farewell(&mut self, reason: String) {
-        self.place.farewell = Some(reason);
+        self.seat_claim.farewell = Some(reason);
     }
 
     /// Counts a message that never became a draft; says how long to wait when there were too many.
     pub fn count_malformed(&self) -> Result<(), Duration> {
-        self.place.room.common.rates.take_message(&self.place.participant.id)
+        self.seat_claim.room.common.rates.take_message(&self.seat_claim.participant.id)
     }
 
     /// See [`Cursor::poll_next`].
@@ -74,7 +74,7 @@ impl Seat {
     }
 
     /// See [`Cursor::attach`].
-    pub fn attach(&self, outlet: Arc<dyn Outlet>) {
+    pub fn attach(&self, outlet: Arc<dyn BatchOutlet>) {
         self.cursor.attach(outlet);
     }
 
@@ -90,23 +90,23 @@ impl Seat {
 }
 
 /// Being seated: counted in the room, with the lease. Dropping it rises.
-pub(crate) struct Place {
+pub(crate) struct SeatClaim {
     pub(crate) room: Arc<Room>,
     pub(crate) participant: Arc<Participant>,
     lease: Option<Lease>,
     farewell: Option<String>,
 }
 
-impl Place {
+impl SeatClaim {
     /// Takes a place whose participant the caller has just counted in the attendance.
     pub(crate) fn new(room: Arc<Room>, participant: Arc<Participant>, lease: Lease) -> Self {
         Self { room, participant, lease: Some(lease), farewell: None }
     }
 }
 
-impl Drop for Place {
+impl Drop for SeatClaim {
     fn drop(&mut self) {
-        // First the lease, so that whoever sees the departure finds it released.
+        // First the lease, so that an observer of the leave finds it released.
         self.lease = None;
         let farewell = self.farewell.take();
         // A gateway that is stopped sends everybody away, and they come back to it, or to another: their places are handed over, with

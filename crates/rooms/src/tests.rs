@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
-use salon_log::sqlite::{Options, Sqlite};
+use salon_log::sqlite::{Sqlite, SqliteOptions};
 use salon_log::{
-    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, Retention, RetentionRules, Span,
+    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, Retention, RetentionRules, Span,
     Standing, Tail, Tailed, TopicLog, TopicSummary,
 };
 use salon_protocol::{
@@ -44,7 +44,7 @@ const PLENTY: usize = 10_000;
 impl Faulty {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            log: Sqlite::temporary(Options::default()).expect("a log"),
+            log: Sqlite::temporary(SqliteOptions::default()).expect("a log"),
             tails: Arc::new(Semaphore::new(PLENTY)),
             appends: Arc::new(Semaphore::new(PLENTY)),
             finds: Arc::new(Semaphore::new(PLENTY)),
@@ -166,7 +166,7 @@ impl TopicLog for Faulty {
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.log.topics()
     }
-    fn health(&self) -> watch::Receiver<Health> {
+    fn health(&self) -> watch::Receiver<LogHealth> {
         self.log.health()
     }
     fn durability(&self) -> Durability {
@@ -270,7 +270,7 @@ async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
     // More than the pages a cursor may have read or asked for when the log is trimmed.
     const ENTRIES: usize = 600;
     let kept = RetentionRules { default: Retention { age: None, count: Some(3) }, ..RetentionRules::default() };
-    let log = Sqlite::temporary(Options { retention: kept, ..Options::default() }).expect("a log");
+    let log = Sqlite::temporary(SqliteOptions { retention: kept, ..SqliteOptions::default() }).expect("a log");
     let log = Arc::new(log);
     let topic = TopicName::new("room:short").expect("a name");
     for number in 1..=ENTRIES {
@@ -519,7 +519,7 @@ async fn an_answer_to_a_call_that_has_failed_is_refused() {
     close(rooms, log).await;
 }
 
-/// One more is refused and no earlier one is cancelled for it; whoever sends a stored one again is told that it is stored.
+/// One more is refused and no earlier one is cancelled for it; a sender that sends a stored one again is told that it is stored.
 #[tokio::test]
 async fn a_participant_with_a_thousand_calls_waiting_is_refused_another() {
     let log = Faulty::new();

@@ -10,17 +10,17 @@ use tokio::process::Command;
 use crate::process::{self, Process, Signal};
 use crate::{DEADLINE, Failure};
 
-/// How long a start and an end may take: both wait for NATS where that has just been started itself, and an end for those who are
+/// How long a start and an end may take: both wait for NATS where that has just been started itself, and an end for participants that are
 /// connected.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A gateway in a process of its own.
-pub(crate) struct Served {
+pub(crate) struct ServedProcess {
     process: Process,
     address: SocketAddr,
 }
 
-impl Served {
+impl ServedProcess {
     /// Starts `salon serve` with some further arguments and waits until it says where it listens. Port 0 is any that is free.
     pub(crate) async fn start(binary: &Path, data: &Path, port: u16, further: &[&str]) -> Result<Self, Failure> {
         let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -10,17 +10,17 @@ use tokio::net::TcpStream;
 use crate::{Failure, within};
 
 /// The longest answer that is read.
-const MOST: u32 = 64 << 20;
+const MAX_FRAME_BYTES: u32 = 64 << 20;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct FramedAnswer {
     /// Its header.
     pub header: Value,
     /// Its body, as it came.
     pub body: String,
 }
 
-impl Reply {
+impl FramedAnswer {
     /// The code.
     pub fn code(&self) -> u64 {
         self.header["code"].as_u64().unwrap_or_default()
@@ -57,9 +57,9 @@ pub fn frame(header: &[u8], body: &[u8]) -> Vec<u8> {
 
 /// One connection.
 #[derive(Debug)]
-pub struct Framed(TcpStream);
+pub struct FramedClient(TcpStream);
 
-impl Framed {
+impl FramedClient {
     /// Connects, and says nothing yet.
     pub async fn open(address: SocketAddr) -> Result<Self, Failure> {
         let stream = within("a framed connection", TcpStream::connect(address)).await?;
@@ -77,12 +77,12 @@ impl Framed {
     }
 
     /// Writes a request and reads the next answer, which must be to it.
-    pub async fn ask(&mut self, id: &str, method: &str, body: &Value) -> Result<Reply, Failure> {
+    pub async fn ask(&mut self, id: &str, method: &str, body: &Value) -> Result<FramedAnswer, Failure> {
         self.ask_text(id, method, &body.to_string()).await
     }
 
     /// The same with a body that is written already.
-    pub async fn ask_text(&mut self, id: &str, method: &str, body: &str) -> Result<Reply, Failure> {
+    pub async fn ask_text(&mut self, id: &str, method: &str, body: &str) -> Result<FramedAnswer, Failure> {
         self.request(&header(id, method), body.as_bytes()).await?;
         let reply = self.reply().await?;
         if reply.header["id"] != id || reply.header["method"] != method || reply.header["version"] != "MCP/1.0" {
@@ -103,12 +103,12 @@ impl Framed {
     }
 
     /// The next answer.
-    pub async fn reply(&mut self) -> Result<Reply, Failure> {
+    pub async fn reply(&mut self) -> Result<FramedAnswer, Failure> {
         self.next().await?.ok_or_else(|| "the connection ended without an answer".into())
     }
 
     /// The next answer, or the end. At the end this side ends too, as clients do: the gateway waits for that.
-    pub async fn next(&mut self) -> Result<Option<Reply>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<FramedAnswer>, Failure> {
         let came = within("the next answer", self.read()).await??;
         if came.is_none() {
             let _ = self.0.shutdown().await;
@@ -116,17 +116,17 @@ impl Framed {
         Ok(came)
     }
 
-    async fn read(&mut self) -> Result<Option<Reply>, Failure> {
+    async fn read(&mut self) -> Result<Option<FramedAnswer>, Failure> {
         let Some(header) = self.part().await? else { return Ok(None) };
         let Some(body) = self.part().await? else { return Err("an answer ended in the middle".into()) };
         let header = serde_json::from_slice(&header).map_err(|e| format!("an answer's header is not JSON: {e}"))?;
         let body = String::from_utf8(body).map_err(|e| format!("an answer's body is not UTF-8: {e}"))?;
-        Ok(Some(Reply { header, body }))
+        Ok(Some(FramedAnswer { header, body }))
     }
 
     async fn part(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let Ok(length) = self.0.read_u32().await else { return Ok(None) };
-        if length > MOST {
+        if length > MAX_FRAME_BYTES {
             return Err(format!("an answer has {length} bytes"));
         }
         let mut part = vec![0; length as usize];

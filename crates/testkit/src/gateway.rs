@@ -17,14 +17,14 @@ use crate::{Failure, Scratch, nats, within};
 
 /// Which log a gateway stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum TestEngine {
     /// SQLite in the data directory.
     Sqlite,
     /// NATS, on a server that many gateways share, each with a log of its own.
     Nats,
 }
 
-impl Engine {
+impl TestEngine {
     /// Every engine: what runs on one runs on all.
     pub const ALL: [Self; 2] = [Self::Sqlite, Self::Nats];
 
@@ -46,7 +46,7 @@ impl Engine {
             // The default.
             Self::Sqlite => {}
             Self::Nats => {
-                let (url, name) = nats::Shared::new_log().expect("a NATS server");
+                let (url, name) = nats::SharedServer::new_log().expect("a NATS server");
                 config.store = read::<StoreUrl>(&url).expect("its URL").0;
                 config.nats.name = name;
             }
@@ -61,15 +61,15 @@ fn defaults() -> Config {
 
 /// How a gateway is set up.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TestOptions {
     config: Config,
     /// The texts of the settings that were given, by key.
     given: BTreeMap<String, Vec<String>>,
 }
 
-impl Options {
+impl TestOptions {
     /// The defaults, on an engine.
-    pub fn new(engine: Engine) -> Self {
+    pub fn new(engine: TestEngine) -> Self {
         let mut config = defaults();
         engine.choose(&mut config);
         Self { config, given: BTreeMap::new() }
@@ -114,7 +114,7 @@ fn read<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
 
 /// A running gateway on a free loopback port, with a data directory that goes when it goes.
 #[derive(Debug)]
-pub struct Gateway {
+pub struct TestGateway {
     config: Config,
     address: SocketAddr,
     framed: SocketAddr,
@@ -126,14 +126,14 @@ pub struct Gateway {
     _data: Scratch,
 }
 
-impl Gateway {
+impl TestGateway {
     /// Starts one with a fresh data directory.
-    pub async fn start(options: Options) -> Result<Self, Failure> {
+    pub async fn start(options: TestOptions) -> Result<Self, Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         Self::start_in(data, options).await
     }
 
-    async fn start_in(data: Scratch, options: Options) -> Result<Self, Failure> {
+    async fn start_in(data: Scratch, options: TestOptions) -> Result<Self, Failure> {
         let config = Config { data: data.path().to_owned(), ..options.config };
         let key = LocalKey::load_or_create(data.path()).map_err(|e| e.to_string())?;
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -142,7 +142,7 @@ impl Gateway {
     }
 
     /// Starts one with a fresh data directory and the key of another, as those that share a log must.
-    pub async fn beside(&self, options: Options) -> Result<Self, Failure> {
+    pub async fn beside(&self, options: TestOptions) -> Result<Self, Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let (from, to) = (self.config.data.join("auth.key"), data.path().join("auth.key"));
         std::fs::copy(from, to).map_err(|e| format!("no key of another gateway: {e}"))?;
@@ -165,7 +165,7 @@ impl Gateway {
     }
 
     /// Makes a token with the gateway's own key.
-    pub fn token(&self, token: &Token) -> Result<String, Failure> {
+    pub fn token(&self, token: &TestToken) -> Result<String, Failure> {
         let now = Timestamp::from_system(SystemTime::now());
         let participant = ParticipantId::new(&token.id).map_err(|e| format!("`{}`: {e}", token.id))?;
         let topics = token.topics.iter().map(|topic| read(topic)).collect::<Result<_, _>>()?;
@@ -244,7 +244,7 @@ async fn end(stop: oneshot::Sender<()>, serving: JoinHandle<Result<(), Failure>>
 
 /// A token to be made.
 #[derive(Debug, Clone)]
-pub struct Token {
+pub struct TestToken {
     id: String,
     topics: Vec<String>,
     expires: i64,
@@ -256,7 +256,7 @@ pub struct Token {
     jti: Option<String>,
 }
 
-impl Token {
+impl TestToken {
     /// A token for a participant that opens every topic for an hour and fixes neither name nor kind.
     pub fn new(id: &str) -> Self {
         Self {

@@ -12,7 +12,7 @@ use crate::{Failure, within};
 
 /// A request to be made.
 #[derive(Debug, Clone, Default)]
-pub struct Call {
+pub struct HttpCall {
     /// `GET`, `POST`, ….
     pub method: String,
     /// Path and query.
@@ -25,7 +25,7 @@ pub struct Call {
     pub source: Option<IpAddr>,
 }
 
-impl Call {
+impl HttpCall {
     /// A request without headers and body.
     pub fn new(method: &str, path: impl Into<String>) -> Self {
         Self { method: method.into(), path: path.into(), ..Self::default() }
@@ -59,9 +59,9 @@ impl Call {
     }
 
     /// Makes the request and reads the whole answer.
-    pub async fn send(&self, address: SocketAddr) -> Result<Answer, Failure> {
+    pub async fn send(&self, address: SocketAddr) -> Result<HttpAnswer, Failure> {
         let what = format!("the answer to {} {}", self.method, self.path);
-        within(&what, async { Answer::read(self.open(address).await?).await }).await?
+        within(&what, async { HttpAnswer::read(self.open(address).await?).await }).await?
     }
 
     /// Makes the request and hands out the answer as soon as its head is there.
@@ -79,7 +79,7 @@ impl Call {
         socket.connect(address).await
     }
 
-    /// As [`Call::open`], over a connection that is there already.
+    /// As [`HttpCall::open`], over a connection that is there already.
     pub(crate) async fn open_over(
         &self,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -108,7 +108,7 @@ impl Call {
 
 /// An answer, whole.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status.
     pub status: u16,
     /// Headers, names in lower case.
@@ -117,7 +117,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) async fn read(response: hyper::Response<Incoming>) -> Result<Self, Failure> {
         let (status, headers) = (response.status().as_u16(), header_list(&response));
         let body = response.into_body().collect().await.map_err(|e| format!("the answer broke off: {e}"))?.to_bytes();
@@ -155,11 +155,11 @@ pub struct EventStream {
 
 impl EventStream {
     /// Opens one; a refusal is handed back whole.
-    pub async fn open(address: SocketAddr, call: &Call) -> Result<Result<Self, Answer>, Failure> {
+    pub async fn open(address: SocketAddr, call: &HttpCall) -> Result<Result<Self, HttpAnswer>, Failure> {
         within(&format!("the stream {}", call.path), async {
             let response = call.open(address).await?;
             if response.status() != 200 {
-                return Ok(Err(Answer::read(response).await?));
+                return Ok(Err(HttpAnswer::read(response).await?));
             }
             let kind = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or("none");
             if !kind.starts_with("text/event-stream") {

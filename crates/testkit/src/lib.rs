@@ -22,9 +22,9 @@ mod witness;
 
 use std::time::Duration;
 
-pub use gateway::{Engine, Gateway, Options, Token};
+pub use gateway::{TestEngine, TestGateway, TestOptions, TestToken};
 pub use scratch::Scratch;
-pub use socket::{Event, Socket};
+pub use socket::{TestSocket, TestSocketEvent};
 
 /// How long anything may take. Generous, because it only ever passes when a test fails: twenty of the leases that tests wait for.
 pub const DEADLINE: Duration = Duration::from_secs(40);

@@ -19,21 +19,21 @@ const SHOWN_LINES: usize = 40;
 
 /// Which of its pipes a process prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pipe {
+pub enum OutputPipe {
     Out,
     Err,
 }
 
 /// What has been printed to one pipe.
 #[derive(Debug, Default)]
-struct Printed {
+struct PipeText {
     text: Vec<u8>,
     /// How much of it was handed out.
     read: usize,
     has_ended: bool,
 }
 
-impl Printed {
+impl PipeText {
     fn unread(&self) -> &[u8] {
         &self.text[self.read..]
     }
@@ -58,20 +58,20 @@ impl Printed {
     }
 }
 
-type Pipes = [Printed; 2];
+type ProcessPipes = [PipeText; 2];
 
 /// A program that runs. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    pipes: watch::Sender<Pipes>,
+    pipes: watch::Sender<ProcessPipes>,
     deadline: Duration,
 }
 
 /// How a process ended, and what it had printed that nobody had read.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// Its exit code; `None` where a signal ended it.
     pub status: Option<i32>,
     pub stdout: String,
@@ -83,12 +83,12 @@ impl Process {
     pub fn start(name: &str, mut command: Command) -> Result<Self, Failure> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|e| format!("{name} does not start: {e}"))?;
-        let pipes = watch::Sender::new(Pipes::default());
+        let pipes = watch::Sender::new(ProcessPipes::default());
         if let Some(stdout) = child.stdout.take() {
-            tokio::spawn(collect(stdout, Pipe::Out, pipes.clone()));
+            tokio::spawn(collect(stdout, OutputPipe::Out, pipes.clone()));
         }
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(collect(stderr, Pipe::Err, pipes.clone()));
+            tokio::spawn(collect(stderr, OutputPipe::Err, pipes.clone()));
         }
         Ok(Self { name: name.to_owned(), child, pipes, deadline: DEADLINE })
     }
@@ -110,7 +110,7 @@ impl Process {
     }
 
     /// The next line it prints to a pipe; `None` where that has ended.
-    pub async fn line(&self, pipe: Pipe) -> Result<Option<String>, Failure> {
+    pub async fn line(&self, pipe: OutputPipe) -> Result<Option<String>, Failure> {
         self.until("print a line", |pipes| {
             let printed = &mut pipes[pipe as usize];
             match printed.next_line() {
@@ -138,7 +138,7 @@ impl Process {
     }
 
     /// Waits until what it has printed to a pipe and nobody has read contains all of some texts, and hands that out.
-    pub async fn prints(&self, pipe: Pipe, texts: &[&str]) -> Result<String, Failure> {
+    pub async fn prints(&self, pipe: OutputPipe, texts: &[&str]) -> Result<String, Failure> {
         let printing = format!("print {texts:?}");
         let printed = self.until(&printing, |pipes| {
             let printed = &mut pipes[pipe as usize];
@@ -179,14 +179,14 @@ impl Process {
     }
 
     /// The same, with everything it printed.
-    pub async fn end(&mut self) -> Result<Ended, Failure> {
+    pub async fn end(&mut self) -> Result<ProcessEnd, Failure> {
         let status = self.wait().await?;
         // A child that it left behind would hold them, and is a failure as well.
         let read = self.until("close its pipes", |pipes| {
-            pipes.iter().all(|printed| printed.has_ended).then(|| pipes.each_mut().map(Printed::take_unread))
+            pipes.iter().all(|printed| printed.has_ended).then(|| pipes.each_mut().map(PipeText::take_unread))
         });
         let [stdout, stderr] = read.await?;
-        Ok(Ended { status, stdout, stderr })
+        Ok(ProcessEnd { status, stdout, stderr })
     }
 
     /// Sends a signal, waits for the end, and gives the exit code.
@@ -214,7 +214,7 @@ impl Process {
     }
 
     /// Waits until something can be had of what it has printed.
-    async fn until<T>(&self, what: &str, mut look: impl FnMut(&mut Pipes) -> Option<T>) -> Result<T, Failure> {
+    async fn until<T>(&self, what: &str, mut look: impl FnMut(&mut ProcessPipes) -> Option<T>) -> Result<T, Failure> {
         let mut changes = self.pipes.subscribe();
         let looking = async {
             loop {
@@ -239,7 +239,7 @@ impl Process {
     }
 }
 
-async fn collect(mut from: impl AsyncRead + Unpin, pipe: Pipe, pipes: watch::Sender<Pipes>) {
+async fn collect(mut from: impl AsyncRead + Unpin, pipe: OutputPipe, pipes: watch::Sender<ProcessPipes>) {
     let mut some = vec![0; 8 * 1024];
     while let Ok(count @ 1..) = from.read(&mut some).await {
         pipes.send_modify(|pipes| pipes[pipe as usize].text.extend_from_slice(&some[..count]));
@@ -248,7 +248,7 @@ async fn collect(mut from: impl AsyncRead + Unpin, pipe: Pipe, pipes: watch::Sen
 }
 
 /// Runs a program to its end, which must come within a time.
-pub async fn run(name: &str, command: Command, limit: Duration) -> Result<Ended, Failure> {
+pub async fn run(name: &str, command: Command, limit: Duration) -> Result<ProcessEnd, Failure> {
     Process::start(name, command)?.with_deadline(limit).end().await
 }
 
@@ -272,12 +272,12 @@ mod tests {
     fn what_a_process_prints_is_handed_out_once() {
         crate::run(async {
             let mut process = shell("echo one; echo two; echo bad >&2; printf rest; exit 3");
-            assert_eq!(process.line(Pipe::Out).await, Ok(Some("one".into())));
+            assert_eq!(process.line(OutputPipe::Out).await, Ok(Some("one".into())));
             assert_eq!(process.says("t", |line| line.strip_prefix("tw").map(str::to_owned)).await, Ok("o".into()));
-            assert_eq!(process.prints(Pipe::Err, &["a", "b"]).await, Ok("bad\n".into()));
+            assert_eq!(process.prints(OutputPipe::Err, &["a", "b"]).await, Ok("bad\n".into()));
             let ended = process.end().await.expect("it ends");
             assert_eq!((ended.status, &*ended.stdout, &*ended.stderr), (Some(3), "rest", ""));
-            assert_eq!(process.line(Pipe::Out).await, Ok(None));
+            assert_eq!(process.line(OutputPipe::Out).await, Ok(None));
         });
     }
 

@@ -11,12 +11,12 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-use crate::http::{Answer, Call, header_list};
+use crate::http::{HttpAnswer, HttpCall, header_list};
 use crate::{Failure, within};
 
 /// What came over a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum TestSocketEvent {
     /// A text frame.
     Text(String),
     /// A binary frame, of so many bytes.
@@ -31,7 +31,7 @@ pub enum Event {
 const KEY: &str = "c2Fsb24tdGVzdGtpdC0wMQ==";
 
 /// A call that asks for a WebSocket.
-fn upgrade(call: Call) -> Call {
+fn upgrade(call: HttpCall) -> HttpCall {
     call.header("Connection", "Upgrade")
         .header("Upgrade", "websocket")
         .header("Sec-WebSocket-Version", "13")
@@ -40,34 +40,37 @@ fn upgrade(call: Call) -> Call {
 
 /// One WebSocket.
 #[derive(Debug)]
-pub struct Socket {
+pub struct TestSocket {
     stream: WebSocketStream<TokioIo<Upgraded>>,
     /// The subprotocol the gateway chose.
     pub subprotocol: Option<String>,
 }
 
-impl Socket {
+impl TestSocket {
     /// Connects; a refusal before the upgrade is handed back whole.
-    pub async fn connect(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
+    pub async fn connect(address: SocketAddr, call: HttpCall) -> Result<Result<Self, HttpAnswer>, Failure> {
         let what = format!("the upgrade of {}", call.path);
         within(&what, Self::connect_unbounded(address, call)).await?
     }
 
-    /// As [`Socket::connect`], without a deadline.
-    pub(crate) async fn connect_unbounded(address: SocketAddr, call: Call) -> Result<Result<Self, Answer>, Failure> {
+    /// As [`TestSocket::connect`], without a deadline.
+    pub(crate) async fn connect_unbounded(
+        address: SocketAddr,
+        call: HttpCall,
+    ) -> Result<Result<Self, HttpAnswer>, Failure> {
         Self::upgraded(upgrade(call).open(address).await?).await
     }
 
     /// Connects over a connection made of memory.
-    pub async fn connect_inside(memory: DuplexStream, call: Call) -> Result<Result<Self, Answer>, Failure> {
+    pub async fn connect_inside(memory: DuplexStream, call: HttpCall) -> Result<Result<Self, HttpAnswer>, Failure> {
         let call = upgrade(call);
         let what = format!("the upgrade of {} from inside", call.path);
         within(&what, async { Self::upgraded(call.open_over(memory, "inside.invalid").await?).await }).await?
     }
 
-    async fn upgraded(response: hyper::Response<hyper::body::Incoming>) -> Result<Result<Self, Answer>, Failure> {
+    async fn upgraded(response: hyper::Response<hyper::body::Incoming>) -> Result<Result<Self, HttpAnswer>, Failure> {
         if response.status() != 101 {
-            return Ok(Err(Answer::read(response).await?));
+            return Ok(Err(HttpAnswer::read(response).await?));
         }
         let headers = header_list(&response);
         let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
@@ -99,7 +102,7 @@ impl Socket {
         within("the gateway to take a frame", self.stream.send(message)).await?.map_err(|e| format!("not sent: {e}"))
     }
 
-    /// Puts a frame into the output buffer without writing it; [`Socket::flush`] writes.
+    /// Puts a frame into the output buffer without writing it; [`TestSocket::flush`] writes.
     pub async fn feed(&mut self, text: impl Into<String>) -> Result<(), Failure> {
         let fed = self.stream.feed(Message::text(text.into()));
         within("the gateway to take a frame", fed).await?.map_err(|e| format!("not sent: {e}"))
@@ -121,12 +124,12 @@ impl Socket {
     }
 
     /// What comes next. Pings are answered and pongs passed over.
-    pub async fn next(&mut self) -> Result<Event, Failure> {
+    pub async fn next(&mut self) -> Result<TestSocketEvent, Failure> {
         within("the next frame", self.next_unbounded()).await
     }
 
-    /// As [`Socket::next`], without a deadline.
-    pub async fn next_unbounded(&mut self) -> Event {
+    /// As [`TestSocket::next`], without a deadline.
+    pub async fn next_unbounded(&mut self) -> TestSocketEvent {
         loop {
             let came = self.stream.next().await;
             if let Some(Ok(Message::Close(_))) = came {
@@ -135,14 +138,14 @@ impl Socket {
                 let _ = self.stream.get_mut().shutdown().await;
             }
             return match came {
-                Some(Ok(Message::Text(text))) => Event::Text(text.as_str().to_owned()),
-                Some(Ok(Message::Binary(bytes))) => Event::Binary(bytes.len()),
+                Some(Ok(Message::Text(text))) => TestSocketEvent::Text(text.as_str().to_owned()),
+                Some(Ok(Message::Binary(bytes))) => TestSocketEvent::Binary(bytes.len()),
                 Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => {
-                    Event::Closed(code.into(), reason.as_str().to_owned())
+                    TestSocketEvent::Closed(code.into(), reason.as_str().to_owned())
                 }
-                Some(Ok(Message::Close(None))) => Event::Closed(1005, String::new()),
+                Some(Ok(Message::Close(None))) => TestSocketEvent::Closed(1005, String::new()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-                Some(Err(_)) | None => Event::Broken,
+                Some(Err(_)) | None => TestSocketEvent::Broken,
             };
         }
     }
@@ -152,7 +155,7 @@ impl Socket {
         within("the closing handshake", async {
             // The gateway may be closing at the same moment: then there is nothing left to say.
             let _ = self.stream.close(None).await;
-            while !matches!(self.next_unbounded().await, Event::Closed(..) | Event::Broken) {}
+            while !matches!(self.next_unbounded().await, TestSocketEvent::Closed(..) | TestSocketEvent::Broken) {}
         })
         .await
     }

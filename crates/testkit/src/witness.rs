@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::http::Call;
+use crate::http::HttpCall;
 
 /// An envelope somebody saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn envelope(from: &str, id: &str, number: u64) -> String {
 }
 
 #[derive(Deserialize)]
-struct Page<'a> {
+struct HistoryBody<'a> {
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
     next: Option<String>,
@@ -58,8 +58,8 @@ pub(crate) async fn history(address: SocketAddr, topic: &str, token: &str) -> Re
     let mut before = String::new();
     loop {
         let path = format!("/v0/topics/{topic}/history?limit=1000{before}");
-        let answer = Call::new("GET", path).bearer(token).send(address).await?;
-        let page: Page<'_> = serde_json::from_str(&answer.body)
+        let answer = HttpCall::new("GET", path).bearer(token).send(address).await?;
+        let page: HistoryBody<'_> = serde_json::from_str(&answer.body)
             .map_err(|e| format!("a page of the history is wrong ({e}): {} {}", answer.status, answer.body))?;
         for text in &page.messages {
             newest_first.push(Seen::read(text.get())?.0);
@@ -75,12 +75,12 @@ pub(crate) async fn history(address: SocketAddr, topic: &str, token: &str) -> Re
 }
 
 /// A history, and where in it everything is.
-pub(crate) struct Places<'a> {
+pub(crate) struct HistoryIndex<'a> {
     history: &'a [Seen],
     by_id: HashMap<&'a str, usize>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> HistoryIndex<'a> {
     /// Fails when something is there twice.
     pub(crate) fn of(history: &'a [Seen]) -> Result<Self, Failure> {
         let mut by_id = HashMap::new();

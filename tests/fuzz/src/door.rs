@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_dialects::{
-    Action, CatalogueAnswer, Dialect, Event, Form, Frame, History, Joined, RoomAnswer, RoomQuery, Snapshot,
-    SnapshotBuilder, Stamps, StreamId, Ticket,
+    BodyForm, CatalogueAnswer, CatalogueSnapshot, Dialect, DialectAction, DialectEvent, Frame, History, Joined,
+    RoomAnswer, RoomQuery, SnapshotBuilder, Stamps, StreamId, Ticket,
 };
-use salon_mcp::listing::{Item, Listing, read_page};
+use salon_mcp::listing::{ListItem, Listing, read_page};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, Entry, Envelope, EnvelopeId, FailureCause, Kind, Limits, McpVersion, Message,
     Participant, ParticipantId, Position, Refusal, RpcId, Stamp, Timestamp, TopicName,
@@ -63,7 +63,7 @@ pub(crate) trait Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Open,
-    Begun(Form),
+    Begun(BodyForm),
     Finished,
 }
 
@@ -88,7 +88,7 @@ impl<R: Rules> Room<R> {
         let now = Instant::now();
         let mut door = door(Stamps::new("s", now, Timestamp(0)), now);
         if duplex {
-            door.handle_event(Event::StreamOpened(StreamId::ONLY, Default::default()), now);
+            door.handle_event(DialectEvent::StreamOpened(StreamId::ONLY, Default::default()), now);
         }
         let (streams, open, refuses) = (HashMap::new(), Vec::new(), None);
         let mut room =
@@ -105,7 +105,7 @@ impl<R: Rules> Room<R> {
                 return self.is_over();
             }
         }
-        self.door.handle_event(Event::Closing(CloseReason::Shutdown), self.now);
+        self.door.handle_event(DialectEvent::Closing(CloseReason::Shutdown), self.now);
         self.acts();
         assert!(self.closed, "what is to close has closed");
         self.is_over();
@@ -128,13 +128,13 @@ impl<R: Rules> Room<R> {
                 if let Some(stream) = self.streams.iter().find(|(_, stream)| **stream != Stream::Finished) {
                     let stream = *stream.0;
                     self.streams.insert(stream, Stream::Finished);
-                    self.door.handle_event(Event::StreamClosed(stream), self.now);
+                    self.door.handle_event(DialectEvent::StreamClosed(stream), self.now);
                 }
             }
             8 if !self.duplex => {
                 let stream = self.stream();
                 let opening = self.rules.listening(Some(text).filter(|_| what & 16 == 0));
-                self.door.handle_event(Event::StreamOpened(stream, opening), self.now);
+                self.door.handle_event(DialectEvent::StreamOpened(stream, opening), self.now);
             }
             9 if text.is_empty() => {
                 self.refuses = Some(if what & 16 == 0 { Code::RateLimited } else { Code::RecipientNotFound });
@@ -151,7 +151,7 @@ impl<R: Rules> Room<R> {
         } else {
             let stream = self.stream();
             let opening = self.rules.opening(what, text);
-            self.door.handle_event(Event::StreamOpened(stream, opening), self.now);
+            self.door.handle_event(DialectEvent::StreamOpened(stream, opening), self.now);
         }
         self.acts();
     }
@@ -175,7 +175,7 @@ impl<R: Rules> Room<R> {
         }
         .text();
         if let Ok(envelope) = Envelope::restore(text) {
-            self.door.handle_event(Event::Entry(stored(envelope)), self.now);
+            self.door.handle_event(DialectEvent::Entry(stored(envelope)), self.now);
         }
     }
 
@@ -206,9 +206,9 @@ impl<R: Rules> Room<R> {
         let event = match self.open.pop() {
             Some((request, callee)) => {
                 let (id, cause) = (RpcId::String(request.as_str().into()), FailureCause::CalleeLeft);
-                Event::CallFailed { id, request, callee, cause }
+                DialectEvent::CallFailed { id, request, callee, cause }
             }
-            None => Event::Gap,
+            None => DialectEvent::Gap,
         };
         self.door.handle_event(event, self.now);
     }
@@ -224,24 +224,28 @@ impl<R: Rules> Room<R> {
         while let Some(action) = self.door.poll_action() {
             assert!(!self.closed, "nothing comes after the end: {action:?}");
             match action {
-                Action::Join(_) => self.door.handle_event(Event::Joined(joined()), self.now),
-                Action::Publish(ticket, draft) | Action::Reply(ticket, draft) => self.publishes(ticket, *draft),
-                Action::Ask(query) => {
+                DialectAction::Join(_) => self.door.handle_event(DialectEvent::Joined(joined()), self.now),
+                DialectAction::Publish(ticket, draft) | DialectAction::Reply(ticket, draft) => {
+                    self.publishes(ticket, *draft)
+                }
+                DialectAction::Ask(query) => {
                     if let Some(answer) = self.rules.answer(query) {
-                        self.door.handle_event(Event::Answered(answer), self.now);
+                        self.door.handle_event(DialectEvent::Answered(answer), self.now);
                     }
                 }
-                Action::Begin(stream, head) => {
+                DialectAction::Begin(stream, head) => {
                     let before = self.streams.insert(stream, Stream::Begun(head.form));
                     assert_eq!(before, Some(Stream::Open), "a stream begins once");
                 }
-                Action::Send(stream, frame) | Action::Refuse(stream, _, frame) => self.sends(stream, &frame),
-                Action::Finish(stream) => {
+                DialectAction::Send(stream, frame) | DialectAction::Refuse(stream, _, frame) => {
+                    self.sends(stream, &frame)
+                }
+                DialectAction::Finish(stream) => {
                     let before = self.streams.insert(stream, Stream::Finished);
                     assert!(matches!(before, Some(Stream::Begun(_))), "what ends has begun: {before:?}");
                 }
-                Action::Refused(_) => {}
-                Action::Close(_) => self.closed = true,
+                DialectAction::Refused(_) => {}
+                DialectAction::Close(_) => self.closed = true,
                 other => panic!("{other:?}"),
             }
         }
@@ -254,12 +258,12 @@ impl<R: Rules> Room<R> {
         assert_eq!(envelope.from().as_str(), "alice");
         self.rules.published(&draft);
         let event = if let Some(code) = self.refuses.take() {
-            Event::Refused { ticket, refusal: Refusal::new(code, "no").regarding(Some(envelope.id().clone())) }
+            DialectEvent::Refused { ticket, refusal: Refusal::new(code, "no").regarding(Some(envelope.id().clone())) }
         } else {
             if let (Some(Message::Request { .. }), [to]) = (envelope.message(), envelope.to()) {
                 self.open.push((envelope.id().clone(), to.clone()));
             }
-            Event::Accepted { ticket, entry: stored(draft.trust()), repeated: false }
+            DialectEvent::Accepted { ticket, entry: stored(draft.trust()), repeated: false }
         };
         self.door.handle_event(event, self.now);
     }
@@ -267,10 +271,10 @@ impl<R: Rules> Room<R> {
     fn sends(&self, stream: StreamId, frame: &Frame) {
         let text = match (frame, self.streams.get(&stream)) {
             (Frame::Text(text), None) if self.duplex => text,
-            (Frame::Text(text), Some(Stream::Begun(Form::Json))) => text,
+            (Frame::Text(text), Some(Stream::Begun(BodyForm::Json))) => text,
             // An id to resume after, and nothing said yet.
-            (Frame::Event(event), Some(Stream::Begun(Form::Events))) if event.data.is_empty() => return,
-            (Frame::Event(event), Some(Stream::Begun(Form::Events))) => &event.data,
+            (Frame::Event(event), Some(Stream::Begun(BodyForm::Events))) if event.data.is_empty() => return,
+            (Frame::Event(event), Some(Stream::Begun(BodyForm::Events))) => &event.data,
             other => panic!("{other:?}"),
         };
         is_json(text);
@@ -305,14 +309,14 @@ fn joined() -> Joined {
 }
 
 /// What everybody offers.
-pub(crate) fn offered(listing: Listing) -> Option<Arc<[Item]>> {
+pub(crate) fn offered(listing: Listing) -> Option<Arc<[ListItem]>> {
     read_page(listing, &page(listing)).map(|(items, _)| items.into())
 }
 
 /// What the room's catalogue answers: `bob` offers the same of everything. There is never a newer snapshot than the first.
 pub(crate) fn catalogue(query: RoomQuery) -> Option<RoomAnswer> {
     let snapshot = || {
-        let mut builder = SnapshotBuilder::after(&Snapshot::default());
+        let mut builder = SnapshotBuilder::after(&CatalogueSnapshot::default());
         for listing in Listing::ALL {
             builder.put(&id("bob"), listing, offered(listing).unwrap_or_default(), true);
         }

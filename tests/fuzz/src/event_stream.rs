@@ -1,6 +1,6 @@
 //! The decoder of event streams, on any bytes a gateway or an MCP server could send, cut anywhere.
 
-use salon_client::internal::sse::{Decoder, Event};
+use salon_client::internal::sse::{SseDecoder, SseEvent};
 
 const LIMIT: usize = 512;
 
@@ -22,8 +22,8 @@ pub(crate) fn run(input: &[u8]) -> bool {
 }
 
 /// The events up to the end or to the first that is too long, and whether there was such a one.
-fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, bool) {
-    let mut decoder = Decoder::new(LIMIT);
+fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<SseEvent>, bool) {
+    let mut decoder = SseDecoder::new(LIMIT);
     let mut events = Vec::new();
     for piece in pieces {
         let taken = decoder.push(piece);

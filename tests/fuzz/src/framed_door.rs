@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_dialects::framed::{
-    Decoder, Framed, MAX_HEADER, Options, Route, encode, refuse, refuse_header, route, split,
+    Decoder, FrameRoute, Framed, FramedOptions, MAX_HEADER, encode, refuse, refuse_header, route, split,
 };
-use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Stamps, StreamId, Ticket};
+use salon_dialects::{Dialect, DialectAction, DialectEvent, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, FailureCause, Limits, Participant, ParticipantId, Position,
     Refusal, RpcId, Timestamp, TopicName,
@@ -106,7 +106,7 @@ struct Door {
 impl Door {
     fn open(now: Instant) -> Self {
         let me = ParticipantId::new("alice").expect("a name");
-        let options = Options {
+        let options = FramedOptions {
             me: me.clone(),
             limits: LIMITS,
             session: "S".into(),
@@ -134,7 +134,7 @@ impl Door {
             history: History { enabled: true, limit: 100, recent: None },
             durability: None,
         };
-        door.dialect.handle_event(Event::Joined(joined), now);
+        door.dialect.handle_event(DialectEvent::Joined(joined), now);
         door.collect();
         assert_eq!(door.open.values().sum::<i64>(), 0, "a CONNECT is answered when there is a seat");
         door
@@ -143,8 +143,8 @@ impl Door {
     /// Whatever a frame is, the connection or the session answers it once.
     fn hears(&mut self, stream: u32, frame: &[u8], now: Instant) {
         match route(frame) {
-            Route::Refused(refusal) => answer(&refuse(frame, &refusal, Timestamp(0))),
-            Route::Connect(_) | Route::Session(_) => {}
+            FrameRoute::Refused(refusal) => answer(&refuse(frame, &refusal, Timestamp(0))),
+            FrameRoute::Connect(_) | FrameRoute::Session(_) => {}
         }
         if self.ended {
             return;
@@ -155,7 +155,7 @@ impl Door {
             *next
         });
         let heard = self.open.entry(number).or_insert_with(|| {
-            self.dialect.handle_event(Event::StreamOpened(StreamId(number), ()), now);
+            self.dialect.handle_event(DialectEvent::StreamOpened(StreamId(number), ()), now);
             0
         });
         *heard += 1;
@@ -166,7 +166,7 @@ impl Door {
     fn hangs_up(&mut self, stream: u32, now: Instant) {
         if let Some(number) = self.numbers.remove(&stream) {
             self.open.remove(&number);
-            self.dialect.handle_event(Event::StreamClosed(StreamId(number)), now);
+            self.dialect.handle_event(DialectEvent::StreamClosed(StreamId(number)), now);
             self.collect();
         }
     }
@@ -176,7 +176,7 @@ impl Door {
         let Ok(envelope) = Envelope::restore(text) else { return };
         if self.dialect.ready() && !self.ended {
             let entry = self.entry(envelope);
-            self.dialect.handle_event(Event::Entry(entry), now);
+            self.dialect.handle_event(DialectEvent::Entry(entry), now);
             self.collect();
         }
     }
@@ -194,8 +194,8 @@ impl Door {
     fn settles(&mut self, well: bool, now: Instant) {
         let Some((ticket, draft)) = self.drafts.pop_front() else { return };
         let event = match well {
-            true => Event::Accepted { ticket, entry: self.entry(draft.trust()), repeated: false },
-            false => Event::Refused { ticket, refusal: Refusal::new(Code::Internal, "no") },
+            true => DialectEvent::Accepted { ticket, entry: self.entry(draft.trust()), repeated: false },
+            false => DialectEvent::Refused { ticket, refusal: Refusal::new(Code::Internal, "no") },
         };
         self.dialect.handle_event(event, now);
         self.collect();
@@ -206,8 +206,8 @@ impl Door {
         let callee = ParticipantId::new("bob").expect("a name");
         if !self.ended {
             let (id, cause) = (RpcId::String(text.into()), FailureCause::CalleeLeft);
-            self.dialect.handle_event(Event::CallFailed { request, id, callee, cause }, now);
-            self.dialect.handle_event(Event::Gap, now);
+            self.dialect.handle_event(DialectEvent::CallFailed { request, id, callee, cause }, now);
+            self.dialect.handle_event(DialectEvent::Gap, now);
             self.collect();
         }
     }
@@ -223,7 +223,7 @@ impl Door {
 
     fn closes(&mut self, now: Instant) {
         if !self.ended {
-            self.dialect.handle_event(Event::Closing(CloseReason::Replaced), now);
+            self.dialect.handle_event(DialectEvent::Closing(CloseReason::Replaced), now);
             self.collect();
             assert!(self.ended);
             assert!(self.open.values().all(|open| *open == 0), "everything was answered before the end");
@@ -234,7 +234,8 @@ impl Door {
         while let Some(action) = self.dialect.poll_action() {
             assert!(!self.ended, "nothing follows the end: {action:?}");
             match action {
-                Action::Send(stream, Frame::Binary(frame)) | Action::Refuse(stream, _, Frame::Binary(frame)) => {
+                DialectAction::Send(stream, Frame::Binary(frame))
+                | DialectAction::Refuse(stream, _, Frame::Binary(frame)) => {
                     answer(&frame);
                     // A stream that hung up is not answered any more.
                     if let Some(open) = self.open.get_mut(&stream.0) {
@@ -242,13 +243,13 @@ impl Door {
                         assert!(*open >= 0, "a request was answered twice");
                     }
                 }
-                Action::Publish(ticket, draft) => {
+                DialectAction::Publish(ticket, draft) => {
                     assert_eq!(draft.envelope().from().as_str(), "alice");
                     assert!(draft.envelope().text().len() <= LIMITS.message);
                     self.drafts.push_back((ticket, *draft));
                 }
-                Action::Join(_) | Action::Farewell(_) => {}
-                Action::Close(_) => self.ended = true,
+                DialectAction::Join(_) | DialectAction::Farewell(_) => {}
+                DialectAction::Close(_) => self.ended = true,
                 other => panic!("not of this grammar: {other:?}"),
             }
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::machine::{Machine, MachineOpening, Options, Terms, UnverifiedMessage, signed_form};
+use salon_dialects::machine::{Machine, MachineOpening, MachineOptions, Terms, UnverifiedMessage, signed_form};
 use salon_dialects::{CatalogueAnswer, CatalogueQuery};
 use salon_protocol::{CanonicalJson, Code, Draft, Refusal};
 use serde_json::value::RawValue;
@@ -17,7 +17,7 @@ pub(crate) fn run(bytes: &[u8]) -> bool {
     let Some((how, bytes)) = bytes.split_first() else { return true };
     let duplex = how & 1 == 0;
     let terms = (how & 4 != 0).then(|| terms(how & 8 != 0));
-    let options = Options {
+    let options = MachineOptions {
         me: id("alice"),
         topic: topic(),
         limits: LIMITS,

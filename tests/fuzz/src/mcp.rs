@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use salon_dialects::mcp::door::{Options, Scope};
+use salon_dialects::mcp::door::{DoorScope, McpDoorOptions};
 
 use crate::door::{LIMITS, id, topic};
 
 /// Whether the client has one connection for everything, and what the door is to be, by the input's first byte.
-pub(crate) fn options(how: u8) -> (bool, Options) {
+pub(crate) fn options(how: u8) -> (bool, McpDoorOptions) {
     let duplex = how & 2 == 0;
-    let options = Options {
+    let options = McpDoorOptions {
         me: id("alice"),
         topic: topic(),
-        scope: if how & 1 == 0 { Scope::Room } else { Scope::One(id("bob")) },
+        scope: if how & 1 == 0 { DoorScope::Room } else { DoorScope::One(id("bob")) },
         limits: LIMITS,
         session: Some("session".into()),
         idle: (!duplex).then_some(Duration::from_secs(300)),

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_dialects::mcpx::{Mcpx, Options};
-use salon_dialects::{Action, Dialect, Event, Frame, History, Joined, Stamps, StreamId, Ticket};
+use salon_dialects::mcpx::{Mcpx, McpxOptions};
+use salon_dialects::{Dialect, DialectAction, DialectEvent, Frame, History, Joined, Stamps, StreamId, Ticket};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, Participant, ParticipantId, Position, Refusal,
     Timestamp, TopicName,
@@ -108,7 +108,7 @@ struct Door {
 
 impl Door {
     fn open(now: Instant) -> Self {
-        let options = Options { limits: LIMITS, echo: true, heartbeat: Some(Duration::from_secs(1)) };
+        let options = McpxOptions { limits: LIMITS, echo: true, heartbeat: Some(Duration::from_secs(1)) };
         let mut door = Self { dialect: Mcpx::new(options, Stamps::new("s", now, Timestamp(0))), published: 0 };
         let alice = Arc::new(Participant::new(ParticipantId::new("alice").expect("a name")));
         let joined = Joined {
@@ -118,7 +118,7 @@ impl Door {
             history: History { enabled: true, limit: 100, recent: Some(Vec::new()) },
             durability: None,
         };
-        door.dialect.handle_event(Event::Joined(joined), now);
+        door.dialect.handle_event(DialectEvent::Joined(joined), now);
         assert!(door.said().contains("\"event\":\"welcome\""), "the welcome is first");
         door
     }
@@ -129,7 +129,9 @@ impl Door {
         match Draft::parse(text, &LIMITS) {
             Ok(_) => {
                 let action = self.dialect.poll_action();
-                let Some(Action::Publish(Ticket(ticket), draft)) = action else { panic!("not proposed: {action:?}") };
+                let Some(DialectAction::Publish(Ticket(ticket), draft)) = action else {
+                    panic!("not proposed: {action:?}")
+                };
                 assert_eq!(draft.envelope().text(), text, "what is proposed is what was sent");
                 assert!(ticket > self.published, "a ticket is never used again");
                 self.published = ticket;
@@ -148,7 +150,7 @@ impl Door {
     fn is_refused(&mut self, message: &str, now: Instant) {
         let id = EnvelopeId::new(message).ok();
         let refusal = Refusal::new(Code::Internal, message).regarding(id.clone());
-        self.dialect.handle_event(Event::Refused { ticket: Ticket(self.published), refusal }, now);
+        self.dialect.handle_event(DialectEvent::Refused { ticket: Ticket(self.published), refusal }, now);
         self.says_no(Code::Internal, id.as_ref());
         self.is_quiet();
     }
@@ -157,8 +159,8 @@ impl Door {
     fn is_sent(&mut self, text: &str, now: Instant) {
         let Ok(envelope) = Envelope::restore(text) else { return };
         let entry = Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope });
-        self.dialect.handle_event(Event::Entry(entry.clone()), now);
-        assert_eq!(self.dialect.poll_action(), Some(Action::Send(StreamId::ONLY, Frame::Entry(entry))));
+        self.dialect.handle_event(DialectEvent::Entry(entry.clone()), now);
+        assert_eq!(self.dialect.poll_action(), Some(DialectAction::Send(StreamId::ONLY, Frame::Entry(entry))));
         self.is_quiet();
     }
 
@@ -172,14 +174,14 @@ impl Door {
     }
 
     fn closes(&mut self, now: Instant) {
-        self.dialect.handle_event(Event::Closing(CloseReason::Replaced), now);
-        assert_eq!(self.dialect.poll_action(), Some(Action::Close(CloseReason::Replaced)));
+        self.dialect.handle_event(DialectEvent::Closing(CloseReason::Replaced), now);
+        assert_eq!(self.dialect.poll_action(), Some(DialectAction::Close(CloseReason::Replaced)));
         self.is_quiet();
     }
 
     fn says_no(&mut self, code: Code, regarding: Option<&EnvelopeId>) {
         let action = self.dialect.poll_action();
-        let Some(Action::Refuse(StreamId::ONLY, told, Frame::Text(text))) = action else {
+        let Some(DialectAction::Refuse(StreamId::ONLY, told, Frame::Text(text))) = action else {
             panic!("no refusal: {action:?}")
         };
         assert_eq!(told, code);
@@ -192,7 +194,7 @@ impl Door {
 
     fn said(&mut self) -> String {
         let action = self.dialect.poll_action();
-        let Some(Action::Send(StreamId::ONLY, Frame::Text(text))) = action else {
+        let Some(DialectAction::Send(StreamId::ONLY, Frame::Text(text))) = action else {
             panic!("nothing was said: {action:?}")
         };
         text.into()

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::features::contains;
 use crate::origin::Origin;
-use crate::process::Ended;
+use crate::process::ProcessEnd;
 use crate::stage::{GUEST, Stage, TOPIC};
 
 /// Uses a guest that is in the room of a stage.
@@ -40,7 +40,7 @@ pub(crate) async fn all(stage: &Stage, origin: Origin) -> Result<(), Failure> {
 }
 
 /// What it wrote, if it ended as expected.
-fn ended(ended: Ended, status: i32) -> Result<String, Failure> {
+fn ended(ended: ProcessEnd, status: i32) -> Result<String, Failure> {
     if ended.status == Some(status) {
         return Ok(ended.stdout);
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::door::At;
 use crate::origin::{Installed, Origin};
-use crate::process::{self, Ended};
+use crate::process::{self, ProcessEnd};
 use crate::proxy::Proxy;
 use crate::stage::{GUEST, Stage, Way};
 
@@ -107,7 +107,7 @@ fn read(results: &Path) -> Result<BTreeMap<String, Outcome>, Failure> {
     Ok(outcomes)
 }
 
-fn judge(at: At, suite: Suite, outcomes: &BTreeMap<String, Outcome>, ended: &Ended) -> Result<(), Failure> {
+fn judge(at: At, suite: Suite, outcomes: &BTreeMap<String, Outcome>, ended: &ProcessEnd) -> Result<(), Failure> {
     let missing = |scenario: &str| MISSING_AT_ROOM.iter().find(|one| at == At::Room && one.scenario == scenario);
     let mut wrong = Vec::new();
     for (scenario, outcome) in outcomes {

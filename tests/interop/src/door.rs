@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use salon_testkit::Failure;
-use salon_testkit::http::Call;
+use salon_testkit::http::HttpCall;
 use serde_json::Value;
 
 use crate::stage::{GUEST, Stage, TOPIC};
@@ -60,7 +60,7 @@ impl Stage {
     /// A URL for a WebSocket, good once: with a ticket, because its clients can send no header.
     pub(crate) async fn websocket_url(&self, at: At, token: &str) -> Result<String, Failure> {
         let body = serde_json::json!({ "topic": TOPIC }).to_string();
-        let answer = Call::new("POST", "/v0/tickets").bearer(token).body(body).send(self.socket()?).await?;
+        let answer = HttpCall::new("POST", "/v0/tickets").bearer(token).body(body).send(self.socket()?).await?;
         let made: Value = serde_json::from_str(&answer.body).map_err(|e| format!("{e}: {}", answer.body))?;
         let ticket = made["ticket"].as_str().ok_or_else(|| format!("no ticket: {}", answer.body))?;
         Ok(format!("{}{}?ticket={ticket}", self.address.replacen("http", "ws", 1), at.path()))

@@ -6,7 +6,7 @@ use salon_client::{CallError, Event, Events, Peer, Room, Toolbox};
 use salon_testkit::{Failure, within};
 use serde_json::{Value, json};
 
-use crate::origin::{Installed, Known, Origin};
+use crate::origin::{Installed, Origin, ServerFeatures};
 use crate::stage::{GUEST, Stage, Way};
 use crate::{commands, mishaps};
 
@@ -77,7 +77,7 @@ fn answering() -> Toolbox {
 /// A guest as one caller sees it.
 struct Subject {
     guest: Peer,
-    known: Known,
+    known: ServerFeatures,
     origin: Origin,
 }
 

@@ -1,8 +1,8 @@
 //! What nobody here knows of passes untouched: members that no revision has, whole numbers that no double holds, the order of members,
 //! and how something is written. From a participant that writes its envelopes by hand to a client that does, and back.
 
-use salon_testkit::http::Call;
-use salon_testkit::{Event, Failure, Socket, within};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestSocket, TestSocketEvent, within};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -75,7 +75,7 @@ struct Message<'a> {
 
 /// A participant that speaks MCPx by hand.
 struct Odd {
-    socket: Socket,
+    socket: TestSocket,
     sent: u64,
     /// The parameters of the calls it was sent.
     heard: mpsc::Sender<String>,
@@ -83,8 +83,8 @@ struct Odd {
 
 impl Odd {
     async fn enter(stage: &Stage) -> Result<(JoinHandle<Failure>, mpsc::Receiver<String>), Failure> {
-        let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(&stage.token(ODD).await?);
-        let socket = Socket::connect(stage.socket()?, call).await?;
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(&stage.token(ODD).await?);
+        let socket = TestSocket::connect(stage.socket()?, call).await?;
         let mut socket = socket.map_err(|answer| format!("{ODD} cannot enter: {answer:?}"))?;
         // The welcome: from now on it is there for everybody who comes.
         socket.next().await?;
@@ -96,7 +96,7 @@ impl Odd {
     async fn serve(mut self) -> Failure {
         loop {
             let text = match self.socket.next_unbounded().await {
-                Event::Text(text) => text,
+                TestSocketEvent::Text(text) => text,
                 other => return format!("{ODD} was told {other:?}"),
             };
             if let Err(told) = self.hear(&text).await {

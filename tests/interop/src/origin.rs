@@ -151,7 +151,7 @@ fn ours(name: &str) -> PathBuf {
 pub(crate) type Example = (&'static str, Value, &'static str);
 
 /// What a server is known to have. `None` where it has nothing of the kind.
-pub(crate) struct Known {
+pub(crate) struct ServerFeatures {
     /// Says something back.
     pub(crate) echo: Example,
     /// Reports progress, and how often at least.
@@ -181,17 +181,17 @@ pub(crate) struct Known {
 }
 
 impl Origin {
-    pub(crate) fn known(self) -> Known {
+    pub(crate) fn known(self) -> ServerFeatures {
         let prompt = |name: &str| Reference::Prompt { name: name.into() };
         match self {
             // Without sessions a tool cannot ask while it runs; it answers that it needs input, and is called again with it.
-            Self::RmcpNewest => Known {
+            Self::RmcpNewest => ServerFeatures {
                 sampling: ("test_input_required_result_sampling", json!({})),
                 elicitation: ("test_input_required_result_elicitation", json!({})),
                 roots: ("test_input_required_result_list_roots", json!({})),
                 ..Self::Rmcp.known()
             },
-            Self::Rmcp | Self::RmcpOldest | Self::RmcpLegacy | Self::RmcpPaged | Self::RmcpStubborn => Known {
+            Self::Rmcp | Self::RmcpOldest | Self::RmcpLegacy | Self::RmcpPaged | Self::RmcpStubborn => ServerFeatures {
                 echo: (
                     "echo",
                     json!({ "value": { "z": 9_007_199_254_740_993_u64, "a": [null, "ü"] } }),
@@ -210,7 +210,7 @@ impl Origin {
                 elicitation: ("test_elicitation", json!({ "message": "Who are you?" })),
                 roots: ("test_roots", json!({})),
             },
-            Self::Everything => Known {
+            Self::Everything => ServerFeatures {
                 echo: ("echo", json!({ "message": "hello" }), "Echo: hello"),
                 progress: (("trigger-long-running-operation", json!({ "duration": 0.03, "steps": 3 }), "completed"), 3),
                 long: ("trigger-long-running-operation", json!({ "duration": 60, "steps": 6000 })),
@@ -225,7 +225,7 @@ impl Origin {
                 elicitation: ("trigger-elicitation-request", json!({})),
                 roots: ("get-roots-list", json!({})),
             },
-            Self::Python1 | Self::Python2 => Known {
+            Self::Python1 | Self::Python2 => ServerFeatures {
                 echo: ("echo", json!({ "text": "hello" }), "hello"),
                 progress: (("slow", json!({ "seconds": 0.03, "steps": 3 }), "3 steps"), 4),
                 long: ("slow", json!({ "seconds": 60, "steps": 2 })),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use salon_testkit::{DEADLINE, Failure};
 use tokio::process::Command;
 
-pub(crate) use salon_testkit::process::{Ended, Process, Signal, signal};
+pub(crate) use salon_testkit::process::{Process, ProcessEnd, Signal, signal};
 
 /// Starts a program in a directory of its own.
 pub(crate) fn start(
@@ -30,7 +30,11 @@ fn prepared(command: &[String], directory: &Path, variables: &[(&str, &str)]) ->
 }
 
 /// Runs a program to its end.
-pub(crate) async fn run(command: &[String], directory: &Path, variables: &[(&str, &str)]) -> Result<Ended, Failure> {
+pub(crate) async fn run(
+    command: &[String],
+    directory: &Path,
+    variables: &[(&str, &str)],
+) -> Result<ProcessEnd, Failure> {
     run_for(DEADLINE, command, directory, variables).await
 }
 
@@ -40,7 +44,7 @@ pub(crate) async fn run_for(
     command: &[String],
     directory: &Path,
     variables: &[(&str, &str)],
-) -> Result<Ended, Failure> {
+) -> Result<ProcessEnd, Failure> {
     let name = format!("`{}`", command.join(" "));
     salon_testkit::process::run(&name, prepared(command, directory, variables), limit).await
 }

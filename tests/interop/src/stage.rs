@@ -7,7 +7,7 @@ use salon_client::{Client, Gateway, Peer, Room, StaticToken, Toolbox};
 use salon_testkit::{Failure, Scratch, within};
 
 use crate::origin::{Installed, Origin};
-use crate::process::{self, Ended, Process, Signal};
+use crate::process::{self, Process, ProcessEnd, Signal};
 
 pub(crate) const TOPIC: &str = "room:interop";
 pub(crate) const GUEST: &str = "guest";
@@ -116,7 +116,7 @@ impl Stage {
     }
 
     /// Runs a command of the real binary as `id`, and tells how it ended.
-    pub(crate) async fn run(&self, id: &str, arguments: &[&str]) -> Result<Ended, Failure> {
+    pub(crate) async fn run(&self, id: &str, arguments: &[&str]) -> Result<ProcessEnd, Failure> {
         let token = self.token(id).await?;
         let variables = [("SALON_GATEWAY", self.address.as_str()), ("SALON_TOKEN", token.as_str())];
         process::run(&self.salon(arguments), self.directory.path(), &variables).await

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use salon_testkit::Failure;
-use salon_testkit::http::Call;
+use salon_testkit::http::HttpCall;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -46,8 +46,8 @@ impl Wire {
         Ok(wire)
     }
 
-    fn call(&self) -> Call {
-        let call = Call::new("POST", &self.path).bearer(&self.token);
+    fn call(&self) -> HttpCall {
+        let call = HttpCall::new("POST", &self.path).bearer(&self.token);
         let call = call.header("Accept", "application/json, text/event-stream");
         match &self.session {
             Some(session) => call.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", LEGACY),
@@ -95,7 +95,7 @@ impl Wire {
         if self.session.is_none() {
             return Ok(());
         }
-        let answer = Call { method: "DELETE".into(), ..self.call() }.send(self.gateway).await?;
+        let answer = HttpCall { method: "DELETE".into(), ..self.call() }.send(self.gateway).await?;
         if (200..300).contains(&answer.status) { Ok(()) } else { Err(format!("the end was answered by {answer:?}")) }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use salon_log::cluster::{Cluster, Keyspace};
-use salon_log::context::Bounds;
-use salon_log::nats::{Nats, Options, Timings};
+use salon_log::context::ContextLimits;
+use salon_log::nats::{Nats, NatsOptions, Timings};
 use salon_log::{RetentionRules, TopicLog, contract};
-use salon_testkit::nats::Servers;
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 
 use crate::props::options;
@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Every write to a cluster waits for two servers, so ten thousand of them, one after the other, are too many for a test. On SQLite, the
 /// same checks are done with what gateways have.
-const BOUNDS: Bounds = Bounds { keys: 200, tools: 50 };
+const BOUNDS: ContextLimits = ContextLimits { keys: 200, tools: 50 };
 
 /// Nothing here waits for one of these times; they only end what a cluster on a busy machine takes long to do.
 const PATIENT: Timings =
@@ -36,29 +36,30 @@ const PATIENT: Timings =
 
 /// Logs on the same servers, each with a name of its own.
 struct OnServers {
-    servers: Servers,
+    servers: NatsServers,
     count: AtomicUsize,
     /// How each log was opened, by its name.
-    opened: Mutex<HashMap<String, Options>>,
+    opened: Mutex<HashMap<String, NatsOptions>>,
 }
 
 impl OnServers {
-    fn new(servers: Servers) -> Self {
+    fn new(servers: NatsServers) -> Self {
         Self { servers, count: AtomicUsize::new(0), opened: Mutex::default() }
     }
 
-    async fn open(&self, options: Options) -> Nats {
+    async fn open(&self, options: NatsOptions) -> Nats {
         self.opened.lock().expect("unpoisoned").insert(options.name.clone(), options.clone());
         Nats::open(options).await.expect("a log")
     }
 }
 
-impl contract::Engine for OnServers {
+impl contract::LogEngine for OnServers {
     type Log = Nats;
 
     async fn create(&self, retention: RetentionRules) -> Nats {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        self.open(Options { name, retention, timings: PATIENT, context_bounds: BOUNDS, ..options(&self.servers) }).await
+        self.open(NatsOptions { name, retention, timings: PATIENT, context_bounds: BOUNDS, ..options(&self.servers) })
+            .await
     }
 
     async fn restart(&self, log: Nats) -> Nats {
@@ -73,18 +74,18 @@ impl contract::Engine for OnServers {
     }
 }
 
-impl contract::context::Engine for OnServers {
+impl contract::context::ContextEngine for OnServers {
     type Store = Nats;
 
     async fn create(&self) -> Nats {
-        contract::Engine::create(self, RetentionRules::default()).await
+        contract::LogEngine::create(self, RetentionRules::default()).await
     }
 
     async fn restart(&self, store: Nats) -> Nats {
-        contract::Engine::restart(self, store).await
+        contract::LogEngine::restart(self, store).await
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> ContextLimits {
         BOUNDS
     }
 
@@ -93,10 +94,10 @@ impl contract::context::Engine for OnServers {
     }
 }
 
-impl contract::cluster::Engine for OnServers {
+impl contract::cluster::ClusterEngine for OnServers {
     async fn nodes(&self, spaces: &[Keyspace]) -> [Arc<dyn Cluster>; 2] {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        let options = Options { name, timings: PATIENT, keyspaces: spaces.to_vec(), ..options(&self.servers) };
+        let options = NatsOptions { name, timings: PATIENT, keyspaces: spaces.to_vec(), ..options(&self.servers) };
         let (one, two) = (self.open(options.clone()).await, self.open(options).await);
         let nodes: [Arc<dyn Cluster>; 2] = [Arc::new(one), Arc::new(two)];
         nodes
@@ -104,31 +105,31 @@ impl contract::cluster::Engine for OnServers {
 }
 
 async fn one_server_keeps_the_contract() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     contract::run(&OnServers::new(servers)).await;
 }
 
 async fn one_server_keeps_the_contract_of_contexts() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     contract::context::run(&OnServers::new(servers)).await;
 }
 
 async fn three_servers_keep_the_contract() {
-    let servers = Servers::three().await.expect("three NATS servers");
+    let servers = NatsServers::three().await.expect("three NATS servers");
     contract::run(&OnServers::new(servers)).await;
 }
 
 async fn three_servers_keep_the_contract_of_contexts() {
-    let servers = Servers::three().await.expect("three NATS servers");
+    let servers = NatsServers::three().await.expect("three NATS servers");
     contract::context::run(&OnServers::new(servers)).await;
 }
 
 async fn one_server_keeps_the_contract_of_clusters() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     contract::cluster::run(&OnServers::new(servers)).await;
 }
 
 async fn three_servers_keep_the_contract_of_clusters() {
-    let servers = Servers::three().await.expect("three NATS servers");
+    let servers = NatsServers::three().await.expect("three NATS servers");
     contract::cluster::run(&OnServers::new(servers)).await;
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use libtest_mimic::Trial;
-use salon_log::nats::{Nats, Options};
+use salon_log::nats::{Nats, NatsOptions};
 use salon_log::{AppendError, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog};
 use salon_protocol::{Envelope, Position};
-use salon_testkit::nats::Servers;
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 use salon_testkit::{DEADLINE, within};
 use serde_json::{Value, json};
@@ -37,9 +37,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 const LONG: Duration = Duration::from_secs(3600);
 
 /// How a log is opened that keeps everything for so long.
-fn keeping(servers: &Servers, age: Duration) -> Options {
+fn keeping(servers: &NatsServers, age: Duration) -> NatsOptions {
     let retention = RetentionRules { default: Retention { age: Some(age), count: None }, topics: HashMap::new() };
-    Options { retention, ..options(servers) }
+    NatsOptions { retention, ..options(servers) }
 }
 
 async fn append(log: &Nats, name: &str, envelope: Envelope) -> Position {
@@ -58,7 +58,7 @@ async fn topics(log: &Nats) -> Vec<(String, u64)> {
 }
 
 /// Keeps nothing until the topics are these.
-async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
+async fn until(servers: &NatsServers, wanted: &[(&str, u64)]) {
     let log = Nats::open(keeping(servers, Duration::ZERO)).await.expect("a node that keeps nothing");
     let applied = async {
         loop {
@@ -78,7 +78,7 @@ async fn until(servers: &Servers, wanted: &[(&str, u64)]) {
 }
 
 /// A topic that has nothing in it any more.
-async fn emptied(servers: &Servers, log: &Nats) -> Value {
+async fn emptied(servers: &NatsServers, log: &Nats) -> Value {
     append(log, "room:a", line("e1")).await;
     let stream = servers.only_topic().await.expect("a topic");
     let name = stream["config"]["name"].as_str().expect("a name");
@@ -87,7 +87,7 @@ async fn emptied(servers: &Servers, log: &Nats) -> Value {
     stream
 }
 
-async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
+async fn a_topic_is_forgotten_and_made_anew(servers: &NatsServers) {
     let all = keeping(servers, LONG);
     let (one, two) = (Nats::open(all.clone()).await.expect("a node"), Nats::open(all).await.expect("a node"));
     let first = append(&one, "room:a", line("e1")).await;
@@ -126,18 +126,18 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &Servers) {
 }
 
 async fn nothing_is_left_of_a_topic_that_is_over() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     a_topic_is_forgotten_and_made_anew(&servers).await;
 }
 
 async fn nothing_is_left_of_a_topic_that_is_over_on_three_servers() {
-    let servers = Servers::three().await.expect("three NATS servers");
+    let servers = NatsServers::three().await.expect("three NATS servers");
     a_topic_is_forgotten_and_made_anew(&servers).await;
 }
 
 async fn what_is_forgotten_makes_room() {
-    let servers = Servers::one().await.expect("a NATS server");
-    let log = Nats::open(Options { topics: 1, ..keeping(&servers, LONG) }).await.expect("a log");
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let log = Nats::open(NatsOptions { topics: 1, ..keeping(&servers, LONG) }).await.expect("a log");
     for n in 0..5 {
         append(&log, &format!("room:{n}"), line("e")).await;
         let refused = log.append(&topic("one:more"), line("e")).await.map(|appended| appended.entry);
@@ -197,7 +197,7 @@ async fn passing(told: &mut mpsc::UnboundedReceiver<String>, words: &[&str]) -> 
 
 /// Two nodes, one of which is about to forget a topic when the other appends to it: when it has sent everything before a request.
 async fn appended_before(request: &'static str) {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let two = Arc::new(Nats::open(keeping(&servers, LONG)).await.expect("a node"));
     emptied(&servers, &two).await;
     let (tell, told) = oneshot::channel();
@@ -213,7 +213,7 @@ async fn appended_before(request: &'static str) {
     };
     let (url, _passing) = delayed(servers.port(0), request, meanwhile).await;
     // Forgets it as soon as it is there.
-    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
+    let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let one = Nats::open(keeps_nothing).await.expect("a node");
     let appended = within("the topic to be forgotten", told).await.expect("in time").expect("told");
     let position = within("the append", appended).await.expect("in time").expect("no panic");
@@ -238,7 +238,7 @@ async fn an_append_to_a_closed_topic_creates_it_again() {
 
 /// A node has shut a topic to delete it, and another one opens it before it looks a last time.
 async fn what_is_open_is_not_deleted() {
-    let servers = Arc::new(Servers::one().await.expect("a NATS server"));
+    let servers = Arc::new(NatsServers::one().await.expect("a NATS server"));
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     let stream = emptied(&servers, &log).await;
     let (opening, opened) = (servers.clone(), stream.clone());
@@ -248,7 +248,7 @@ async fn what_is_open_is_not_deleted() {
     };
     let look = "STREAM.INFO.salon-room-";
     let (url, mut told) = delayed(servers.port(0), look, meanwhile).await;
-    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
+    let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let forgetful = Nats::open(keeps_nothing).await.expect("a node");
     passing(&mut told, &[look]).await;
     let next = passing(&mut told, &["STREAM.DELETE.", "STREAM.UPDATE.salon-room-"]).await;
@@ -261,13 +261,13 @@ async fn what_is_open_is_not_deleted() {
 
 /// Nobody hears of the deletion, so nobody answers.
 async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
     emptied(&servers, &log).await;
     let (tell, told) = oneshot::channel();
     let lose = async move { tell.send(()).is_err() };
     let (url, _passing) = delayed(servers.port(0), "STREAM.DELETE.salon-room-", lose).await;
-    let keeps_nothing = Options { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
+    let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let forgetful = Nats::open(keeps_nothing).await.expect("a node");
     within("the topic to be deleted", told).await.expect("in time").expect("told");
     // Once everything it has sent is answered or lost, which takes longer than other things are waited for.
@@ -286,7 +286,7 @@ async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
 }
 
 async fn a_topic_that_was_left_shut_is_opened_again() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a log");
     append(&log, "room:a", line("e1")).await;
     let stream = servers.only_topic().await.expect("a topic");

@@ -4,11 +4,11 @@ pub(crate) mod among;
 pub(crate) mod clients;
 
 use libtest_mimic::Trial;
-use salon_testkit::http::{Answer, Call};
-use salon_testkit::nats::Servers;
+use salon_testkit::http::{HttpAnswer, HttpCall};
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{Event, Gateway, Options, Socket, Token, eventually};
+use salon_testkit::{TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken, eventually};
 use serde_json::{Value, json};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -22,43 +22,43 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-async fn two(servers: &Servers) -> (Gateway, Gateway) {
+async fn two(servers: &NatsServers) -> (TestGateway, TestGateway) {
     two_at(&servers.url()).await
 }
 
-async fn two_at(url: &str) -> (Gateway, Gateway) {
-    let options = || Options::on_nats(url, "salon").expect("options");
-    let one = Gateway::start(options()).await.expect("a gateway");
+async fn two_at(url: &str) -> (TestGateway, TestGateway) {
+    let options = || TestOptions::on_nats(url, "salon").expect("options");
+    let one = TestGateway::start(options()).await.expect("a gateway");
     let two = one.beside(options()).await.expect("another gateway");
     (one, two)
 }
 
 /// Two as well, the second by a proxy.
-async fn two_apart(servers: &Servers) -> (Gateway, Gateway, Proxy) {
+async fn two_apart(servers: &NatsServers) -> (TestGateway, TestGateway, Proxy) {
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
-    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
-    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let options = |url: &str| TestOptions::on_nats(url, "salon").expect("options");
+    let one = TestGateway::start(options(&servers.url())).await.expect("a gateway");
     let two = one.beside(options(&proxy.url())).await.expect("another gateway");
     (one, two, proxy)
 }
 
-async fn connect(gateway: &Gateway, id: &str, further: &str) -> Socket {
-    let token = gateway.token(&Token::new(id)).expect("a token");
-    let call = Call::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
-    let mut socket = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+async fn connect(gateway: &TestGateway, id: &str, further: &str) -> TestSocket {
+    let token = gateway.token(&TestToken::new(id)).expect("a token");
+    let call = HttpCall::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
+    let mut socket = TestSocket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
     assert_eq!(next(&mut socket).await["payload"]["event"], "welcome");
     socket
 }
 
-async fn next(socket: &mut Socket) -> Value {
+async fn next(socket: &mut TestSocket) -> Value {
     match socket.next().await.expect("a frame") {
-        Event::Text(text) => serde_json::from_str(&text).expect("JSON"),
+        TestSocketEvent::Text(text) => serde_json::from_str(&text).expect("JSON"),
         other => panic!("instead of a text there was {other:?}"),
     }
 }
 
 /// What comes next that is not of a kind that was not asked about.
-async fn next_where(socket: &mut Socket, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn next_where(socket: &mut TestSocket, wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let came = next(socket).await;
         if wanted(&came) {
@@ -78,7 +78,7 @@ fn chat(from: &str, id: &str) -> String {
 }
 
 /// The next chat lines, by their ids. Notices without a message, such as an outage, are skipped.
-async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
+async fn lines(socket: &mut TestSocket, count: usize) -> Vec<String> {
     let mut found = Vec::new();
     let is_refusal = |came: &Value| came["payload"]["event"] == "error" && came["correlation_id"].is_string();
     while found.len() < count {
@@ -90,7 +90,7 @@ async fn lines(socket: &mut Socket, count: usize) -> Vec<String> {
 }
 
 async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_elsewhere() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut alice = connect(&one, "alice", "").await;
     let mut bob = connect(&two, "bob", "").await;
@@ -128,15 +128,15 @@ async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_
     let mut again = connect(&two, "alice", &format!("&after={last}")).await;
     let closed = loop {
         match alice.next().await.expect("a frame") {
-            Event::Text(_) => {}
+            TestSocketEvent::Text(_) => {}
             other => break other,
         }
     };
-    assert!(matches!(closed, Event::Closed(4409, _)), "{closed:?}");
+    assert!(matches!(closed, TestSocketEvent::Closed(4409, _)), "{closed:?}");
     bob.text(chat("bob", "still")).await.expect("sent");
     assert_eq!(lines(&mut again, 1).await, ["still"]);
-    let roster =
-        Call::new("GET", "/v0/topics/room:a/participants").bearer(&one.token(&Token::new("carol")).expect("a token"));
+    let roster = HttpCall::new("GET", "/v0/topics/room:a/participants")
+        .bearer(&one.token(&TestToken::new("carol")).expect("a token"));
     let told = roster.send(one.address()).await.expect("an answer");
     assert!(told.body.contains("alice") && told.body.contains("bob"), "{}", told.body);
     // Her leave, when it comes, comes once: at the end, from where she is.
@@ -150,46 +150,46 @@ async fn everybody_reads_one_order_and_a_newer_connection_replaces_an_older_one_
 }
 
 async fn a_ticket_of_one_gateway_opens_the_other_once() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
-    let token = one.token(&Token::new("alice")).expect("a token");
-    let given = Call::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:a"}"#);
+    let token = one.token(&TestToken::new("alice")).expect("a token");
+    let given = HttpCall::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:a"}"#);
     let given = given.send(one.address()).await.expect("an answer");
     let ticket =
         serde_json::from_str::<Value>(&given.body).expect("JSON")["ticket"].as_str().expect("a ticket").to_owned();
-    let call = || Call::new("GET", format!("/v0/ws?topic=room:a&ticket={ticket}"));
-    let first = Socket::connect(two.address(), call()).await.expect("an answer");
+    let call = || HttpCall::new("GET", format!("/v0/ws?topic=room:a&ticket={ticket}"));
+    let first = TestSocket::connect(two.address(), call()).await.expect("an answer");
     assert!(first.is_ok(), "a ticket of the other gateway was refused");
-    let second = Socket::connect(one.address(), call()).await.expect("an answer");
+    let second = TestSocket::connect(one.address(), call()).await.expect("an answer");
     assert_eq!(second.err().map(|answer| answer.status), Some(401), "a ticket works once");
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
 }
 
 /// What a browser with the gateway's page asks, with the cookie it has.
-async fn ask(gateway: &Gateway, (method, path): (&str, &str), cookie: &str, body: Value) -> Answer {
-    let call = Call::new(method, path).header("Origin", format!("http://{}", gateway.address()));
+async fn ask(gateway: &TestGateway, (method, path): (&str, &str), cookie: &str, body: Value) -> HttpAnswer {
+    let call = HttpCall::new(method, path).header("Origin", format!("http://{}", gateway.address()));
     let call = if cookie.is_empty() { call } else { call.header("Cookie", cookie) };
     call.body(body.to_string()).send(gateway.address()).await.expect("an answer")
 }
 
-async fn ticket_by_cookie(gateway: &Gateway, cookie: &str) -> String {
+async fn ticket_by_cookie(gateway: &TestGateway, cookie: &str) -> String {
     let given = ask(gateway, ("POST", "/v0/tickets"), cookie, json!({ "topic": "room:a" })).await;
     assert_eq!(given.status, 201, "{}", given.body);
     serde_json::from_str::<Value>(&given.body).expect("JSON")["ticket"].as_str().expect("a ticket").to_owned()
 }
 
 async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
-    let token = one.token(&Token::new("alice")).expect("a token");
+    let token = one.token(&TestToken::new("alice")).expect("a token");
     let signed_in = ask(&one, ("POST", "/v0/session"), "", json!({ "token": token })).await;
     assert_eq!(signed_in.status, 201, "{}", signed_in.body);
     let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie");
-    let enter = |gateway: &Gateway, ticket: &str| {
-        let call = Call::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
+    let enter = |gateway: &TestGateway, ticket: &str| {
+        let call = HttpCall::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
         let address = gateway.address();
-        async move { Socket::connect(address, call).await.expect("an answer") }
+        async move { TestSocket::connect(address, call).await.expect("an answer") }
     };
     // Given out by either, used at either.
     let there = enter(&two, &ticket_by_cookie(&one, cookie).await).await;
@@ -202,11 +202,11 @@ async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
     // The connection knew that it stood on the sign-in, and so does the ticket.
     let closed = loop {
         match here.next().await.expect("a frame") {
-            Event::Text(_) => {}
+            TestSocketEvent::Text(_) => {}
             other => break other,
         }
     };
-    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
+    assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
     let refused = enter(&one, &kept).await;
     assert_eq!(refused.err().map(|answer| answer.status), Some(401), "a ticket outlasted its sign-in");
     one.stop().await.expect("stopped");
@@ -214,28 +214,28 @@ async fn the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it() {
 }
 
 async fn a_token_revoked_at_one_gateway_is_revoked_at_all() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
-    let mut admin = Token::new("admin");
+    let mut admin = TestToken::new("admin");
     admin.claim("permissions", "revoke").expect("a claim");
     let admin = one.token(&admin).expect("a token");
     let mut there = connect(&two, "bob", "").await;
     let call =
-        Call::new("POST", "/v0/auth/revocations").bearer(&admin).body(json!({ "participant": "bob" }).to_string());
+        HttpCall::new("POST", "/v0/auth/revocations").bearer(&admin).body(json!({ "participant": "bob" }).to_string());
     assert_eq!(call.send(one.address()).await.expect("an answer").status, 201);
     let closed = loop {
         match there.next().await.expect("a frame") {
-            Event::Text(_) => {}
+            TestSocketEvent::Text(_) => {}
             other => break other,
         }
     };
-    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
+    assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
 }
 
 async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
-    let mut servers = Servers::one().await.expect("a NATS server");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut alice = connect(&one, "alice", "").await;
     let mut bob = connect(&two, "bob", "").await;
@@ -245,7 +245,7 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
     assert_eq!(lines(&mut alice, 1).await, ["before"]);
     servers.kill(0).await.expect("killed");
     let ready = async |status: u16| {
-        let answer = Call::new("GET", "/ready").send(one.address()).await.expect("an answer");
+        let answer = HttpCall::new("GET", "/ready").send(one.address()).await.expect("an answer");
         (answer.status == status).then_some(())
     };
     eventually("the gateway to notice", async || ready(503).await).await.expect("in time");
@@ -266,7 +266,7 @@ async fn without_nats_nothing_is_accepted_and_afterwards_everything_goes_on() {
 
 /// The host answers where its caller sits. When that gateway is gone, the host of the one its caller comes to does.
 async fn what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two, proxy) = two_apart(&servers).await;
     let mut bob = connect(&one, "bob", "").await;
     let mut alice = connect(&two, "alice", "").await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use libtest_mimic::Trial;
 use salon_log::nats::Nats;
 use salon_log::{Claim, TopicLog};
-use salon_testkit::nats::Servers;
+use salon_testkit::nats::NatsServers;
 use salon_testkit::{eventually, nats_trials, within};
 
 use crate::props::{at, claim, line, options, room, roster};
@@ -38,7 +38,7 @@ impl LaggingWay {
         Self(Arc::new(Mutex::new(Replica { subjects, is_stopped: false, brought: HashMap::new(), lagging: None })))
     }
 
-    async fn node(&self, servers: &Servers) -> Nats {
+    async fn node(&self, servers: &NatsServers) -> Nats {
         let replica = self.0.clone();
         let url = way(servers.port(0), move |mut frame| {
             replica.lock().expect("unpoisoned").change(&mut frame);
@@ -88,7 +88,7 @@ fn heartbeat(subscription: &str, count: u64) -> Frame {
 }
 
 async fn a_topic_goes_on_when_its_consumer_lags() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let way = LaggingWay::new("salon.room.");
     let (one, two) = (Nats::open(options(&servers)).await.expect("a node"), way.node(&servers).await);
     one.append(&room(), line("early")).await.expect("stored");
@@ -103,7 +103,7 @@ async fn a_topic_goes_on_when_its_consumer_lags() {
 }
 
 async fn places_are_known_when_their_consumer_lags() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let way = LaggingWay::new("$KV.salon-seats.");
     let (one, two) = (Nats::open(options(&servers)).await.expect("a node"), way.node(&servers).await);
     way.stop();
@@ -116,7 +116,7 @@ async fn places_are_known_when_their_consumer_lags() {
 
 /// While a node hears nobody, itself included, it takes nobody for gone.
 async fn nodes_are_known_when_their_consumer_lags() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let way = LaggingWay::new("$KV.salon-nodes.");
     let one = Nats::open(options(&servers)).await.expect("a node");
     let two = way.node(&servers).await;

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use libtest_mimic::Trial;
-use salon_log::nats::{Nats, Options, Timings};
-use salon_log::{AppendError, Claim, Health, Lapse, Span, Tail, Tailed, TopicLog};
-use salon_testkit::nats::Servers;
+use salon_log::nats::{Nats, NatsOptions, Timings};
+use salon_log::{AppendError, Claim, Lapse, LogHealth, Span, Tail, Tailed, TopicLog};
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 use salon_testkit::within;
 
@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-async fn node(servers: &Servers) -> Nats {
+async fn node(servers: &NatsServers) -> Nats {
     Nats::open(options(servers)).await.expect("a node")
 }
 
@@ -42,7 +42,7 @@ async fn follow(tail: &mut Tail, count: usize) -> Vec<String> {
 }
 
 async fn everybody_has_one_order() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
     let begin = one.standing(&room()).await.expect("a standing").head;
     let (mut first, mut second) = (one.tail(&room(), begin), two.tail(&room(), begin));
@@ -66,7 +66,7 @@ async fn everybody_has_one_order() {
 }
 
 async fn nodes_that_begin_a_topic_together_are_all_taken() {
-    let servers = Servers::three().await.expect("three NATS servers");
+    let servers = NatsServers::three().await.expect("three NATS servers");
     let nodes = [node(&servers).await, node(&servers).await, node(&servers).await];
     for number in 0..8 {
         let topic = topic(&format!("room:{number}"));
@@ -96,7 +96,7 @@ async fn nodes_that_begin_a_topic_together_are_all_taken() {
 }
 
 async fn a_place_is_one_nodes_unless_it_is_shared() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
 
     let (older, lost) = claim(&one, "alice", Claim::Exclusive).await;
@@ -126,7 +126,7 @@ async fn a_place_is_one_nodes_unless_it_is_shared() {
 }
 
 async fn a_node_that_is_gone_leaves_its_places() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers).await, node(&servers).await);
     let mut lapses = one.lapses();
     let (_alice, _) = claim(&two, "alice", Claim::Exclusive).await;
@@ -147,7 +147,7 @@ async fn a_node_that_is_gone_leaves_its_places() {
 }
 
 async fn a_log_that_lost_nats_refuses_and_goes_on() {
-    let mut servers = Servers::one().await.expect("a NATS server");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
     let log = node(&servers).await;
     let begin = log.standing(&room()).await.expect("a standing").head;
     let mut tail = log.tail(&room(), begin);
@@ -158,12 +158,12 @@ async fn a_log_that_lost_nats_refuses_and_goes_on() {
     let (_seat, mut lost) = claim(&log, "alice", Claim::Exclusive).await;
     let mut health = log.health();
     servers.kill(0).await.expect("killed");
-    let unreachable = health.wait_for(|health| matches!(health, Health::Unreachable(_)));
+    let unreachable = health.wait_for(|health| matches!(health, LogHealth::Unreachable(_)));
     within("the log to notice", unreachable).await.expect("in time").expect("it says so");
     let refused = log.append(&room(), line("e2")).await.map(|appended| appended.entry);
     assert!(matches!(refused, Err(AppendError::Unavailable(_))), "without NATS an append gave {refused:?}");
     servers.revive(0).await.expect("revived");
-    within("the log to be well", health.wait_for(|health| *health == Health::Writable))
+    within("the log to be well", health.wait_for(|health| *health == LogHealth::Writable))
         .await
         .expect("in time")
         .expect("it says so");
@@ -179,29 +179,29 @@ async fn a_log_that_lost_nats_refuses_and_goes_on() {
 }
 
 async fn what_does_not_fit_is_refused_at_the_start() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = node(&servers).await;
-    let refused = async |options: Options| match Nats::open(options).await {
+    let refused = async |options: NatsOptions| match Nats::open(options).await {
         Ok(_) => "opened".to_owned(),
         Err(error) => error.to_string(),
     };
-    let other_key = Options { fingerprint: "another".into(), ..options(&servers) };
+    let other_key = NatsOptions { fingerprint: "another".into(), ..options(&servers) };
     insta::assert_snapshot!(refused(other_key).await, @"the gateways of the log `salon` have another key than this one, so what one signs the other would not take");
-    let other_replicas = Options { replicas: Some(3), ..options(&servers) };
+    let other_replicas = NatsOptions { replicas: Some(3), ..options(&servers) };
     insta::assert_snapshot!(refused(other_replicas).await, @"the log `salon` was made with 1 replicas, and 3 are asked for: leave it out, or change every stream of it with `nats stream edit`");
-    let too_many = Options { name: "other".into(), replicas: Some(3), ..options(&servers) };
+    let too_many = NatsOptions { name: "other".into(), replicas: Some(3), ..options(&servers) };
     insta::assert_snapshot!(refused(too_many).await, @"NATS would not make `KV_other-meta`: NATS refuses: replicas > 1 not supported in non-clustered mode (code 500, error code 10074)");
-    let name = Options { name: "a.b".into(), ..options(&servers) };
+    let name = NatsOptions { name: "a.b".into(), ..options(&servers) };
     insta::assert_snapshot!(refused(name).await, @"`a.b` cannot be the name of a log: it is 1 to 32 letters, digits, `-` or `_`");
-    let nobody = Options { servers: vec!["nats://u:secret@127.0.0.1:1".into()], ..Options::default() };
+    let nobody = NatsOptions { servers: vec!["nats://u:secret@127.0.0.1:1".into()], ..NatsOptions::default() };
     let told = refused(nobody).await;
     assert!(told.starts_with("NATS at `127.0.0.1:1` cannot be connected to: "), "{told}");
     log.close().await;
 }
 
 async fn one_topic_too_many_is_refused_by_the_limit() {
-    let servers = Servers::one().await.expect("a NATS server");
-    let log = Nats::open(Options { topics: 2, ..options(&servers) }).await.expect("a log");
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let log = Nats::open(NatsOptions { topics: 2, ..options(&servers) }).await.expect("a log");
     for name in ["one", "two"] {
         log.append(&topic(name), line("e")).await.expect("stored");
     }
@@ -216,7 +216,7 @@ async fn one_topic_too_many_is_refused_by_the_limit() {
 async fn one_topic_too_many_for_the_account_is_refused_for_good() {
     // One more than every log has, without keyspaces.
     let account = "accounts { a { jetstream: { max_mem: 1G, max_file: 1G, max_streams: 6, max_consumers: 1000 }, users: [ { user: u, password: p } ] } }\nno_auth_user: u";
-    let servers = Servers::configured(account).await.expect("a NATS server");
+    let servers = NatsServers::configured(account).await.expect("a NATS server");
     let log = node(&servers).await;
     log.append(&room(), line("e1")).await.expect("stored");
     let another = topic("another");

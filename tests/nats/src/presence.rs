@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use libtest_mimic::Trial;
 use salon_log::nats::Nats;
-use salon_log::{Claim, Health, Lapse, ReadError, Tail, Tailed, TopicLog};
+use salon_log::{Claim, Lapse, LogHealth, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
 use salon_rooms::{Admission, Arrival, ByteRates, Deliver, Rate, Rooms, Settings, Timings};
-use salon_testkit::nats::{Servers, frame};
+use salon_testkit::nats::{NatsServers, frame};
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
 use salon_testkit::{eventually, within};
@@ -68,12 +68,12 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
 }
 
 /// What the log says of who comes and goes.
-struct Heard {
+struct PresenceLog {
     tail: Tail,
     waiting: VecDeque<Presence>,
 }
 
-impl Heard {
+impl PresenceLog {
     async fn from_now(log: &Nats) -> Self {
         let begin = log.standing(&room()).await.expect("a standing").head;
         Self { tail: log.tail(&room(), begin), waiting: VecDeque::new() }
@@ -108,9 +108,9 @@ async fn is_gone(log: &Nats, count: u64) {
 /// A place that another node took for a moment, and let go of without saying so in the log: its client hung up while it was let in, or
 /// had a shared place on both and left both at once.
 async fn an_orphaned_participant_is_removed() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
-    let mut heard = Heard::from_now(&one).await;
+    let mut heard = PresenceLog::from_now(&one).await;
     let rooms = rooms(&one);
     let mut alice = enter(&rooms, "alice").await;
     let _bob = enter(&rooms, "bob").await;
@@ -134,9 +134,9 @@ async fn an_orphaned_participant_is_removed() {
 
 /// A node that ended after it had let go of a place and before it could store the leave.
 async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
-    let mut heard = Heard::from_now(&one).await;
+    let mut heard = PresenceLog::from_now(&one).await;
     let rooms = rooms(&one);
     let watching = tokio::spawn({
         let rooms = rooms.clone();
@@ -153,9 +153,9 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
 
 /// A participant of a gateway that is stopped, back at another in time, has neither left nor joined.
 async fn a_planned_stop_hands_places_over() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
-    let mut heard = Heard::from_now(&two).await;
+    let mut heard = PresenceLog::from_now(&two).await;
     let (stopped, other) = (rooms(&one), rooms(&two));
     let _bob = enter(&other, "bob").await;
     let (alice, carol) = (enter(&stopped, "alice").await, enter(&stopped, "carol").await);
@@ -183,7 +183,7 @@ async fn a_planned_stop_hands_places_over() {
 }
 
 async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let three = node(&servers.url()).await;
     let mut lapses = one.lapses();
@@ -204,7 +204,7 @@ async fn a_shared_place_lapses_when_the_last_of_its_nodes_is_gone() {
 /// A node that was cut off for longer than a lease does not take back what others have taken meanwhile, and declares nobody dead by
 /// what it remembers.
 async fn a_node_that_was_cut_off_yields_to_living_nodes() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
     let (cut_off, other) = (node(&proxy.url()).await, node(&servers.url()).await);
     let mut lapses = other.lapses();
@@ -218,7 +218,7 @@ async fn a_node_that_was_cut_off_yields_to_living_nodes() {
     let lapse = within("its place to lapse", lapses.next()).await.expect("in time");
     assert_eq!(lapse, Some(vec![Lapse { topic: room(), participant: who("alice") }]));
     let (_newer, mut kept) = claim(&other, "alice", Claim::Exclusive).await;
-    assert!(matches!(*health.borrow_and_update(), Health::Unreachable(_)), "it cannot know that it is well");
+    assert!(matches!(*health.borrow_and_update(), LogHealth::Unreachable(_)), "it cannot know that it is well");
     proxy.release();
 
     // Until it has listened for a lease, it counts nobody as gone.
@@ -229,7 +229,7 @@ async fn a_node_that_was_cut_off_yields_to_living_nodes() {
         Some(lost.try_recv()).filter(|told| *told != Err(TryRecvError::Empty))
     };
     assert_eq!(eventually("the older holder to hear of it", is_told).await.expect("in time"), Ok(()));
-    let well = health.wait_for(|health| *health == Health::Writable);
+    let well = health.wait_for(|health| *health == LogHealth::Writable);
     within("it to be well", well).await.expect("in time").expect("it says so");
     assert_eq!(kept.try_recv(), Err(TryRecvError::Empty), "the newer holder lost its place to the older one");
     assert_eq!(kept_bob.try_recv(), Err(TryRecvError::Empty));
@@ -239,7 +239,7 @@ async fn a_node_that_was_cut_off_yields_to_living_nodes() {
 
 /// A claim that is stored and not acknowledged, at a node that hears of nothing that becomes of places.
 async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (is_deaf, unanswered) = (Arc::new(AtomicBool::new(false)), Unanswered::default());
     let is_lost = is_deaf.clone();
     let url = lossy_way(servers.port(0), move |frame| {
@@ -268,7 +268,7 @@ async fn a_place_that_was_claimed_in_vain_is_let_go_of() {
 
 /// A claim that comes to the server only after the claimant was told that it failed.
 async fn a_claim_that_is_late_is_let_go_of() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (held, is_due) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let (late, due) = (held.clone(), is_due.clone());
     // How often it was looked at the place, and how often it was claimed.

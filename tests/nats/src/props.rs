@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use salon_log::nats::{Nats, Options, Timings};
+use salon_log::nats::{Nats, NatsOptions, Timings};
 use salon_log::{Claim, Lease, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 use salon_testkit::eventually;
-use salon_testkit::nats::Servers;
+use salon_testkit::nats::NatsServers;
 use tokio::sync::oneshot;
 
 /// How a log is opened on servers, named with commas between, with times that need not be waited for.
-pub(crate) fn at(url: &str) -> Options {
+pub(crate) fn at(url: &str) -> NatsOptions {
     let servers = url.split(',').map(str::to_owned).collect();
-    Options { servers, timings: Timings::FAST, ..Options::default() }
+    NatsOptions { servers, timings: Timings::FAST, ..NatsOptions::default() }
 }
 
-pub(crate) fn options(servers: &Servers) -> Options {
+pub(crate) fn options(servers: &NatsServers) -> NatsOptions {
     at(&servers.url())
 }
 

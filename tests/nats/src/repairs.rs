@@ -8,13 +8,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use libtest_mimic::Trial;
-use salon_log::context::{Address, Key, Scope, Write, WriteError};
-use salon_log::nats::{Nats, Options};
+use salon_log::context::{Address, ContextScope, Key, Write, WriteError};
+use salon_log::nats::{Nats, NatsOptions};
 use salon_log::{
-    AppendError, Claim, ContextStore, Health, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog,
+    AppendError, Claim, ContextStore, LogHealth, ReadError, Retention, RetentionRules, Span, Tailed, TopicLog,
 };
 use salon_protocol::{Envelope, Position};
-use salon_testkit::nats::{Servers, frame};
+use salon_testkit::nats::{NatsServers, frame};
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
 use salon_testkit::within;
@@ -48,7 +48,7 @@ async fn kept(log: &Nats) -> Vec<String> {
 }
 
 async fn what_was_lost_is_not_put_behind_what_followed_it() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     // One message of the client's is lost, once, and the acknowledgement of another.
     let (has_lost, unanswered) = (AtomicBool::new(false), Unanswered::default());
     let way = lossy_way(servers.port(0), move |frame| {
@@ -74,7 +74,7 @@ async fn what_was_lost_is_not_put_behind_what_followed_it() {
 
 /// An acknowledgement is lost, and nobody can be asked what became of the append.
 async fn what_has_come_by_is_stored_though_nobody_says_so() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let unanswered = Unanswered::default();
     let way = lossy_way(servers.port(0), move |frame| {
         if frame.word(0) == "HPUB" && frame.has(r#""id":"e2""#) {
@@ -100,7 +100,7 @@ async fn what_has_come_by_is_stored_though_nobody_says_so() {
 
 async fn a_topic_that_is_made_here_is_followed_from_then_on() {
     const TOPICS: usize = 12;
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
     let way = lossy_way(servers.port(0), move |frame| {
@@ -121,7 +121,7 @@ async fn a_topic_that_is_made_here_is_followed_from_then_on() {
 }
 
 async fn what_is_gone_is_a_gap_and_not_a_hole() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let first = log.append(&room(), line("e0")).await.expect("stored").entry.position;
     for n in 1..40 {
@@ -162,9 +162,9 @@ async fn what_is_gone_is_a_gap_and_not_a_hole() {
 }
 
 async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let retention = RetentionRules { default: Retention { age: None, count: Some(1) }, topics: HashMap::new() };
-    let log = Nats::open(Options { retention, ..options(&servers) }).await.expect("a log");
+    let log = Nats::open(NatsOptions { retention, ..options(&servers) }).await.expect("a log");
     let topic = |n: usize| topic(&format!("room:{n}"));
     for n in 0..6 {
         for id in ["a", "b", "c"] {
@@ -182,7 +182,7 @@ async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
 
 async fn appends_under_way_when_the_leader_dies_keep_their_order() {
     const AT_ONCE: usize = 96;
-    let mut servers = Servers::three().await.expect("three NATS servers");
+    let mut servers = NatsServers::three().await.expect("three NATS servers");
     let (one, two) = (
         Arc::new(Nats::open(options(&servers)).await.expect("a node")),
         Nats::open(options(&servers)).await.expect("a node"),
@@ -213,7 +213,7 @@ async fn appends_under_way_when_the_leader_dies_keep_their_order() {
                     let appended: Result<_, AppendError> = appending.await;
                     if appended.is_err() {
                         // While NATS is not there, everything is refused at once. One that is closed is not waited for.
-                        let _ = health.wait_for(|health| *health == Health::Writable).await;
+                        let _ = health.wait_for(|health| *health == LogHealth::Writable).await;
                     }
                     (id, appended)
                 });
@@ -275,7 +275,7 @@ async fn appends_under_way_when_the_leader_dies_keep_their_order() {
 
 /// What a server that loses power without flushing leaves: the same stream, with less in it.
 async fn a_topic_that_lost_entries_is_read_anew() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let first = log.append(&room(), line("e0")).await.expect("stored").entry.position;
     for id in ["e1", "e2", "e3"] {
@@ -306,12 +306,15 @@ async fn a_topic_that_lost_entries_is_read_anew() {
 
 /// Many appends and writes that were submitted when NATS fell silent: each has the patience of one, not that of all in front of it.
 async fn everybody_is_answered_while_nats_is_silent() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let way = Proxy::to(servers.port(0)).await.expect("a way");
     let log = Nats::open(at(&way.url())).await.expect("a log");
     log.append(&room(), line("first")).await.expect("stored");
-    let address =
-        |n: usize| Address { topic: room(), scope: Scope::Topic, key: Key::new(&format!("k{n}")).expect("a key") };
+    let address = |n: usize| Address {
+        topic: room(),
+        scope: ContextScope::Topic,
+        key: Key::new(&format!("k{n}")).expect("a key"),
+    };
     let write = |n: usize| Write {
         value: Some("1".into()),
         expected: None,
@@ -332,17 +335,17 @@ async fn everybody_is_answered_while_nats_is_silent() {
 /// More is asked for without a connection than the client's queue takes, which it reads only when it has one again.
 async fn everybody_is_answered_while_nats_is_away() {
     const MORE_THAN_THE_QUEUE: usize = 3000;
-    let mut servers = Servers::one().await.expect("a NATS server");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     let said = log.append(&room(), line("e1")).await.expect("stored").entry;
     let mut health = log.health();
     servers.kill(0).await.expect("killed");
-    let unreachable = health.wait_for(|health| matches!(health, Health::Unreachable(_)));
+    let unreachable = health.wait_for(|health| matches!(health, LogHealth::Unreachable(_)));
     within("the log to notice", unreachable).await.expect("in time").expect("it says so");
     let finds = (0..MORE_THAN_THE_QUEUE).map(|_| log.find(&room(), said.envelope.id()));
     let finds = within("an answer to each", join_all(finds)).await.expect("in time");
     assert!(finds.iter().all(|found| matches!(found, Err(ReadError::Unavailable(_)))));
-    let address = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let address = Address { topic: room(), scope: ContextScope::Topic, key: Key::new("k").expect("a key") };
     let reads = async {
         tokio::join!(
             async { log.read(&room(), Span::Newest, 10).await.map(drop) },
@@ -357,7 +360,7 @@ async fn everybody_is_answered_while_nats_is_away() {
         assert!(matches!(refused, Err(ReadError::Unavailable(_))), "{refused:?}");
     }
     servers.revive(0).await.expect("revived");
-    let well = health.wait_for(|health| *health == Health::Writable);
+    let well = health.wait_for(|health| *health == LogHealth::Writable);
     within("the log to be well", well).await.expect("in time").expect("it says so");
     assert_eq!(kept(&log).await, ["e1"]);
     log.close().await;
@@ -365,7 +368,7 @@ async fn everybody_is_answered_while_nats_is_away() {
 
 /// A server that counts something that then does not come, because it was removed in between.
 async fn nobody_waits_for_what_was_removed_before_it_came() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let counted = Arc::new(AtomicUsize::new(0));
     let count = counted.clone();
     let way = lossy_way(servers.port(0), move |frame| {
@@ -379,7 +382,7 @@ async fn nobody_waits_for_what_was_removed_before_it_came() {
     });
     let opening = Nats::open(at(&way.await));
     let log = within("the log to open", opening).await.expect("in time").expect("a log");
-    let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let key = Address { topic: room(), scope: ContextScope::Topic, key: Key::new("k").expect("a key") };
     let author = who("alice");
     let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
     within("a write", log.write(key, write)).await.expect("in time").expect("written");
@@ -388,7 +391,7 @@ async fn nobody_waits_for_what_was_removed_before_it_came() {
 }
 
 async fn a_goodbye_is_not_taken_back() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let going = Nats::open(options(&servers)).await.expect("a node");
     let mut said = servers.wire("SUB $KV.salon-nodes.> 1\r\n").await.expect("a connection");
     let mut next = async || loop {
@@ -421,9 +424,9 @@ async fn a_goodbye_is_not_taken_back() {
 
 /// What is kept of a topic is long enough to be cut into parts.
 async fn parts_that_nobody_needs_are_removed() {
-    let servers = Servers::configured("max_payload: 128KB").await.expect("a NATS server");
+    let servers = NatsServers::configured("max_payload: 128KB").await.expect("a NATS server");
     let retention = RetentionRules { default: Retention { age: None, count: Some(2500) }, topics: HashMap::new() };
-    let options = Options { retention, ..options(&servers) };
+    let options = NatsOptions { retention, ..options(&servers) };
     let nodes = [Nats::open(options.clone()).await.expect("a node"), Nats::open(options).await.expect("a node")];
     let request = |n: usize| {
         let text = format!(
@@ -463,7 +466,7 @@ async fn parts_that_nobody_needs_are_removed() {
 }
 
 async fn what_nats_does_not_take_is_not_out_of_reach() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(options(&servers)).await.expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
     servers.change(&servers.only_topic().await.expect("a topic"), "max_msg_size", json!(10)).await.expect("changed");
@@ -472,7 +475,7 @@ async fn what_nats_does_not_take_is_not_out_of_reach() {
     assert!(matches!(&refused, AppendError::Refused(why) if why.contains("message size")), "{refused:?}");
     let context = servers.ask("STREAM.INFO.salon-context", &json!({})).await.expect("an answer");
     servers.change(&context, "max_msg_size", json!(10)).await.expect("changed");
-    let key = Address { topic: room(), scope: Scope::Topic, key: Key::new("k").expect("a key") };
+    let key = Address { topic: room(), scope: ContextScope::Topic, key: Key::new("k").expect("a key") };
     let author = who("alice");
     let write = Write { value: Some("1".into()), expected: None, author, cause: "c".into() };
     let refused = within("an answer", log.write(key, write)).await.expect("in time").expect_err("longer than it takes");
@@ -496,7 +499,7 @@ async fn a_hole_comes_at_once() {
         Held(Vec<Frame>),
         Due(Vec<Frame>),
     }
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let state = Arc::new(Mutex::new(Way::Open));
     let (held, (tell, mut told)) = (state.clone(), mpsc::unbounded_channel());
     let url = way(servers.port(0), move |frame| {
@@ -522,7 +525,7 @@ async fn a_hole_comes_at_once() {
         std::future::ready(passed)
     });
     let retention = RetentionRules { default: Retention { age: None, count: Some(2) }, topics: HashMap::new() };
-    let one = Nats::open(Options { retention, ..options(&servers) }).await.expect("a node");
+    let one = Nats::open(NatsOptions { retention, ..options(&servers) }).await.expect("a node");
     let behind = Nats::open(at(&url.await)).await.expect("a node");
     let mut first = one.append(&room(), line("first")).await.expect("stored").entry.position;
     let mut tail = behind.tail(&room(), first);

@@ -9,12 +9,12 @@ use libtest_mimic::Trial;
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer};
 use salon_log::cluster::{Cluster, Keyspace};
-use salon_log::nats::{Nats, Options, Timings};
+use salon_log::nats::{Nats, NatsOptions, Timings};
 use salon_log::{Span, TopicLog};
-use salon_testkit::http::Call;
-use salon_testkit::nats::{Servers, frame};
+use salon_testkit::http::HttpCall;
+use salon_testkit::nats::{NatsServers, frame};
 use salon_testkit::nats_trials;
-use salon_testkit::{Gateway, Scratch, Socket, Token, within};
+use salon_testkit::{Scratch, TestGateway, TestSocket, TestToken, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
@@ -41,7 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Opens a log, and sees that it takes and gives something.
-async fn works(options: Options) {
+async fn works(options: NatsOptions) {
     let log = within("a log", Nats::open(options)).await.expect("in time").expect("a log");
     log.append(&room(), line("e1")).await.expect("stored");
     let kept = log.read(&room(), Span::Newest, 10).await.expect("a read");
@@ -49,7 +49,7 @@ async fn works(options: Options) {
     log.close().await;
 }
 
-async fn refusal(options: Options) -> String {
+async fn refusal(options: NatsOptions) -> String {
     match within("an answer", Nats::open(options)).await.expect("in time") {
         Ok(_) => "opened".into(),
         Err(error) => error.to_string(),
@@ -57,7 +57,7 @@ async fn refusal(options: Options) -> String {
 }
 
 /// Why a log could not be opened, without what is another in every run.
-async fn told(options: Options, files: &Files) -> String {
+async fn told(options: NatsOptions, files: &Files) -> String {
     let ports: Vec<_> = options.servers.iter().filter_map(|url| url.rsplit(':').next()).map(str::to_owned).collect();
     let mut told = refusal(options).await.replace(&files.0.path().display().to_string(), "DIR");
     for port in ports {
@@ -118,11 +118,11 @@ async fn a_server_is_known_by_its_certificate() {
     let files = Files::new();
     let (ours, other) = (Authority::new(&files, "ours"), Authority::new(&files, "other"));
     let more = tls(&files.certificate("server", &ours), None);
-    let servers = Servers::configured(&more).await.expect("a NATS server");
-    let with = |scheme: &str, ca: Option<&Authority>| Options {
+    let servers = NatsServers::configured(&more).await.expect("a NATS server");
+    let with = |scheme: &str, ca: Option<&Authority>| NatsOptions {
         servers: vec![servers.url().replace("nats://", scheme)],
         ca: ca.map(|ca| ca.file.clone()),
-        ..Options::default()
+        ..NatsOptions::default()
     };
     works(with("tls://", Some(&ours))).await;
     works(with("nats://", Some(&ours))).await;
@@ -133,7 +133,7 @@ async fn a_server_is_known_by_its_certificate() {
         }
     }
     // No word is said in the clear to one that has no TLS where it is demanded.
-    let plain = Servers::one().await.expect("a NATS server");
+    let plain = NatsServers::one().await.expect("a NATS server");
     let url = plain.url().replace("nats://", "tls://alice:s3cret@");
     let demanding = at(&url);
     let why = told(demanding, &files).await;
@@ -141,12 +141,12 @@ async fn a_server_is_known_by_its_certificate() {
     assert!(!why.contains("s3cret"), "{why}");
     for text in ["", "not a certificate"] {
         let ca = Some(files.put("broken.pem", text));
-        let why = told(Options { ca, ..with("tls://", None) }, &files).await;
+        let why = told(NatsOptions { ca, ..with("tls://", None) }, &files).await;
         insta::allow_duplicates! {
             insta::assert_snapshot!(why, @"`DIR/broken.pem` cannot be used: nothing of its kind is in it, as PEM");
         }
     }
-    let absent = Options { ca: Some(files.0.path().join("absent.pem")), ..with("tls://", None) };
+    let absent = NatsOptions { ca: Some(files.0.path().join("absent.pem")), ..with("tls://", None) };
     insta::assert_snapshot!(told(absent, &files).await, @"`DIR/absent.pem` cannot be used: No such file or directory (os error 2)");
 }
 
@@ -154,12 +154,12 @@ async fn a_certificate_is_shown_to_servers_that_ask() {
     let files = Files::new();
     let (ours, other) = (Authority::new(&files, "ours"), Authority::new(&files, "other"));
     let more = tls(&files.certificate("server", &ours), Some(&ours));
-    let servers = Servers::configured(&more).await.expect("a NATS server");
-    let with = |certificate: Option<(PathBuf, PathBuf)>| Options {
+    let servers = NatsServers::configured(&more).await.expect("a NATS server");
+    let with = |certificate: Option<(PathBuf, PathBuf)>| NatsOptions {
         servers: vec![servers.url().replace("nats://", "tls://")],
         ca: Some(ours.file.clone()),
         certificate,
-        ..Options::default()
+        ..NatsOptions::default()
     };
     let own = files.certificate("gateway", &ours);
     works(with(Some(own.clone()))).await;
@@ -215,9 +215,9 @@ async fn a_credentials_file_is_shown() {
         system.public_key(),
         signed(&operator, &system.public_key(), "system", of_system),
     );
-    let servers = Servers::configured(&more).await.expect("a NATS server");
+    let servers = NatsServers::configured(&more).await.expect("a NATS server");
     let files = Files::new();
-    let with = |text: &str| Options { credentials: Some(files.put("salon.creds", text)), ..options(&servers) };
+    let with = |text: &str| NatsOptions { credentials: Some(files.put("salon.creds", text)), ..options(&servers) };
     let token = signed(&account, &user.public_key(), "gateway", of_user.clone());
     let right = credentials(&token, &user);
     works(with(&right)).await;
@@ -235,7 +235,7 @@ async fn a_credentials_file_is_shown() {
         assert!(!told.contains(&token) && !told.contains(&seed[..20]), "{told}");
         all += &format!("{what}: {told}\n");
     }
-    let absent = Options { credentials: Some(files.0.path().join("absent.creds")), ..options(&servers) };
+    let absent = NatsOptions { credentials: Some(files.0.path().join("absent.creds")), ..options(&servers) };
     all += &format!("absent: {}\nnone: {}", told(absent, &files).await, told(options(&servers), &files).await);
     insta::assert_snapshot!(all, @"
     nothing: `DIR/salon.creds` cannot be used: cannot parse user JWT from the credentials file
@@ -250,7 +250,7 @@ async fn a_credentials_file_is_shown() {
 
 async fn a_user_and_password_of_the_url_are_shown() {
     let more = r#"authorization { user: "al@ice", password: "s3cr:t" }"#;
-    let servers = Servers::configured(more).await.expect("a NATS server");
+    let servers = NatsServers::configured(more).await.expect("a NATS server");
     let files = Files::new();
     let with = |user: &str| {
         let url = servers.url().replace("nats://", &format!("nats://{user}"));
@@ -263,27 +263,30 @@ async fn a_user_and_password_of_the_url_are_shown() {
             insta::assert_snapshot!(why, @"NATS at `127.0.0.1:PORT` cannot be connected to: authorization violation: nats: authorization violation; see that the servers know what they are shown: the user and password or the token in `store`, or the file `nats.credentials`");
         }
     }
-    let two = Options { servers: ["u:p", "u:q"].map(|user| format!("nats://{user}@h:1")).into(), ..Options::default() };
+    let two = NatsOptions {
+        servers: ["u:p", "u:q"].map(|user| format!("nats://{user}@h:1")).into(),
+        ..NatsOptions::default()
+    };
     insta::assert_snapshot!(refusal(two).await, @"the URLs of the NATS servers name different users or passwords; all servers of a cluster are shown the same");
 }
 
 async fn a_token_of_the_url_is_shown() {
-    let servers = Servers::configured(r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
+    let servers = NatsServers::configured(r#"authorization { token: "t0ken" }"#).await.expect("a NATS server");
     let url = servers.url().replace("nats://", "nats://t0ken@");
     works(at(&url)).await;
 }
 
 async fn a_server_that_is_not_as_it_must_be_is_refused() {
-    let servers = Servers::configured("max_payload: 64KB").await.expect("a NATS server");
+    let servers = NatsServers::configured("max_payload: 64KB").await.expect("a NATS server");
     insta::assert_snapshot!(refusal(options(&servers)).await, @"the NATS server takes messages of at most 65536 bytes, and at least 131072 are needed: raise its `max_payload`, to 2MB for the usual limits");
-    let servers = Servers::configured("jetstream: disabled").await.expect("a NATS server");
+    let servers = NatsServers::configured("jetstream: disabled").await.expect("a NATS server");
     let timings = Timings { start_retry_delay: Duration::from_millis(10), ..Timings::FAST };
-    let told = refusal(Options { timings, ..options(&servers) }).await;
+    let told = refusal(NatsOptions { timings, ..options(&servers) }).await;
     assert!(told.starts_with("the NATS server answers, but JetStream does not: start it with `--jetstream`"), "{told}");
 }
 
 async fn a_stream_that_was_changed_is_told_at_the_start() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     Nats::look(&options(&servers)).await.expect("nothing is there, and nothing wrong");
     let listed = servers.ask("STREAM.NAMES", &json!({})).await.expect("an answer");
     assert_eq!(listed["total"], 0, "looking made something: {listed}");
@@ -291,7 +294,7 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
     log.append(&room(), line("e1")).await.expect("stored");
     log.close().await;
     Nats::look(&options(&servers)).await.expect("as it was made");
-    let other_key = Options { fingerprint: "another".into(), ..options(&servers) };
+    let other_key = NatsOptions { fingerprint: "another".into(), ..options(&servers) };
     let told = Nats::look(&other_key).await.expect_err("another key").to_string();
     assert!(told.contains("have another key"), "{told}");
 
@@ -308,7 +311,7 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
 }
 
 async fn a_stream_of_an_earlier_layout_is_migrated() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     works(options(&servers)).await;
     let described = async |stream: &str| servers.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await.expect("told");
     let topic = servers.only_topic().await.expect("a topic");
@@ -340,10 +343,10 @@ async fn a_stream_of_an_earlier_layout_is_migrated() {
 }
 
 async fn the_values_of_a_keyspace_are_kept_as_long_as_the_newest_gateway_says() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     for seconds in [30, 3600, 20] {
         let space = Keyspace { name: "space", time_to_live: Duration::from_secs(seconds) };
-        let with = Options { keyspaces: vec![space], ..options(&servers) };
+        let with = NatsOptions { keyspaces: vec![space], ..options(&servers) };
         Nats::look(&with).await.expect("it can be opened");
         let log = Nats::open(with).await.expect("a log");
         log.keep(space, "a-key", b"value".to_vec()).await.expect("kept");
@@ -389,12 +392,12 @@ async fn nobody_listens() {
 
 /// What somebody hears at each door who comes with one topic too many.
 async fn one_topic_too_many_is_told_at_the_door() {
-    let servers = Servers::one().await.expect("a NATS server");
-    let options = salon_testkit::Options::on_nats(&servers.url(), "salon").expect("options");
-    let gateway = Gateway::start(options.set("nats.topics", "1").expect("a limit")).await.expect("a gateway");
-    let token = gateway.token(&Token::new("alice")).expect("a token");
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let options = salon_testkit::TestOptions::on_nats(&servers.url(), "salon").expect("options");
+    let gateway = TestGateway::start(options.set("nats.topics", "1").expect("a limit")).await.expect("a gateway");
+    let token = gateway.token(&TestToken::new("alice")).expect("a token");
     let post = async |topic: &str| {
-        let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token);
+        let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token);
         let answer =
             call.header("content-type", "application/json").body(line("e1").text()).send(gateway.address()).await;
         answer.expect("an answer")
@@ -405,11 +408,11 @@ async fn one_topic_too_many_is_told_at_the_door() {
     let told: Value = serde_json::from_str(&refused.body).expect("JSON");
     let why = "there are 1 topics, which is the limit of this gateway's log";
     assert_eq!((refused.status, told), (429, json!({ "code": "rate_limited", "error": why, "id": "e1" })));
-    let call = Call::new("GET", "/v0/ws?topic=room:b").bearer(&token);
-    let refused = Socket::connect(gateway.address(), call).await.expect("an answer").expect_err("no socket");
+    let call = HttpCall::new("GET", "/v0/ws?topic=room:b").bearer(&token);
+    let refused = TestSocket::connect(gateway.address(), call).await.expect("an answer").expect_err("no socket");
     let told: Value = serde_json::from_str(&refused.body).expect("JSON");
     assert_eq!((refused.status, told), (429, json!({ "code": "rate_limited", "error": why })));
-    let call = Call::new("POST", "/mcp/room:b").bearer(&token).header("content-type", "application/json");
+    let call = HttpCall::new("POST", "/mcp/room:b").bearer(&token).header("content-type", "application/json");
     let hello = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } },

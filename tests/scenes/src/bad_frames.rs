@@ -1,7 +1,7 @@
 //! Frames that must be refused: each with its code, to its sender alone, on a connection that stays usable.
 
 use libtest_mimic::Trial;
-use salon_testkit::{Engine, Failure};
+use salon_testkit::{Failure, TestEngine};
 use serde_json::Value;
 
 use crate::room::{Room, TO_ALICE, TO_MALLORY, envelope, next};
@@ -51,7 +51,7 @@ impl Case for Good {
     }
 }
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     // What is refused because of what the room holds is refused by what its log has; the rest is refused by its text alone.
     let tables: [(&str, Logs, Vec<Bad>); 8] = [
         ("not_json", Logs::SqliteOnly, not_json()),

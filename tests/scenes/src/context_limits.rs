@@ -1,7 +1,7 @@
 //! How much a context holds, and how that comes in pages.
 
 use libtest_mimic::Trial;
-use salon_testkit::{Engine, Failure, Gateway, Options, Socket};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket};
 use serde_json::{Value, json};
 
 use crate::room::{envelope, join, next};
@@ -9,7 +9,7 @@ use crate::tables::{self, Logs};
 
 const LONGEST: usize = 64 * 1024;
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "context",
@@ -25,7 +25,7 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 
 /// Somebody who asks the gateway, and waits for each answer.
 struct Asker {
-    socket: Socket,
+    socket: TestSocket,
     asked: usize,
 }
 
@@ -54,8 +54,9 @@ impl Asker {
     }
 }
 
-async fn open(engine: Engine) -> Result<(Gateway, Asker), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.rate", "0")?.set("sqlite.durability", "os")?).await?;
+async fn open(engine: TestEngine) -> Result<(TestGateway, Asker), Failure> {
+    let gateway =
+        TestGateway::start(TestOptions::new(engine).set("limits.rate", "0")?.set("sqlite.durability", "os")?).await?;
     let socket = join(&gateway, "alice").await?;
     Ok((gateway, Asker { socket, asked: 0 }))
 }
@@ -64,7 +65,7 @@ fn same(what: &str, found: &Value, expected: &Value) -> Result<(), Failure> {
     if found == expected { Ok(()) } else { Err(format!("{what}: {found} instead of {expected}")) }
 }
 
-async fn longest_value(engine: Engine) -> Result<(), Failure> {
+async fn longest_value(engine: TestEngine) -> Result<(), Failure> {
     let (gateway, mut alice) = open(engine).await?;
     // With its quotes it is as long as it may be; every character of it is written as two when it is said in a text.
     let longest = "\\".repeat((LONGEST - 2) / 2);
@@ -93,7 +94,7 @@ async fn longest_value(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn long_history(engine: Engine) -> Result<(), Failure> {
+async fn long_history(engine: TestEngine) -> Result<(), Failure> {
     let (gateway, mut alice) = open(engine).await?;
     let value = "x".repeat(LONGEST - 2);
     for _ in 0..12 {
@@ -118,7 +119,7 @@ async fn long_history(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn many_keys(engine: Engine) -> Result<(), Failure> {
+async fn many_keys(engine: TestEngine) -> Result<(), Failure> {
     let (gateway, mut alice) = open(engine).await?;
     let mut uris = Vec::new();
     for (scope, encoded) in

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use libtest_mimic::Trial;
-use salon_testkit::framed::{Framed, Reply, frame, header};
-use salon_testkit::{Engine, Failure, Gateway, Options, Token};
+use salon_testkit::framed::{FramedAnswer, FramedClient, frame, header};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ impl Case for Refused {
     }
 }
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     if !Logs::SqliteOnly.include(engine) {
         return Vec::new();
     }
@@ -65,22 +65,22 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 
 /// A gateway whose cases each bring participants of their own.
 struct Door {
-    gateway: Gateway,
+    gateway: TestGateway,
     cases: usize,
 }
 
 impl Door {
-    async fn open(engine: Engine) -> Result<Self, Failure> {
-        let options = Options::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
-        Ok(Self { gateway: Gateway::start(options).await?, cases: 0 })
+    async fn open(engine: TestEngine) -> Result<Self, Failure> {
+        let options = TestOptions::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
+        Ok(Self { gateway: TestGateway::start(options).await?, cases: 0 })
     }
 
     /// A participant that nobody has been, connected to its session in a room.
-    async fn connect(&mut self, who: &str, topic: &str) -> Result<(Framed, String), Failure> {
+    async fn connect(&mut self, who: &str, topic: &str) -> Result<(FramedClient, String), Failure> {
         self.cases += 1;
         let who = format!("{who}-{}", self.cases);
-        let mut line = Framed::open(self.gateway.framed_address()).await?;
-        let session = line.connect(&who, topic, &self.gateway.token(&Token::new(&who))?).await?;
+        let mut line = FramedClient::open(self.gateway.framed_address()).await?;
+        let session = line.connect(&who, topic, &self.gateway.token(&TestToken::new(&who))?).await?;
         Ok((line, session))
     }
 }
@@ -290,7 +290,7 @@ fn strangers() -> Vec<Refused> {
     table
 }
 
-fn check(reply: &Reply, status: u64, code: &str, told: &str) -> Result<(), Failure> {
+fn check(reply: &FramedAnswer, status: u64, code: &str, told: &str) -> Result<(), Failure> {
     let body = reply.json();
     let message = body["message"].as_str().unwrap_or_default();
     if reply.code() == status
@@ -316,7 +316,7 @@ async fn refuse(door: &mut Door, refused: Refused) -> Result<(), Failure> {
             // What follows a whole frame may be another's beginning: then its length is what ends the connection.
             while line.next().await?.is_some() {}
             // The session does not end with it.
-            line = Framed::open(door.gateway.framed_address()).await?;
+            line = FramedClient::open(door.gateway.framed_address()).await?;
         }
     }
     let reply = line.ask("proof", "SEND", &json!({"sessionId": session, "payload": "still here"})).await?;
@@ -336,7 +336,7 @@ fn replace(bytes: &[u8], mark: &[u8], by: &[u8]) -> Vec<u8> {
 
 struct Entering {
     name: &'static str,
-    body: fn(&Gateway) -> Result<Value, Failure>,
+    body: fn(&TestGateway) -> Result<Value, Failure>,
     status: u64,
     code: &'static str,
 }
@@ -348,8 +348,8 @@ impl Case for Entering {
 }
 
 /// A token with some claims set.
-fn token(gateway: &Gateway, claims: &[(&str, &str)]) -> Result<String, Failure> {
-    let mut token = Token::new("alice");
+fn token(gateway: &TestGateway, claims: &[(&str, &str)]) -> Result<String, Failure> {
+    let mut token = TestToken::new("alice");
     for (claim, value) in claims {
         token.claim(claim, value)?;
     }
@@ -391,7 +391,7 @@ fn entering() -> Vec<Entering> {
 }
 
 async fn not_let_in(Door { gateway, .. }: &mut Door, entering: Entering) -> Result<(), Failure> {
-    let mut line = Framed::open(gateway.framed_address()).await?;
+    let mut line = FramedClient::open(gateway.framed_address()).await?;
     let body = (entering.body)(gateway)?;
     let reply = line.ask("c1", "CONNECT", &body).await?;
     check(&reply, entering.status, entering.code, "")?;
@@ -452,11 +452,11 @@ fn begun() -> Vec<(&'static str, Vec<u8>, bool)> {
 }
 
 /// All of them at once: each waits for the same time to pass.
-async fn stall_all(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("frame-timeout", "200")?).await?;
+async fn stall_all(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("frame-timeout", "200")?).await?;
     // Silence between frames is no stall for a connection that has a session.
-    let mut alice = Framed::open(gateway.framed_address()).await?;
-    let session = alice.connect("alice", "room:alpha", &gateway.token(&Token::new("alice"))?).await?;
+    let mut alice = FramedClient::open(gateway.framed_address()).await?;
+    let session = alice.connect("alice", "room:alpha", &gateway.token(&TestToken::new("alice"))?).await?;
     let address = gateway.framed_address();
     let mut stalled = JoinSet::new();
     for (name, begun, has_header) in begun() {
@@ -476,7 +476,7 @@ async fn stall_all(engine: Engine) -> Result<(), Failure> {
 }
 
 async fn stall(gateway: SocketAddr, begun: Vec<u8>, has_header: bool) -> Result<(), Failure> {
-    let mut slow = Framed::open(gateway).await?;
+    let mut slow = FramedClient::open(gateway).await?;
     slow.bytes(&begun).await?;
     let mut reply = slow.reply().await?;
     if reply.code() == 401 {

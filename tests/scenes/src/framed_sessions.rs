@@ -1,15 +1,15 @@
 //! Sessions of the framed door over real connections: they outlive these, and what was not acknowledged comes again.
 
 use libtest_mimic::Trial;
-use salon_testkit::framed::{Framed, Reply, header};
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token, eventually, within};
+use salon_testkit::framed::{FramedAnswer, FramedClient, header};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestToken, eventually, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
 use crate::tables::{self, Logs};
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "framed::session",
@@ -35,9 +35,9 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 
 /// A gateway with bob in the room, and alice connected by frames.
 struct Stage {
-    gateway: Gateway,
-    bob: Socket,
-    line: Framed,
+    gateway: TestGateway,
+    bob: TestSocket,
+    line: FramedClient,
     session: String,
 }
 
@@ -49,29 +49,29 @@ impl Stage {
         gateway.stop().await
     }
 
-    async fn set(engine: Engine, settings: &[(&str, &str)], claims: &[(&str, &str)]) -> Result<Self, Failure> {
-        let mut options = Options::new(engine);
+    async fn set(engine: TestEngine, settings: &[(&str, &str)], claims: &[(&str, &str)]) -> Result<Self, Failure> {
+        let mut options = TestOptions::new(engine);
         for (key, value) in settings {
             options = options.set(key, value)?;
         }
-        let gateway = Gateway::start(options).await?;
+        let gateway = TestGateway::start(options).await?;
         let mut bob = join(&gateway, "bob").await?;
-        let mut token = Token::new("alice");
+        let mut token = TestToken::new("alice");
         for (claim, value) in claims {
             token.claim(claim, value)?;
         }
-        let mut line = Framed::open(gateway.framed_address()).await?;
+        let mut line = FramedClient::open(gateway.framed_address()).await?;
         let session = line.connect("alice", "room:alpha", &gateway.token(&token)?).await?;
         hears(&mut bob, |frame| frame["payload"]["event"] == "join").await?;
         Ok(Self { gateway, bob, line, session })
     }
 
     async fn reopen(&mut self) -> Result<(), Failure> {
-        self.line = Framed::open(self.gateway.framed_address()).await?;
+        self.line = FramedClient::open(self.gateway.framed_address()).await?;
         Ok(())
     }
 
-    async fn send(&mut self, id: &str, payload: Value) -> Result<Reply, Failure> {
+    async fn send(&mut self, id: &str, payload: Value) -> Result<FramedAnswer, Failure> {
         let body = json!({"sessionId": self.session, "payload": payload});
         self.line.ask(id, "SEND", &body).await
     }
@@ -89,7 +89,7 @@ impl Stage {
 }
 
 /// The next thing that somebody hears which is meant.
-async fn hears(socket: &mut Socket, meant: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+async fn hears(socket: &mut TestSocket, meant: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
     loop {
         let frame: Value = serde_json::from_str(&next(socket).await?).map_err(|e| e.to_string())?;
         if meant(&frame) {
@@ -106,7 +106,7 @@ fn expect<T: PartialEq + std::fmt::Debug>(came: T, expected: T) -> Result<(), Fa
     if came == expected { Ok(()) } else { Err(format!("expected {expected:?}, came {came:?}")) }
 }
 
-async fn outlives(engine: Engine) -> Result<(), Failure> {
+async fn outlives(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     stage.reopen().await?;
     let sent = stage.send("s1", json!("over another connection")).await?;
@@ -117,7 +117,7 @@ async fn outlives(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn nobody_comes_back(engine: Engine) -> Result<(), Failure> {
+async fn nobody_comes_back(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[("framed-session-timeout", "50")], &[]).await?;
     stage.reopen().await?;
     hears(&mut stage.bob, |frame| frame["payload"]["event"] == "leave").await?;
@@ -126,7 +126,7 @@ async fn nobody_comes_back(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn delivers_again(engine: Engine) -> Result<(), Failure> {
+async fn delivers_again(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     stage.bob_says("e1").await?;
     expect(ids(&stage.receive("r1", 10_000).await?), vec!["e1"])?;
@@ -148,7 +148,7 @@ async fn delivers_again(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn sent_twice(engine: Engine) -> Result<(), Failure> {
+async fn sent_twice(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let first = stage.send("s1", json!("once")).await?.json();
     stage.reopen().await?;
@@ -163,13 +163,13 @@ async fn sent_twice(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn any_order(engine: Engine) -> Result<(), Failure> {
+async fn any_order(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let wait = json!({"sessionId": stage.session, "timeout": 30_000}).to_string();
     stage.line.request(&header("waits", "RECEIVE"), wait.as_bytes()).await?;
     // While one request waits, others are answered: here, and on a second connection.
     expect(stage.send("s1", json!("meanwhile")).await?.code(), 200)?;
-    let mut second = Framed::open(stage.gateway.framed_address()).await?;
+    let mut second = FramedClient::open(stage.gateway.framed_address()).await?;
     let sent = second.ask("s2", "SEND", &json!({"sessionId": stage.session, "payload": "elsewhere"})).await?;
     expect(sent.code(), 200)?;
     stage.bob_says("e1").await?;
@@ -180,7 +180,7 @@ async fn any_order(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn disconnects(engine: Engine) -> Result<(), Failure> {
+async fn disconnects(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let body = json!({"sessionId": stage.session, "reason": "shift over"});
     let reply = stage.line.ask("d1", "DISCONNECT", &body).await?;
@@ -197,7 +197,7 @@ async fn disconnects(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn token_ends(engine: Engine) -> Result<(), Failure> {
+async fn token_ends(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[("expires", "1")]).await?;
     let body = json!({"sessionId": stage.session, "timeout": 30_000});
     let reply = stage.line.ask("r1", "RECEIVE", &body).await?;
@@ -206,7 +206,7 @@ async fn token_ends(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn shutdown(engine: Engine) -> Result<(), Failure> {
+async fn shutdown(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let body = json!({"sessionId": stage.session, "timeout": 30_000}).to_string();
     stage.line.request(&header("r1", "RECEIVE"), body.as_bytes()).await?;
@@ -224,7 +224,7 @@ async fn shutdown(engine: Engine) -> Result<(), Failure> {
     stopped.and(told)
 }
 
-async fn bytes(engine: Engine) -> Result<(), Failure> {
+async fn bytes(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let mut head = header("b1", "SEND");
     head["contentType"] = "image/x-dots".into();
@@ -239,10 +239,10 @@ async fn bytes(engine: Engine) -> Result<(), Failure> {
     stage.end().await
 }
 
-async fn too_many(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "2")?).await?;
-    let token = gateway.token(&Token::new("alice"))?;
-    let mut line = Framed::open(gateway.framed_address()).await?;
+async fn too_many(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_participant", "2")?).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let mut line = FramedClient::open(gateway.framed_address()).await?;
     line.connect("alice", "room:1", &token).await?;
     let session = line.connect("alice", "room:2", &token).await?;
     let body = json!({"clientInfo": {"id": "alice"}, "token": token, "topic": "room:3"});
@@ -255,7 +255,7 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
 }
 
 /// Connects as soon as there is a place: it is free once the session that had it has gone, which may take a moment.
-async fn connects(line: &mut Framed, body: &Value) -> Result<(), Failure> {
+async fn connects(line: &mut FramedClient, body: &Value) -> Result<(), Failure> {
     let connected = eventually("a place", async || match line.ask("again", "CONNECT", body).await {
         Ok(reply) if reply.code() != 200 => None,
         answered => Some(answered.map(drop)),
@@ -264,17 +264,17 @@ async fn connects(line: &mut Framed, body: &Value) -> Result<(), Failure> {
 }
 
 /// Only sessions that have not ended count.
-async fn too_many_over_one(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let mut line = Framed::open(gateway.framed_address()).await?;
+async fn too_many_over_one(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let mut line = FramedClient::open(gateway.framed_address()).await?;
     let connect = |who: &str| -> Result<Value, Failure> {
-        let token = gateway.token(&Token::new(who))?;
+        let token = gateway.token(&TestToken::new(who))?;
         Ok(json!({"clientInfo": {"id": who}, "token": token, "topic": "room:alpha"}))
     };
     let mut first = None;
     for at in 0..64 {
         let who = format!("sensor-{at}");
-        let session = line.connect(&who, "room:alpha", &gateway.token(&Token::new(&who))?).await?;
+        let session = line.connect(&who, "room:alpha", &gateway.token(&TestToken::new(&who))?).await?;
         first.get_or_insert(session);
     }
     let last = connect("sensor-64")?;
@@ -286,11 +286,11 @@ async fn too_many_over_one(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn full_room(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.participants", "1")?).await?;
+async fn full_room(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.participants", "1")?).await?;
     let bob = join(&gateway, "bob").await?;
-    let mut line = Framed::open(gateway.framed_address()).await?;
-    let token = gateway.token(&Token::new("alice"))?;
+    let mut line = FramedClient::open(gateway.framed_address()).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
     let body = json!({"clientInfo": {"id": "alice"}, "token": token, "topic": "room:alpha"});
     let reply = line.ask("c1", "CONNECT", &body).await?;
     expect((reply.code(), &reply.json()["code"]), (429, &json!("rate_limited")))?;
@@ -299,14 +299,14 @@ async fn full_room(engine: Engine) -> Result<(), Failure> {
 }
 
 /// Neither the token nor the session's id is seen by anybody else.
-async fn secrets(engine: Engine) -> Result<(), Failure> {
+async fn secrets(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::set(engine, &[], &[]).await?;
     let body = json!({"sessionId": stage.session, "payload": {"text": "hello"}, "token": "open-sesame"});
     expect(stage.line.ask("s1", "SEND", &body).await?.code(), 200)?;
     let heard = hears(&mut stage.bob, |_| true).await?.to_string();
-    let token = stage.gateway.token(&Token::new("bob"))?;
+    let token = stage.gateway.token(&TestToken::new("bob"))?;
     let history =
-        Call::new("GET", "/v0/topics/room:alpha/history").bearer(&token).send(stage.gateway.address()).await?;
+        HttpCall::new("GET", "/v0/topics/room:alpha/history").bearer(&token).send(stage.gateway.address()).await?;
     for secret in [stage.session.as_str(), "open-sesame"] {
         if heard.contains(secret) || history.body.contains(secret) {
             return Err(format!("`{secret}` is in the room"));

@@ -1,13 +1,13 @@
 //! A participant that lives in the gateway's own process is one like all others: it comes in over a connection made of memory.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 
 use crate::room::envelope;
 use crate::tables::{self, Logs};
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "inside",
@@ -21,46 +21,46 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
     )
 }
 
-fn entering(gateway: &Gateway, id: &str) -> Result<Call, Failure> {
-    Ok(Call::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&Token::new(id))?))
+fn entering(gateway: &TestGateway, id: &str) -> Result<HttpCall, Failure> {
+    Ok(HttpCall::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&TestToken::new(id))?))
 }
 
 fn note(from: &str, id: &str) -> String {
     envelope(from, id, "", r#""method":"notifications/note""#)
 }
 
-async fn inside(gateway: &Gateway, call: Call) -> Result<Result<Socket, u16>, Failure> {
+async fn inside(gateway: &TestGateway, call: HttpCall) -> Result<Result<TestSocket, u16>, Failure> {
     let memory = gateway.inside().connect().await.map_err(|e| e.to_string())?;
-    Ok(Socket::connect_inside(memory, call).await?.map_err(|answer| answer.status))
+    Ok(TestSocket::connect_inside(memory, call).await?.map_err(|answer| answer.status))
 }
 
 /// Passes over presence and welcomes until a text comes that names an envelope.
-async fn gets(socket: &mut Socket, id: &str) -> Result<(), Failure> {
+async fn gets(socket: &mut TestSocket, id: &str) -> Result<(), Failure> {
     loop {
         match socket.next().await? {
-            Event::Text(text) if text.contains(&format!("\"id\":\"{id}\"")) => return Ok(()),
-            Event::Text(_) => {}
+            TestSocketEvent::Text(text) if text.contains(&format!("\"id\":\"{id}\"")) => return Ok(()),
+            TestSocketEvent::Text(_) => {}
             other => return Err(format!("expected {id}, came {other:?}")),
         }
     }
 }
 
 /// Passes over everything until the gateway has closed the connection because it stops.
-async fn is_closed(mut socket: Socket) -> Result<(), Failure> {
+async fn is_closed(mut socket: TestSocket) -> Result<(), Failure> {
     loop {
         match socket.next().await? {
-            Event::Text(_) => {}
-            Event::Closed(1001, _) => return Ok(()),
+            TestSocketEvent::Text(_) => {}
+            TestSocketEvent::Closed(1001, _) => return Ok(()),
             other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
         }
     }
 }
 
-async fn talk(engine: Engine) -> Result<(), Failure> {
-    let mut gateway = Gateway::start(Options::new(engine)).await?;
+async fn talk(engine: TestEngine) -> Result<(), Failure> {
+    let mut gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let refused = |status| format!("refused with {status}");
     let mut near = inside(&gateway, entering(&gateway, "near")?).await?.map_err(refused)?;
-    let far = Socket::connect(gateway.address(), entering(&gateway, "far")?).await?;
+    let far = TestSocket::connect(gateway.address(), entering(&gateway, "far")?).await?;
     let mut far = far.map_err(|answer| refused(answer.status))?;
     far.text(note("far", "f1")).await?;
     gets(&mut near, "f1").await?;
@@ -82,9 +82,9 @@ async fn talk(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn counted(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "1")?).await?;
-    let anonymous = inside(&gateway, Call::new("GET", "/v0/ws?topic=room:alpha")).await?.map(drop);
+async fn counted(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_address", "1")?).await?;
+    let anonymous = inside(&gateway, HttpCall::new("GET", "/v0/ws?topic=room:alpha")).await?.map(drop);
     if anonymous != Err(401) {
         return Err(format!("without a token came {anonymous:?}"));
     }
@@ -92,7 +92,7 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     for id in ["a", "b", "c"] {
         all.push(inside(&gateway, entering(&gateway, id)?).await?.map_err(|status| format!("{id}: {status}"))?);
     }
-    let far = Socket::connect(gateway.address(), entering(&gateway, "far")?).await?;
+    let far = TestSocket::connect(gateway.address(), entering(&gateway, "far")?).await?;
     far.map_err(|answer| format!("those inside were counted: {}", answer.status))?.close().await?;
     drop(all);
     gateway.stop().await

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Token, within};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -15,7 +15,7 @@ const MESSAGES: &str = "/v0/topics/room:a/messages";
 /// More requests than a limit of a few allows, however slow the machine is.
 const MANY: usize = 60;
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "intake",
@@ -76,10 +76,10 @@ fn expect(what: &str, status: u16, expected: u16) -> Result<(), Failure> {
     if status == expected { Ok(()) } else { Err(format!("{what}: expected {expected}, came {status}")) }
 }
 
-async fn announced(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("limits.message", "1000")?.set("limits.answer", "1000")?;
-    let gateway = Gateway::start(options).await?;
-    let token = gateway.token(&Token::new("mallory"))?;
+async fn announced(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("limits.message", "1000")?.set("limits.answer", "1000")?;
+    let gateway = TestGateway::start(options).await?;
+    let token = gateway.token(&TestToken::new("mallory"))?;
     let mut long = SlowPost::begin(gateway.address(), &token, 1001).await?;
     expect("a body over the limit", long.status().await?, 413)?;
     let mut fitting = SlowPost::begin(gateway.address(), &token, 1000).await?;
@@ -88,10 +88,10 @@ async fn announced(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn counted(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.bodies_per_sender", "2")?).await?;
+async fn counted(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.bodies_per_sender", "2")?).await?;
     let address = gateway.address();
-    let (mallory, bob) = (gateway.token(&Token::new("mallory"))?, gateway.token(&Token::new("bob"))?);
+    let (mallory, bob) = (gateway.token(&TestToken::new("mallory"))?, gateway.token(&TestToken::new("bob"))?);
     let mut first = SlowPost::begin(address, &mallory, 10).await?;
     expect("the first", first.status().await?, 100)?;
     let mut second = SlowPost::begin(address, &mallory, 10).await?;
@@ -109,10 +109,11 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn weighed(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("limits.message", "1000")?.set("limits.body_bytes_per_sender", "1500")?;
-    let gateway = Gateway::start(options).await?;
-    let token = gateway.token(&Token::new("mallory"))?;
+async fn weighed(engine: TestEngine) -> Result<(), Failure> {
+    let options =
+        TestOptions::new(engine).set("limits.message", "1000")?.set("limits.body_bytes_per_sender", "1500")?;
+    let gateway = TestGateway::start(options).await?;
+    let token = gateway.token(&TestToken::new("mallory"))?;
     let mut posts = [
         SlowPost::begin(gateway.address(), &token, 1000).await?,
         SlowPost::begin(gateway.address(), &token, 1000).await?,
@@ -134,11 +135,11 @@ async fn weighed(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn silent(engine: Engine) -> Result<(), Failure> {
+async fn silent(engine: TestEngine) -> Result<(), Failure> {
     let hour = "3600000";
-    let options = Options::new(engine).set("body-idle-timeout", "100")?.set("body-timeout", hour)?;
-    let gateway = Gateway::start(options).await?;
-    let token = gateway.token(&Token::new("mallory"))?;
+    let options = TestOptions::new(engine).set("body-idle-timeout", "100")?.set("body-timeout", hour)?;
+    let gateway = TestGateway::start(options).await?;
+    let token = gateway.token(&TestToken::new("mallory"))?;
     let mut post = SlowPost::begin(gateway.address(), &token, 10).await?;
     expect("the head", post.status().await?, 100)?;
     post.send(b"0").await?;
@@ -147,7 +148,7 @@ async fn silent(engine: Engine) -> Result<(), Failure> {
 }
 
 /// Repeats a request until it is refused for its rate. All before that are answered with `usual`.
-async fn until_limited(address: SocketAddr, call: &Call, usual: u16) -> Result<(), Failure> {
+async fn until_limited(address: SocketAddr, call: &HttpCall, usual: u16) -> Result<(), Failure> {
     for _ in 0..MANY {
         match call.send(address).await?.status {
             429 => return Ok(()),
@@ -157,43 +158,44 @@ async fn until_limited(address: SocketAddr, call: &Call, usual: u16) -> Result<(
     Err(format!("{MANY} requests were within the rate"))
 }
 
-async fn malformed(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "5")?).await?;
+async fn malformed(engine: TestEngine) -> Result<(), Failure> {
+    let gateway =
+        TestGateway::start(TestOptions::new(engine).set("limits.rate", "1")?.set("limits.burst", "5")?).await?;
     for (who, path, body) in
         [("mallory", MESSAGES, "{\"id\""), ("marvin", MESSAGES, "{}"), ("moriarty", "/v0/tickets", "{}")]
     {
-        let call = Call::new("POST", path).bearer(&gateway.token(&Token::new(who))?).body(body);
+        let call = HttpCall::new("POST", path).bearer(&gateway.token(&TestToken::new(who))?).body(body);
         until_limited(gateway.address(), &call, 400).await?;
     }
     gateway.stop().await
 }
 
-async fn reads(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.read_rate", "1")?).await?;
+async fn reads(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.read_rate", "1")?).await?;
     for (who, path) in [
         ("mallory", "/v0/topics"),
         ("marvin", "/v0/topics/room:a/participants"),
         ("moriarty", "/v0/topics/room:a/history"),
     ] {
-        let call = Call::new("GET", path).bearer(&gateway.token(&Token::new(who))?);
+        let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new(who))?);
         until_limited(gateway.address(), &call, 200).await?;
     }
     gateway.stop().await
 }
 
-async fn beyond(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "2")?).await?;
+async fn beyond(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_address", "2")?).await?;
     let address = gateway.address();
     // Connections are accepted in their order, so that these two are counted before the next.
     let connect = || TcpStream::connect(address);
     let (first, second) = (connect().await, connect().await);
-    let refused = Call::new("GET", "/v0/openapi.json").send(address).await?;
+    let refused = HttpCall::new("GET", "/v0/openapi.json").send(address).await?;
     expect("one too many", refused.status, 429)?;
     if refused.header("retry-after").is_none() || !refused.body.contains("the limit is 2") {
         return Err(format!("the refusal does not say what to do: {refused:?}"));
     }
     for path in ["/health", "/ready"] {
-        expect(path, Call::new("GET", path).send(address).await?.status, 200)?;
+        expect(path, HttpCall::new("GET", path).send(address).await?.status, 200)?;
     }
     drop((first, second));
     gateway.stop().await

@@ -5,8 +5,8 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE64URL_NOPAD;
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::Value;
 
 use crate::room::{join, next};
@@ -14,7 +14,7 @@ use crate::tables::{self, Logs};
 
 const TOPIC: &str = "room:alpha";
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "machine::integrity",
@@ -27,8 +27,8 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 }
 
 /// A token that demands signatures.
-fn token(claims: &[(&str, &str)]) -> Result<Token, Failure> {
-    let mut token = Token::new("alice");
+fn token(claims: &[(&str, &str)]) -> Result<TestToken, Failure> {
+    let mut token = TestToken::new("alice");
     for (claim, value) in [("integrity", "required"), ("jti", "t-1")].iter().chain(claims) {
         token.claim(claim, value)?;
     }
@@ -53,15 +53,15 @@ fn signed(id: &str, number: &str, security: &str, token: &str) -> String {
     message(id, number, security, &integrity("HS256", "t-1", tag.as_ref()))
 }
 
-async fn connect(gateway: &Gateway, token: Option<&str>) -> Result<Socket, Failure> {
-    let call = Call::new("GET", format!("/context/v1/ws?topic={TOPIC}"));
-    let call = token.into_iter().fold(call, Call::bearer);
-    Socket::connect(gateway.address(), call).await?.map_err(|answer| format!("refused: {answer:?}"))
+async fn connect(gateway: &TestGateway, token: Option<&str>) -> Result<TestSocket, Failure> {
+    let call = HttpCall::new("GET", format!("/context/v1/ws?topic={TOPIC}"));
+    let call = token.into_iter().fold(call, HttpCall::bearer);
+    TestSocket::connect(gateway.address(), call).await?.map_err(|answer| format!("refused: {answer:?}"))
 }
 
 /// The error that comes next, as its code and what it is about.
-async fn refusal(socket: &mut Socket) -> Result<String, Failure> {
-    let Event::Text(text) = socket.next().await? else { return Err("expected an error".into()) };
+async fn refusal(socket: &mut TestSocket) -> Result<String, Failure> {
+    let TestSocketEvent::Text(text) = socket.next().await? else { return Err("expected an error".into()) };
     let message: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     Ok(format!("{} {}", word(&message["error"]["code"]), word(&message["header"]["requestId"])))
@@ -72,7 +72,7 @@ fn expect(came: &str, expected: &str) -> Result<(), Failure> {
 }
 
 /// Bob hears exactly these messages of alice's, in this order, and no signature.
-async fn heard(bob: &mut Socket, expected: &[&str]) -> Result<(), Failure> {
+async fn heard(bob: &mut TestSocket, expected: &[&str]) -> Result<(), Failure> {
     let mut heard = Vec::new();
     while heard.len() < expected.len() {
         let text = next(bob).await?;
@@ -87,8 +87,8 @@ async fn heard(bob: &mut Socket, expected: &[&str]) -> Result<(), Failure> {
     if heard == expected { Ok(()) } else { Err(format!("expected {expected:?}, heard {heard:?}")) }
 }
 
-async fn by_token(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn by_token(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let token = gateway.token(&token(&[])?)?;
     let mut alice = connect(&gateway, Some(&token)).await?;
@@ -114,8 +114,8 @@ async fn by_token(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn by_key(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn by_key(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).map_err(|error| error.to_string())?;
     let token = gateway.token(&token(&[("key", &BASE64URL_NOPAD.encode(pair.public_key().as_ref()))])?)?;
@@ -132,7 +132,8 @@ async fn by_key(engine: Engine) -> Result<(), Failure> {
         (sign("m4", &pair).replace(r#""value":""#, r#""value":"="#), 400),
         (sign("m5", &pair), 202),
     ] {
-        let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(&token).body(body.clone());
+        let call =
+            HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(&token).body(body.clone());
         let answer = call.send(gateway.address()).await?;
         if answer.status != status {
             return Err(format!("expected {status}, came {answer:?} for {body}"));
@@ -143,8 +144,8 @@ async fn by_key(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn in_first_message(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn in_first_message(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let token = gateway.token(&token(&[])?)?;
     let security = format!(r#","security":{{"token":"{token}"}}"#);

@@ -2,8 +2,8 @@
 //! the message it is about, and over HTTP with the status that fits. A refused client can go on, and nothing has reached the room.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::{Answer, Call};
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token, within};
+use salon_testkit::http::{HttpAnswer, HttpCall};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken, within};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -38,7 +38,7 @@ impl Case for Refused {
     }
 }
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     let mut all = trials_of(
         engine,
         "machine",
@@ -61,21 +61,21 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 }
 
 /// A refused message counts against the rate like a published one, over HTTP too.
-async fn too_often(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
-    let gateway = Gateway::start(options).await?;
+async fn too_often(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
+    let gateway = TestGateway::start(options).await?;
     let value = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let seal = json!({ "integrity": { "alg": "HS256", "keyId": "t-1", "value": value } });
     let sealed = message("notification", "*", |message| message["metadata"] = seal);
     let (long, nothing) = ("x".repeat(2 << 20), "hello".to_owned());
     for (who, body, status) in [("alice", sealed, 403), ("bob", nothing, 400), ("carol", long, 413)] {
-        let mut token = Token::new(who);
+        let mut token = TestToken::new(who);
         token.claim("jti", "t-1")?;
         let token = gateway.token(&token)?;
         let mut refused = Vec::new();
         // Only somebody slower than one message a second would never come to the limit.
         while refused.len() < 50 && refused.last() != Some(&429) {
-            let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+            let call = HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
             let answer =
                 call.bearer(&token).body(sent_by(&body, who, &format!("m1-{who}"))).send(gateway.address()).await?;
             if answer.status == 429 && (!answer.body.contains("rate_limited") || answer.header("retry-after").is_none())
@@ -93,9 +93,9 @@ async fn too_often(engine: Engine) -> Result<(), Failure> {
 }
 
 /// A client with too many refusals is not read for a while: not even a good message, whose refusal then does not name it.
-async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Result<(), Failure> {
+async fn paused(gateway: &TestGateway, token: &str, who: &str, wrong: &str) -> Result<(), Failure> {
     let post = async |body: &str| {
-        let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+        let call = HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
         call.bearer(token).body(sent_by(body, who, &format!("m1-{who}"))).send(gateway.address()).await
     };
     let good = message("notification", "*", |_| {});
@@ -111,22 +111,23 @@ async fn paused(gateway: &Gateway, token: &str, who: &str, wrong: &str) -> Resul
 }
 
 /// A stream that reconnects by itself while a WebSocket has its place is refused, and does not count as a message.
-async fn streams(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
-    let gateway = Gateway::start(options).await?;
+async fn streams(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("limits.rate", "1")?.set("limits.burst", "4")?;
+    let gateway = TestGateway::start(options).await?;
     let mut alice = enter(&gateway, "alice").await?;
     // Once it is answered it has the place.
     alice.text("hello".to_owned()).await?;
     about(&mut alice, None).await?;
-    let mut token = Token::new("alice");
+    let mut token = TestToken::new("alice");
     token.claim("jti", "t-1")?;
     let token = gateway.token(&token)?;
     let mut came = Vec::new();
     for _ in 0..20 {
-        let call = Call::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
+        let call =
+            HttpCall::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
         came.push(call.bearer(&token).send(gateway.address()).await?.status);
     }
-    let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+    let call = HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
     let text = sent_by(&message("notification", "*", |_| {}), "alice", "m1");
     came.push(call.bearer(&token).body(text).send(gateway.address()).await?.status);
     if came != [409; 21] {
@@ -314,17 +315,17 @@ fn seals() -> Vec<Refused> {
     ]
 }
 
-async fn enter(gateway: &Gateway, who: &str) -> Result<Socket, Failure> {
-    let mut token = Token::new(who);
+async fn enter(gateway: &TestGateway, who: &str) -> Result<TestSocket, Failure> {
+    let mut token = TestToken::new(who);
     token.claim("jti", "t-1")?;
-    let call = Call::new("GET", format!("/context/v1/ws?topic={TOPIC}")).bearer(&gateway.token(&token)?);
-    Socket::connect(gateway.address(), call).await?.map_err(|answer| format!("not let in: {answer:?}"))
+    let call = HttpCall::new("GET", format!("/context/v1/ws?topic={TOPIC}")).bearer(&gateway.token(&token)?);
+    TestSocket::connect(gateway.address(), call).await?.map_err(|answer| format!("not let in: {answer:?}"))
 }
 
 /// Lets anything pass until a message about that request comes.
-async fn about(socket: &mut Socket, request: Option<&str>) -> Result<Value, Failure> {
+async fn about(socket: &mut TestSocket, request: Option<&str>) -> Result<Value, Failure> {
     loop {
-        let Event::Text(text) = socket.next().await? else { return Err("the connection ended".into()) };
+        let TestSocketEvent::Text(text) = socket.next().await? else { return Err("the connection ended".into()) };
         let message: Value = serde_json::from_str(&text).map_err(|error| format!("no JSON ({error}): {text}"))?;
         let header = &message["header"];
         if header["messageType"] != "notification" && header["requestId"].as_str() == request {
@@ -354,18 +355,18 @@ fn check(came: &Value, refused: &Refused, me: &str, id: Option<&str>) -> Result<
 
 /// The participants that the cases share: bob hears the room, carol offers tools, alice has a WebSocket and dave has none.
 struct Floor {
-    gateway: Gateway,
-    bob: Socket,
-    carol: Socket,
-    alice: Socket,
+    gateway: TestGateway,
+    bob: TestSocket,
+    carol: TestSocket,
+    alice: TestSocket,
     dave: String,
     cases: usize,
 }
 
 impl Floor {
-    async fn open(engine: Engine) -> Result<Self, Failure> {
-        let options = Options::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
-        let gateway = Gateway::start(options).await?;
+    async fn open(engine: TestEngine) -> Result<Self, Failure> {
+        let options = TestOptions::new(engine).set("limits.message", &LIMIT.to_string())?.set("limits.rate", "0")?;
+        let gateway = TestGateway::start(options).await?;
         let bob = join(&gateway, "bob").await?;
         let mut carol = enter(&gateway, "carol").await?;
         for (id, tool) in [("t1", TOOL), ("t2", LOCKED)] {
@@ -378,14 +379,14 @@ impl Floor {
             }
         }
         let alice = enter(&gateway, "alice").await?;
-        let mut token = Token::new("dave");
+        let mut token = TestToken::new("dave");
         token.claim("jti", "t-1")?;
         let dave = gateway.token(&token)?;
         Ok(Self { gateway, bob, carol, alice, dave, cases: 0 })
     }
 
-    async fn post(&self, body: String) -> Result<Answer, Failure> {
-        let call = Call::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
+    async fn post(&self, body: String) -> Result<HttpAnswer, Failure> {
+        let call = HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}"));
         call.bearer(&self.dave).body(body).send(self.gateway.address()).await
     }
 
@@ -434,7 +435,7 @@ fn proof_id(who: &str, case: usize) -> String {
 }
 
 /// What either has said in the room, in whatever order, is the proof that it can go on; and before it a call, where that got so far.
-async fn heard_only_the_proofs(bob: &mut Socket, case: usize, called: bool) -> Result<(), Failure> {
+async fn heard_only_the_proofs(bob: &mut TestSocket, case: usize, called: bool) -> Result<(), Failure> {
     let mut missing = vec!["alice", "dave"];
     while !missing.is_empty() {
         let text = next(bob).await?;

@@ -2,9 +2,9 @@
 //! with, one that demands signatures opens no door where nothing can be signed, and of those without one little is read.
 
 use libtest_mimic::Trial;
-use salon_testkit::framed::Framed;
-use salon_testkit::http::{Answer, Call, EventStream};
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::framed::FramedClient;
+use salon_testkit::http::{EventStream, HttpAnswer, HttpCall};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::{Value, json};
 
 use crate::room::{envelope, next};
@@ -13,7 +13,7 @@ use crate::tables::{self, Logs};
 const TOPIC: &str = "room:alpha";
 const MODERN: &str = "2026-07-28";
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "machine::tokens",
@@ -33,8 +33,8 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
 
 /// A gateway, a robot whose arm needs a permission, and two tokens of alice's.
 struct Stage {
-    gateway: Gateway,
-    robot: Socket,
+    gateway: TestGateway,
+    robot: TestSocket,
     strong: String,
     weak: String,
 }
@@ -43,7 +43,7 @@ fn read(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
 }
 
-fn expect(status: u16, answer: Answer) -> Result<Answer, Failure> {
+fn expect(status: u16, answer: HttpAnswer) -> Result<HttpAnswer, Failure> {
     if answer.status == status { Ok(answer) } else { Err(format!("expected {status}, came {answer:?}")) }
 }
 
@@ -58,19 +58,19 @@ fn message(kind: &str, id: &str, to: &str, payload: &Value) -> String {
     json!({ "header": header, "payload": payload }).to_string()
 }
 
-async fn machine(gateway: &Gateway, token: Option<&str>) -> Result<Socket, Failure> {
-    let call = Call::new("GET", format!("/context/v1/ws?topic={TOPIC}"));
-    let call = token.into_iter().fold(call, Call::bearer);
-    Socket::connect(gateway.address(), call).await?.map_err(|answer| format!("refused: {answer:?}"))
+async fn machine(gateway: &TestGateway, token: Option<&str>) -> Result<TestSocket, Failure> {
+    let call = HttpCall::new("GET", format!("/context/v1/ws?topic={TOPIC}"));
+    let call = token.into_iter().fold(call, HttpCall::bearer);
+    TestSocket::connect(gateway.address(), call).await?.map_err(|answer| format!("refused: {answer:?}"))
 }
 
 impl Stage {
-    async fn open(engine: Engine) -> Result<Self, Failure> {
-        let gateway = Gateway::start(Options::new(engine)).await?;
-        let mut permitted = Token::new("alice");
+    async fn open(engine: TestEngine) -> Result<Self, Failure> {
+        let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+        let mut permitted = TestToken::new("alice");
         permitted.claim("permissions", "drive")?;
-        let (strong, weak) = (gateway.token(&permitted)?, gateway.token(&Token::new("alice"))?);
-        let mut robot = machine(&gateway, Some(&gateway.token(&Token::new("robot"))?)).await?;
+        let (strong, weak) = (gateway.token(&permitted)?, gateway.token(&TestToken::new("alice"))?);
+        let mut robot = machine(&gateway, Some(&gateway.token(&TestToken::new("robot"))?)).await?;
         let tool =
             json!({ "id": "arm", "capabilities": [{ "name": "move" }], "security": { "permissions": ["drive"] } });
         let register = json!({ "tool": { "id": "registry", "capability": "register", "parameters": tool } });
@@ -95,10 +95,11 @@ impl Stage {
         self.robot.text(json!({ "header": header, "payload": { "result": "moved" } }).to_string()).await
     }
 
-    async fn sit(&self, token: &str, query: &str) -> Result<Socket, Failure> {
-        let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}{query}")).bearer(token);
-        let mut socket =
-            Socket::connect(self.gateway.address(), call).await?.map_err(|answer| format!("refused: {answer:?}"))?;
+    async fn sit(&self, token: &str, query: &str) -> Result<TestSocket, Failure> {
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}{query}")).bearer(token);
+        let mut socket = TestSocket::connect(self.gateway.address(), call)
+            .await?
+            .map_err(|answer| format!("refused: {answer:?}"))?;
         next(&mut socket).await?;
         Ok(socket)
     }
@@ -122,8 +123,8 @@ impl Stage {
     }
 }
 
-fn mcp(token: &str, session: Option<&str>, body: &Value) -> Call {
-    let call = Call::new("POST", format!("/mcp/{TOPIC}")).bearer(token).body(body.to_string());
+fn mcp(token: &str, session: Option<&str>, body: &Value) -> HttpCall {
+    let call = HttpCall::new("POST", format!("/mcp/{TOPIC}")).bearer(token).body(body.to_string());
     let call = call.header("Accept", "application/json, text/event-stream");
     session.into_iter().fold(call, |call, id| call.header("Mcp-Session-Id", id))
 }
@@ -144,7 +145,7 @@ fn arm(listed: &str) -> Result<String, Failure> {
     Ok(format!("robot__{}", found.ok_or_else(|| format!("no arm in {listed}"))?))
 }
 
-async fn one_session(engine: Engine) -> Result<(), Failure> {
+async fn one_session(engine: TestEngine) -> Result<(), Failure> {
     let stage = Stage::open(engine).await?;
     let (id, arm) = stage.session(&stage.strong).await?;
     is_forbidden(&stage.call(&stage.weak, &id, &arm).await?)?;
@@ -154,11 +155,11 @@ async fn one_session(engine: Engine) -> Result<(), Failure> {
 }
 
 /// A request at another address than the session's is answered as if there were none, and takes nothing from it.
-async fn not_found(engine: Engine) -> Result<(), Failure> {
+async fn not_found(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let (id, arm) = stage.session(&stage.strong).await?;
     for elsewhere in ["/mcp/room:beta", "/mcp/room:alpha/robot"] {
-        let call = Call { path: elsewhere.into(), ..mcp(&stage.weak, Some(&id), &call_of(&arm)) };
+        let call = HttpCall { path: elsewhere.into(), ..mcp(&stage.weak, Some(&id), &call_of(&arm)) };
         expect(404, call.send(stage.gateway.address()).await?)?;
     }
     let call = mcp(&stage.strong, Some(&id), &call_of(&arm));
@@ -172,11 +173,11 @@ async fn not_found(engine: Engine) -> Result<(), Failure> {
     stage.close().await
 }
 
-async fn two_sessions(engine: Engine) -> Result<(), Failure> {
+async fn two_sessions(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let (weak, arm) = stage.session(&stage.weak).await?;
-    let call = Call::new("GET", format!("/mcp/{TOPIC}")).bearer(&stage.strong);
-    let connected = Socket::connect(stage.gateway.address(), call).await?;
+    let call = HttpCall::new("GET", format!("/mcp/{TOPIC}")).bearer(&stage.strong);
+    let connected = TestSocket::connect(stage.gateway.address(), call).await?;
     let mut strong = connected.map_err(|answer| format!("refused: {answer:?}"))?;
     strong.text(initialize().to_string()).await?;
     strong.text(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string()).await?;
@@ -187,7 +188,7 @@ async fn two_sessions(engine: Engine) -> Result<(), Failure> {
     let own = self::arm(&heard)?;
     is_forbidden(&stage.call(&stage.weak, &weak, &arm).await?)?;
     // A client that only reads, or is refused, changes nothing.
-    let follow = Call::new("GET", format!("/v0/topics/{TOPIC}/stream")).bearer(&stage.weak);
+    let follow = HttpCall::new("GET", format!("/v0/topics/{TOPIC}/stream")).bearer(&stage.weak);
     let reader = EventStream::open(stage.gateway.address(), &follow).await?.map_err(|answer| format!("{answer:?}"))?;
     strong.text(call_of(&own).to_string()).await?;
     stage.answers().await?;
@@ -196,7 +197,7 @@ async fn two_sessions(engine: Engine) -> Result<(), Failure> {
     stage.close().await
 }
 
-async fn stateless(engine: Engine) -> Result<(), Failure> {
+async fn stateless(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let (address, strong, weak) = (stage.gateway.address(), stage.strong.clone(), stage.weak.clone());
     let ask = |token: &str, method: &str, name: Option<&str>| {
@@ -231,7 +232,7 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
         }
     }
     // In the room it is one participant all the while. Read from history: somebody in the room who offers nothing is waited for by lists.
-    let history = Call::new("GET", format!("/v0/topics/{TOPIC}/history")).bearer(&strong);
+    let history = HttpCall::new("GET", format!("/v0/topics/{TOPIC}/history")).bearer(&strong);
     let history = read(&expect(200, history.send(address).await?)?.body)?;
     let entries = history["messages"].as_array().ok_or_else(|| format!("no history: {history}"))?;
     let of_alice = entries.iter().filter(|entry| entry["payload"]["participant"]["id"] == "alice");
@@ -243,7 +244,7 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
 }
 
 /// The answer to a request in the room.
-async fn answer_to(socket: &mut Socket, request: &str) -> Result<String, Failure> {
+async fn answer_to(socket: &mut TestSocket, request: &str) -> Result<String, Failure> {
     loop {
         let came = next(socket).await?;
         if read(&came)?["correlation_id"] == request {
@@ -257,11 +258,11 @@ fn arm_call(id: &str) -> String {
     envelope("alice", id, r#""to":["robot"],"#, params)
 }
 
-async fn published(engine: Engine) -> Result<(), Failure> {
+async fn published(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let mut alice = stage.sit(&stage.strong, "").await?;
     let publish = |token: &str, id: &str| {
-        Call::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(arm_call(id))
+        HttpCall::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(arm_call(id))
     };
     for at in 0..10 {
         let id = format!("w{at}");
@@ -276,7 +277,7 @@ async fn published(engine: Engine) -> Result<(), Failure> {
     stage.close().await
 }
 
-async fn hung_up(engine: Engine) -> Result<(), Failure> {
+async fn hung_up(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let mut alice = stage.sit(&stage.strong, "&share=true").await?;
     for at in 0..10 {
@@ -294,11 +295,11 @@ async fn hung_up(engine: Engine) -> Result<(), Failure> {
     stage.close().await
 }
 
-async fn posted(engine: Engine) -> Result<(), Failure> {
+async fn posted(engine: TestEngine) -> Result<(), Failure> {
     let mut stage = Stage::open(engine).await?;
     let (address, strong, weak) = (stage.gateway.address(), stage.strong.clone(), stage.weak.clone());
     let post = |token: &str, body: String| {
-        Call::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(token).body(body)
+        HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(token).body(body)
     };
     let note = message("notification", "n1", "*", &json!({ "context": {} }));
     expect(202, post(&strong, note).send(address).await?)?;
@@ -314,34 +315,36 @@ async fn posted(engine: Engine) -> Result<(), Failure> {
     stage.close().await
 }
 
-async fn must_sign(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let mut signing = Token::new("alice");
+async fn must_sign(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let mut signing = TestToken::new("alice");
     signing.claim("integrity", "required")?;
     let token = gateway.token(&signing)?;
     let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "ping" }).to_string();
     let topic = |rest: &str| format!("/v0/topics/{TOPIC}{rest}");
     for call in [
-        Call::new("GET", "/v0/topics"),
-        Call::new("GET", topic("/history")),
-        Call::new("GET", topic("/stream")),
-        Call::new("POST", topic("/messages")).body(envelope("alice", "m1", "", r#""method":"notifications/note""#)),
-        Call::new("POST", format!("/mcp/{TOPIC}")).header("Accept", "application/json, text/event-stream").body(hello),
-        Call::new("GET", format!("/sse?topic={TOPIC}")).header("Accept", "text/event-stream"),
+        HttpCall::new("GET", "/v0/topics"),
+        HttpCall::new("GET", topic("/history")),
+        HttpCall::new("GET", topic("/stream")),
+        HttpCall::new("POST", topic("/messages")).body(envelope("alice", "m1", "", r#""method":"notifications/note""#)),
+        HttpCall::new("POST", format!("/mcp/{TOPIC}"))
+            .header("Accept", "application/json, text/event-stream")
+            .body(hello),
+        HttpCall::new("GET", format!("/sse?topic={TOPIC}")).header("Accept", "text/event-stream"),
     ] {
         let answer = expect(403, call.bearer(&token).send(gateway.address()).await?)?;
         if !answer.body.contains("/context/v1") {
             return Err(format!("it is not said where the token is good: {answer:?}"));
         }
     }
-    let ws = |path: String| Call::new("GET", path);
-    let refused = |connected: Result<Socket, Answer>| match connected {
+    let ws = |path: String| HttpCall::new("GET", path);
+    let refused = |connected: Result<TestSocket, HttpAnswer>| match connected {
         Ok(_) => Err("let in".to_owned()),
         Err(answer) => expect(403, answer).map(drop),
     };
-    refused(Socket::connect(gateway.address(), ws(format!("/v0/ws?topic={TOPIC}")).bearer(&token)).await?)?;
-    refused(Socket::connect(gateway.address(), ws(format!("/mcp/{TOPIC}")).bearer(&token)).await?)?;
-    let mut framed = Framed::open(gateway.framed_address()).await?;
+    refused(TestSocket::connect(gateway.address(), ws(format!("/v0/ws?topic={TOPIC}")).bearer(&token)).await?)?;
+    refused(TestSocket::connect(gateway.address(), ws(format!("/mcp/{TOPIC}")).bearer(&token)).await?)?;
+    let mut framed = FramedClient::open(gateway.framed_address()).await?;
     let body = json!({ "clientInfo": { "id": "alice" }, "topic": TOPIC, "token": token });
     let reply = framed.ask("1", "CONNECT", &body).await?;
     if reply.code() != 403 {
@@ -350,34 +353,34 @@ async fn must_sign(engine: Engine) -> Result<(), Failure> {
     // A ticket is worth what its token is.
     let mut tickets = Vec::new();
     for _ in 0..2 {
-        let call = Call::new("POST", "/v0/tickets").bearer(&token).body(json!({ "topic": TOPIC }).to_string());
+        let call = HttpCall::new("POST", "/v0/tickets").bearer(&token).body(json!({ "topic": TOPIC }).to_string());
         let answer = expect(201, call.send(gateway.address()).await?)?;
         tickets.push(read(&answer.body)?["ticket"].as_str().unwrap_or_default().to_owned());
     }
     let path = |door: &str, ticket: &str| format!("{door}?topic={TOPIC}&ticket={ticket}");
-    refused(Socket::connect(gateway.address(), ws(path("/v0/ws", &tickets[0]))).await?)?;
-    let connected = Socket::connect(gateway.address(), ws(path("/context/v1/ws", &tickets[1]))).await?;
+    refused(TestSocket::connect(gateway.address(), ws(path("/v0/ws", &tickets[0]))).await?)?;
+    let connected = TestSocket::connect(gateway.address(), ws(path("/context/v1/ws", &tickets[1]))).await?;
     let socket = connected.map_err(|answer| format!("refused: {answer:?}"))?;
     drop((socket, framed));
     gateway.stop().await
 }
 
-async fn stranger(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let token = gateway.token(&Token::new("alice"))?;
+async fn stranger(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
     let first = |bytes: usize| {
         let payload = json!({ "context": { "x": "x".repeat(bytes) }, "security": { "token": token } });
         message("notification", "m1", "*", &payload)
     };
     let mut long = machine(&gateway, None).await?;
     long.text(first(64 * 1024)).await?;
-    let Event::Text(told) = long.next().await? else { return Err("it is not told why it is closed".into()) };
+    let TestSocketEvent::Text(told) = long.next().await? else { return Err("it is not told why it is closed".into()) };
     let told = read(&told)?;
     if told["error"]["code"] != "too_large" {
         return Err(format!("expected too_large, came {told}"));
     }
     match long.next().await? {
-        Event::Closed(1009, _) => {}
+        TestSocketEvent::Closed(1009, _) => {}
         other => return Err(format!("expected a close with 1009, came {other:?}")),
     }
     // A known client may send more.

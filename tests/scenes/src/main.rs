@@ -24,7 +24,7 @@ mod wire;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Arguments, Trial};
-use salon_testkit::{Engine, nats, scene};
+use salon_testkit::{TestEngine, nats, scene};
 
 fn main() -> std::process::ExitCode {
     let mut arguments = Arguments::from_args();
@@ -33,7 +33,7 @@ fn main() -> std::process::ExitCode {
     let files = scene_files(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(files.len() > 50, "the scenes are missing");
     let mut trials: Vec<Trial> = Vec::new();
-    for engine in Engine::ALL {
+    for engine in TestEngine::ALL {
         let fitting = files.iter().filter(|(_, path)| is_for(path, engine));
         trials.extend(fitting.map(|(name, path)| scene_trial(name, path, engine)));
         trials.extend(bad_frames::trials(engine));
@@ -53,7 +53,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(wire::trials(engine));
     }
     let ignored =
-        Engine::ALL.into_iter().filter(|engine| engine.is_missing()).map(|engine| format!("{}::", engine.name()));
+        TestEngine::ALL.into_iter().filter(|engine| engine.is_missing()).map(|engine| format!("{}::", engine.name()));
     let ignored: Vec<_> = ignored.collect();
     let is_ignored = |trial: &Trial| ignored.iter().any(|engine| trial.name().starts_with(engine));
     let trials = trials.into_iter().map(|trial| {
@@ -65,13 +65,13 @@ fn main() -> std::process::ExitCode {
     conclusion.exit_code()
 }
 
-fn scene_trial(name: &str, path: &Path, engine: Engine) -> Trial {
+fn scene_trial(name: &str, path: &Path, engine: TestEngine) -> Trial {
     let path = path.to_owned();
     Trial::test(format!("{}::{name}", engine.name()), move || Ok(scene::play_file(&path, engine)?))
 }
 
 /// Whether a scene is about an engine: one that begins with `# Only on sqlite` is about no other.
-fn is_for(path: &Path, engine: Engine) -> bool {
+fn is_for(path: &Path, engine: TestEngine) -> bool {
     let text = std::fs::read_to_string(path).expect("the scenes can be read");
     let only = text.lines().find_map(|line| line.strip_prefix("# Only on "));
     only.is_none_or(|only| only.starts_with(engine.name()))

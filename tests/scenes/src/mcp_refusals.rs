@@ -1,8 +1,8 @@
 //! What the addresses of MCP refuse before any session hears of it: each with its status, and a body in the form its reader knows.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::{Answer, Call};
-use salon_testkit::{Engine, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::{HttpAnswer, HttpCall};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestToken};
 use serde_json::Value;
 
 use crate::tables::{Case, Logs, check_all, trial};
@@ -40,7 +40,7 @@ enum Form {
 struct Refused {
     name: &'static str,
     who: As,
-    call: Call,
+    call: HttpCall,
     status: u16,
     form: Form,
     header: Option<(&'static str, &'static str)>,
@@ -57,7 +57,7 @@ fn refused(
     status: u16,
     form: Form,
 ) -> Refused {
-    let call = headers.iter().fold(Call::new(method, path), |call, (name, value)| call.header(name, *value));
+    let call = headers.iter().fold(HttpCall::new(method, path), |call, (name, value)| call.header(name, *value));
     Refused { name, who, call: call.body(body), status, form, header: None }
 }
 
@@ -74,7 +74,7 @@ impl Case for Refused {
     }
 }
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     if !Logs::SqliteOnly.include(engine) {
         return Vec::new();
     }
@@ -305,11 +305,11 @@ fn strangers() -> Vec<Refused> {
     table
 }
 
-async fn open(engine: Engine) -> Result<Gateway, Failure> {
-    Gateway::start(Options::new(engine).set("limits.message", &LIMIT.to_string())?).await
+async fn open(engine: TestEngine) -> Result<TestGateway, Failure> {
+    TestGateway::start(TestOptions::new(engine).set("limits.message", &LIMIT.to_string())?).await
 }
 
-async fn refuse(gateway: &mut Gateway, refused: Refused) -> Result<(), Failure> {
+async fn refuse(gateway: &mut TestGateway, refused: Refused) -> Result<(), Failure> {
     let topics = match refused.who {
         As::Nobody => None,
         As::Alice => Some("room:alpha"),
@@ -317,7 +317,7 @@ async fn refuse(gateway: &mut Gateway, refused: Refused) -> Result<(), Failure> 
     };
     let mut call = refused.call;
     if let Some(topics) = topics {
-        let mut token = Token::new("alice");
+        let mut token = TestToken::new("alice");
         token.claim("topics", topics)?;
         call = call.bearer(&gateway.token(&token)?);
     }
@@ -331,7 +331,7 @@ async fn refuse(gateway: &mut Gateway, refused: Refused) -> Result<(), Failure> 
     Ok(())
 }
 
-fn is_of(form: Form, answer: &Answer) -> bool {
+fn is_of(form: Form, answer: &HttpAnswer) -> bool {
     let body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     match form {
@@ -345,14 +345,14 @@ fn is_of(form: Form, answer: &Answer) -> bool {
 }
 
 /// A page that is allowed may send what MCP needs, and read what it needs.
-async fn preflight(engine: Engine) -> Result<(), Failure> {
+async fn preflight(engine: TestEngine) -> Result<(), Failure> {
     let origin = "https://app.example";
-    let gateway = Gateway::start(Options::new(engine).set("http.origins", origin)?).await?;
+    let gateway = TestGateway::start(TestOptions::new(engine).set("http.origins", origin)?).await?;
     let asked = "authorization,mcp-session-id,mcp-protocol-version,Mcp-Param-City,x-other";
-    let call = Call::new("OPTIONS", "/mcp/room:alpha").header("Origin", origin);
+    let call = HttpCall::new("OPTIONS", "/mcp/room:alpha").header("Origin", origin);
     let call = call.header("Access-Control-Request-Method", "DELETE").header("Access-Control-Request-Headers", asked);
     let answer = call.send(gateway.address()).await?;
-    let said = |answer: &Answer, header: &str| answer.header(header).unwrap_or_default().to_owned();
+    let said = |answer: &HttpAnswer, header: &str| answer.header(header).unwrap_or_default().to_owned();
     let (methods, headers) =
         (said(&answer, "access-control-allow-methods"), said(&answer, "access-control-allow-headers"));
     let wanted = ["authorization", "content-type", "last-event-id", "mcp-session-id", "mcp-protocol-version"];
@@ -363,7 +363,7 @@ async fn preflight(engine: Engine) -> Result<(), Failure> {
     if headers.contains("x-other") {
         return Err(format!("the page may send what nobody needs: {headers}"));
     }
-    let answer = Call::new("POST", "/mcp/room:alpha").header("Origin", origin).send(gateway.address()).await?;
+    let answer = HttpCall::new("POST", "/mcp/room:alpha").header("Origin", origin).send(gateway.address()).await?;
     let exposed = said(&answer, "access-control-expose-headers");
     if answer.status != 401 || exposed != "mcp-session-id, www-authenticate" {
         return Err(format!("the page cannot read what it must: {answer:?}"));
@@ -371,10 +371,10 @@ async fn preflight(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn socket_without_token(engine: Engine) -> Result<(), Failure> {
+async fn socket_without_token(engine: TestEngine) -> Result<(), Failure> {
     let gateway = open(engine).await?;
-    let call = Call::new("GET", "/mcp/room:alpha").header("Sec-WebSocket-Protocol", "mcp");
-    match Socket::connect(gateway.address(), call).await? {
+    let call = HttpCall::new("GET", "/mcp/room:alpha").header("Sec-WebSocket-Protocol", "mcp");
+    match TestSocket::connect(gateway.address(), call).await? {
         Err(answer) if answer.status == 401 && is_of(Form::Problem("unauthorized"), &answer) => gateway.stop().await,
         Err(answer) => Err(format!("expected 401, came {answer:?}")),
         Ok(_) => Err("expected 401, came a WebSocket".into()),

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use libtest_mimic::Trial;
-use salon_testkit::http::{Answer, Call, EventStream};
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::{EventStream, HttpAnswer, HttpCall};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -12,7 +12,7 @@ use crate::tables::{self, Logs};
 
 const ROOM: &str = "/mcp/room:alpha";
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "mcp::session",
@@ -57,18 +57,18 @@ fn ping(id: u32) -> String {
 
 /// Somebody with a token and perhaps a session.
 struct Client<'g> {
-    gateway: &'g Gateway,
+    gateway: &'g TestGateway,
     token: String,
     session: Option<String>,
 }
 
 impl<'g> Client<'g> {
-    fn new(gateway: &'g Gateway, name: &str) -> Result<Self, Failure> {
-        Ok(Self { gateway, token: gateway.token(&Token::new(name))?, session: None })
+    fn new(gateway: &'g TestGateway, name: &str) -> Result<Self, Failure> {
+        Ok(Self { gateway, token: gateway.token(&TestToken::new(name))?, session: None })
     }
 
     /// One whose handshake is done.
-    async fn initialized(gateway: &'g Gateway, name: &str) -> Result<Self, Failure> {
+    async fn initialized(gateway: &'g TestGateway, name: &str) -> Result<Self, Failure> {
         let mut client = Self::new(gateway, name)?;
         client.initialize(ROOM).await?;
         Ok(client)
@@ -84,19 +84,20 @@ impl<'g> Client<'g> {
         expect(202, self.post(path, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?).map(drop)
     }
 
-    fn call(&self, method: &str, path: &str) -> Call {
-        let call = Call::new(method, path).bearer(&self.token).header("Accept", "application/json, text/event-stream");
+    fn call(&self, method: &str, path: &str) -> HttpCall {
+        let call =
+            HttpCall::new(method, path).bearer(&self.token).header("Accept", "application/json, text/event-stream");
         match &self.session {
             Some(id) => call.header("Mcp-Session-Id", id),
             None => call,
         }
     }
 
-    async fn post(&self, path: &str, body: &str) -> Result<Answer, Failure> {
+    async fn post(&self, path: &str, body: &str) -> Result<HttpAnswer, Failure> {
         self.call("POST", path).body(body).send(self.gateway.address()).await
     }
 
-    async fn delete(&self) -> Result<Answer, Failure> {
+    async fn delete(&self) -> Result<HttpAnswer, Failure> {
         self.call("DELETE", ROOM).send(self.gateway.address()).await
     }
 
@@ -106,7 +107,7 @@ impl<'g> Client<'g> {
     }
 }
 
-fn expect(status: u16, answer: Answer) -> Result<Answer, Failure> {
+fn expect(status: u16, answer: HttpAnswer) -> Result<HttpAnswer, Failure> {
     if answer.status == status { Ok(answer) } else { Err(format!("expected {status}, came {answer:?}")) }
 }
 
@@ -115,7 +116,7 @@ fn read(text: &str) -> Result<Value, Failure> {
 }
 
 /// The next presence of the room.
-async fn presence(socket: &mut Socket) -> Result<Value, Failure> {
+async fn presence(socket: &mut TestSocket) -> Result<Value, Failure> {
     loop {
         let frame = read(&next(socket).await?)?;
         if frame["kind"] == "presence" {
@@ -124,7 +125,7 @@ async fn presence(socket: &mut Socket) -> Result<Value, Failure> {
     }
 }
 
-async fn sees(socket: &mut Socket, event: &str, name: &str) -> Result<(), Failure> {
+async fn sees(socket: &mut TestSocket, event: &str, name: &str) -> Result<(), Failure> {
     let seen = presence(socket).await?;
     let participant = &seen["participant"];
     if seen["event"] == event && participant["id"] == "alice" && participant["name"] == name {
@@ -138,8 +139,8 @@ async fn ends(mut stream: EventStream) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn begins_and_ends(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn begins_and_ends(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     sees(&mut bob, "join", "An editor").await?;
@@ -157,8 +158,8 @@ async fn begins_and_ends(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn is_only_its_own(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn is_only_its_own(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let mallory = Client { session: alice.session.clone(), ..Client::new(&gateway, "mallory")? };
     expect(404, mallory.post(ROOM, &ping(1)).await?)?;
@@ -182,8 +183,8 @@ fn discover() -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": { "_meta": meta } }).to_string()
 }
 
-async fn stateless(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn stateless(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
     let alice = Client::new(&gateway, "alice")?;
     for session in [None, Some("whatever".to_owned())] {
@@ -200,7 +201,7 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
     if participant["name"] != "A modern editor" || participant["mcp"]["version"] != "2026-07-28" {
         return Err(format!("expected to see a modern editor with its revision, saw {seen}"));
     }
-    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let metrics = expect(200, HttpCall::new("GET", "/metrics").send(gateway.address()).await?)?;
     if !metrics.body.lines().any(|line| line == "salon_connections 2") {
         return Err(format!("bob is one and alice another, however much she asks: {}", metrics.body));
     }
@@ -208,8 +209,8 @@ async fn stateless(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn vanishes(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("vanished-timeout", "100")?).await?;
+async fn vanishes(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("vanished-timeout", "100")?).await?;
     let mut bob = join(&gateway, "bob").await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     sees(&mut bob, "join", "An editor").await?;
@@ -220,8 +221,8 @@ async fn vanishes(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn tries_again(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("return-window", "600000")?).await?;
+async fn tries_again(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("return-window", "600000")?).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "files__read" } });
     let answer = expect(200, alice.post(ROOM, &call.to_string()).await?)?;
@@ -233,7 +234,7 @@ async fn tries_again(engine: Engine) -> Result<(), Failure> {
 }
 
 /// Answers the next request of a method to somebody.
-async fn answer(socket: &mut Socket, method: &str, result: Value) -> Result<(), Failure> {
+async fn answer(socket: &mut TestSocket, method: &str, result: Value) -> Result<(), Failure> {
     loop {
         let frame = read(&next(socket).await?)?;
         if frame["payload"]["method"] == method {
@@ -246,8 +247,8 @@ async fn answer(socket: &mut Socket, method: &str, result: Value) -> Result<(), 
     }
 }
 
-async fn revalidates(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("list-max-age", "0")?).await?;
+async fn revalidates(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("list-max-age", "0")?).await?;
     let mut bob = join(&gateway, "bob").await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
@@ -275,9 +276,9 @@ async fn revalidates(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn http_and_sse(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let mut token = Token::new("alice");
+async fn http_and_sse(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let mut token = TestToken::new("alice");
     token.claim("topics", "room:alpha")?;
     let alice = Client { token: gateway.token(&token)?, ..Client::new(&gateway, "alice")? };
     let mut stream = alice.listen("/sse").await?;
@@ -300,8 +301,8 @@ async fn http_and_sse(engine: Engine) -> Result<(), Failure> {
     ends(stream).await
 }
 
-async fn sse_by_post(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn sse_by_post(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut alice = Client::new(&gateway, "alice")?;
     alice.initialize("/sse?topic=room:alpha").await?;
     let mut stream = alice.listen("/sse").await?;
@@ -316,8 +317,8 @@ async fn sse_by_post(engine: Engine) -> Result<(), Failure> {
 }
 
 /// The address that would be its own is another's, which says where it is found.
-async fn called_poll(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn called_poll(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut poll = join(&gateway, "poll").await?;
     let alice = Client::new(&gateway, "alice")?;
     let taken = "/mcp/room:alpha/poll";
@@ -346,21 +347,21 @@ async fn called_poll(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn websocket(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn websocket(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut bob = join(&gateway, "bob").await?;
-    let token = gateway.token(&Token::new("alice"))?;
-    let ticket = Call::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:alpha"}"#);
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let ticket = HttpCall::new("POST", "/v0/tickets").bearer(&token).body(r#"{"topic":"room:alpha"}"#);
     let ticket = read(&expect(201, ticket.send(gateway.address()).await?)?.body)?;
     let by_ticket = format!("{ROOM}?ticket={}", ticket["ticket"].as_str().unwrap_or_default());
     let ways = [
-        (Call::new("GET", ROOM).bearer(&token).header("Sec-WebSocket-Protocol", "mcp"), Some("mcp")),
-        (Call::new("GET", ROOM).header("Sec-WebSocket-Protocol", format!("mcp, bearer.{token}")), Some("mcp")),
-        (Call::new("GET", ROOM).bearer(&token), None),
-        (Call::new("GET", by_ticket), None),
+        (HttpCall::new("GET", ROOM).bearer(&token).header("Sec-WebSocket-Protocol", "mcp"), Some("mcp")),
+        (HttpCall::new("GET", ROOM).header("Sec-WebSocket-Protocol", format!("mcp, bearer.{token}")), Some("mcp")),
+        (HttpCall::new("GET", ROOM).bearer(&token), None),
+        (HttpCall::new("GET", by_ticket), None),
     ];
     for (call, subprotocol) in ways {
-        let connected = Socket::connect(gateway.address(), call).await?;
+        let connected = TestSocket::connect(gateway.address(), call).await?;
         let mut alice = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;
         if alice.subprotocol.as_deref() != subprotocol {
             return Err(format!("expected {subprotocol:?}, came {:?}", alice.subprotocol));
@@ -380,8 +381,8 @@ async fn websocket(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn too_many(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "2")?).await?;
+async fn too_many(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_participant", "2")?).await?;
     let first = Client::initialized(&gateway, "alice").await?;
     let second = Client::initialized(&gateway, "alice").await?;
     expect(200, first.post(ROOM, &ping(1)).await?)?;
@@ -398,8 +399,8 @@ async fn too_many(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn too_many_stateless(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_participant", "1")?).await?;
+async fn too_many_stateless(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_participant", "1")?).await?;
     let first = Client::initialized(&gateway, "alice").await?;
     let call = Client::new(&gateway, "alice")?.call("POST", ROOM).header("MCP-Protocol-Version", "2026-07-28");
     let call = call.header("Mcp-Method", "server/discover").body(discover());
@@ -409,8 +410,8 @@ async fn too_many_stateless(engine: Engine) -> Result<(), Failure> {
 }
 
 /// Ending a session that counts for another address would not help: it stays.
-async fn full_address(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.connections_per_address", "4")?).await?;
+async fn full_address(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_address", "4")?).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let elsewhere = IpAddr::from([127, 0, 0, 2]);
     let initialize_elsewhere = async |who: &str| {
@@ -425,7 +426,7 @@ async fn full_address(engine: Engine) -> Result<(), Failure> {
     // One of her own at the full address does make room.
     let first = expect(200, initialize_elsewhere("bob").await?)?;
     let second = expect(200, initialize_elsewhere("bob").await?)?;
-    let bob = |answer: &Answer| -> Result<Client<'_>, Failure> {
+    let bob = |answer: &HttpAnswer| -> Result<Client<'_>, Failure> {
         Ok(Client { session: answer.header("mcp-session-id").map(str::to_owned), ..Client::new(&gateway, "bob")? })
     };
     expect(404, bob(&first)?.post(ROOM, &ping(2)).await?)?;
@@ -433,9 +434,9 @@ async fn full_address(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn stream_ends(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let mut short = Token::new("alice");
+async fn stream_ends(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let mut short = TestToken::new("alice");
     short.claim("expires", "2")?;
     let mut alice = Client::initialized(&gateway, "alice").await?;
     let long = std::mem::replace(&mut alice.token, gateway.token(&short)?);
@@ -446,16 +447,16 @@ async fn stream_ends(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn token_ends(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let mut short = Token::new("alice");
+async fn token_ends(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let mut short = TestToken::new("alice");
     short.claim("expires", "2")?;
     let short = gateway.token(&short)?;
     let mut extended = Client { token: short.clone(), ..Client::new(&gateway, "alice")? };
     extended.initialize(ROOM).await?;
     let mut ending = Client { token: short, ..Client::new(&gateway, "alice")? };
     ending.initialize(ROOM).await?;
-    let long = gateway.token(&Token::new("alice"))?;
+    let long = gateway.token(&TestToken::new("alice"))?;
     extended.token = long.clone();
     expect(200, extended.post(ROOM, &ping(1)).await?)?;
     ends(ending.listen(ROOM).await?).await?;
@@ -465,18 +466,18 @@ async fn token_ends(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn shutdown(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn shutdown(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let stream = alice.listen(ROOM).await?;
     // A client without a handshake is refused as well.
-    let call = Call::new("GET", ROOM).bearer(&alice.token);
-    let connected = Socket::connect(gateway.address(), call).await?;
+    let call = HttpCall::new("GET", ROOM).bearer(&alice.token);
+    let connected = TestSocket::connect(gateway.address(), call).await?;
     let mut socket = connected.map_err(|answer| format!("expected a WebSocket, came {answer:?}"))?;
     let unintroduced = Client::new(&gateway, "bob")?.listen("/sse?topic=room:alpha").await?;
     let told = async {
         match socket.next().await? {
-            Event::Closed(1001, _) => {}
+            TestSocketEvent::Closed(1001, _) => {}
             other => return Err(format!("expected to be told that the gateway goes, came {other:?}")),
         }
         ends(stream).await?;
@@ -487,8 +488,8 @@ async fn shutdown(engine: Engine) -> Result<(), Failure> {
     stopped.and(told)
 }
 
-async fn full_room(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("limits.participants", "1")?).await?;
+async fn full_room(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.participants", "1")?).await?;
     let bob = join(&gateway, "bob").await?;
     let alice = Client::new(&gateway, "alice")?;
     let answer = alice.post(ROOM, &initialize("2025-06-18")).await?;
@@ -502,8 +503,8 @@ async fn full_room(engine: Engine) -> Result<(), Failure> {
 }
 
 /// A no that is an answer is counted like any other.
-async fn counted(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn counted(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let nobodys = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "nobody__t" } });
     let answer = expect(200, alice.post(ROOM, &nobodys.to_string()).await?)?;
@@ -512,7 +513,7 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     }
     // Refused before any session hears of it, and within one.
     expect(400, alice.post(ROOM, "[]").await?)?;
-    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let metrics = expect(200, HttpCall::new("GET", "/metrics").send(gateway.address()).await?)?;
     let line = r#"salon_refusals_total{code="invalid_parameters"} 2"#;
     if !metrics.body.lines().any(|told| told == line) {
         return Err(format!("expected {line}, came {}", metrics.body));
@@ -520,17 +521,17 @@ async fn counted(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn draft_counted(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
-    let token = gateway.token(&Token::new("alice"))?;
-    let connected = Socket::connect(gateway.address(), Call::new("GET", ROOM).bearer(&token)).await?;
+async fn draft_counted(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let connected = TestSocket::connect(gateway.address(), HttpCall::new("GET", ROOM).bearer(&token)).await?;
     let mut alice = connected.map_err(|answer| format!("refused: {answer:?}"))?;
     let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "mcpVersion": "2025-06-18", "clientCapabilities": {} } });
     alice.text(hello.to_string()).await?;
     next(&mut alice).await?;
     alice.text("{").await?;
     next(&mut alice).await?;
-    let metrics = expect(200, Call::new("GET", "/metrics").send(gateway.address()).await?)?;
+    let metrics = expect(200, HttpCall::new("GET", "/metrics").send(gateway.address()).await?)?;
     let line = r#"salon_refusals_total{code="invalid_json"} 1"#;
     if !metrics.body.lines().any(|counted| counted == line) {
         return Err(format!("expected {line}, came {}", metrics.body));
@@ -540,8 +541,8 @@ async fn draft_counted(engine: Engine) -> Result<(), Failure> {
 }
 
 /// What was said on a stream after the last event its reader has seen is said again.
-async fn resumes(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn resumes(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;
     let mut stream = alice.listen(ROOM).await?;
     for id in [1, 2] {

@@ -1,14 +1,14 @@
 //! The challenge to a refused MCP client (RFC 6750), and the metadata it points to (RFC 9728).
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Token};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken};
 
 use crate::tables::{self, Logs};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "metadata",
@@ -24,11 +24,11 @@ fn same(what: &str, found: &str, expected: &str) -> Result<(), Failure> {
     if found == expected { Ok(()) } else { Err(format!("{what}:\n  {found}\ninstead of\n  {expected}")) }
 }
 
-async fn described(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine).set("http.origins", "https://app.example")?).await?;
+async fn described(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("http.origins", "https://app.example")?).await?;
     let base = format!("http://{}", gateway.address());
     for path in ["", "/sse", "/mcp/room:alpha", "/mcp/room%3Aalpha", "/mcp/room:alpha/robot-1"] {
-        let answer = Call::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
+        let answer = HttpCall::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
         let expected =
             format!(r#"{{"resource":"{base}{path}","bearer_methods_supported":["header"],"resource_name":"Salon"}}"#);
         same(path, &format!("{} {}", answer.status, answer.body), &format!("200 {expected}"))?;
@@ -37,7 +37,7 @@ async fn described(engine: Engine) -> Result<(), Failure> {
     for host in
         ["127.0.0.1:@evil.example", "[::1].evil.example", "127.0.0.1:80:@evil.example", "[::1]evil", "localhost:a"]
     {
-        let answer = Call::new("GET", WELL_KNOWN).header("Host", host).send(gateway.address()).await?;
+        let answer = HttpCall::new("GET", WELL_KNOWN).header("Host", host).send(gateway.address()).await?;
         same(host, &answer.status.to_string(), "403")?;
     }
     for (path, status) in [
@@ -50,19 +50,19 @@ async fn described(engine: Engine) -> Result<(), Failure> {
         ("/mcp/room:alpha/a%22b", 400),
         ("/mcp/%ff", 400),
     ] {
-        let answer = Call::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
+        let answer = HttpCall::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
         same(path, &answer.status.to_string(), &status.to_string())?;
     }
-    let page = Call::new("GET", WELL_KNOWN).header("Origin", "https://app.example").send(gateway.address()).await?;
+    let page = HttpCall::new("GET", WELL_KNOWN).header("Origin", "https://app.example").send(gateway.address()).await?;
     same("CORS", page.header("access-control-allow-origin").unwrap_or("-"), "https://app.example")?;
     gateway.stop().await
 }
 
-async fn challenged(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(Options::new(engine)).await?;
+async fn challenged(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let base = format!("http://{}", gateway.address());
     let token = |claim, value| {
-        let mut token = Token::new("alice");
+        let mut token = TestToken::new("alice");
         token.claim(claim, value)?;
         gateway.token(&token)
     };
@@ -84,7 +84,7 @@ async fn challenged(engine: Engine) -> Result<(), Failure> {
         ("GET", "/v0/topics", Some(&expired), format!("401 {none}, {invalid}")),
         ("GET", "/v0/topics/room:alpha/participants", Some(&elsewhere), format!("403 {none}, {scope}")),
     ] {
-        let mut call = Call::new(method, path).header("Accept", "application/json, text/event-stream");
+        let mut call = HttpCall::new(method, path).header("Accept", "application/json, text/event-stream");
         call.headers.extend(token.map(|token| ("Authorization".into(), format!("Bearer {token}"))));
         if method == "POST" {
             call = call.body(body);
@@ -100,14 +100,14 @@ async fn challenged(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn public(engine: Engine) -> Result<(), Failure> {
-    let options = Options::new(engine).set("http.public_url", "https://example.org/salon/")?;
+async fn public(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("http.public_url", "https://example.org/salon/")?;
     let options = options.set("auth.authorization_servers", "https://id.example")?;
-    let gateway = Gateway::start(options.set("auth.authorization_servers", "https://id.example/b/")?).await?;
-    let answer = Call::new("GET", format!("{WELL_KNOWN}/mcp/room:alpha")).send(gateway.address()).await?;
+    let gateway = TestGateway::start(options.set("auth.authorization_servers", "https://id.example/b/")?).await?;
+    let answer = HttpCall::new("GET", format!("{WELL_KNOWN}/mcp/room:alpha")).send(gateway.address()).await?;
     let expected = r#"{"resource":"https://example.org/salon/mcp/room:alpha","authorization_servers":["https://id.example","https://id.example/b/"],"bearer_methods_supported":["header"],"resource_name":"Salon"}"#;
     same("the description", &answer.body, expected)?;
-    let answer = Call::new("POST", "/mcp/room:alpha").body("{}").send(gateway.address()).await?;
+    let answer = HttpCall::new("POST", "/mcp/room:alpha").body("{}").send(gateway.address()).await?;
     let expected =
         format!(r#"Bearer realm="salon", resource_metadata="https://example.org/salon{WELL_KNOWN}/mcp/room:alpha""#);
     same("the challenge", answer.header("www-authenticate").unwrap_or("-"), &expected)?;

@@ -1,8 +1,8 @@
 //! A room with three people in it, one of whom is up to no good. Many cases share one room, so whatever a check leaves behind is read
 //! before the next one begins.
 
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::Value;
 
 /// The requests that are open in the room: bob's to alice (JSON-RPC id 1), and bob's to mallory (JSON-RPC id 7).
@@ -10,18 +10,18 @@ pub(crate) const TO_ALICE: &str = "q-alice";
 pub(crate) const TO_MALLORY: &str = "q-mallory";
 
 pub(crate) struct Room {
-    gateway: Gateway,
-    pub(crate) alice: Socket,
-    pub(crate) bob: Socket,
-    pub(crate) mallory: Socket,
+    gateway: TestGateway,
+    pub(crate) alice: TestSocket,
+    pub(crate) bob: TestSocket,
+    pub(crate) mallory: TestSocket,
     /// How many envelopes were published to show that the room goes on: each needs an id of its own.
     proofs: usize,
 }
 
 impl Room {
-    pub(crate) async fn open(engine: Engine) -> Result<Self, Failure> {
+    pub(crate) async fn open(engine: TestEngine) -> Result<Self, Failure> {
         // Cases follow each other faster than anybody may publish, and what is refused counts.
-        let gateway = Gateway::start(Options::new(engine).set("limits.rate", "0")?).await?;
+        let gateway = TestGateway::start(TestOptions::new(engine).set("limits.rate", "0")?).await?;
         let alice = join(&gateway, "alice").await?;
         let bob = join(&gateway, "bob").await?;
         let mallory = join(&gateway, "mallory").await?;
@@ -95,18 +95,18 @@ impl Room {
     }
 }
 
-pub(crate) async fn join(gateway: &Gateway, name: &str) -> Result<Socket, Failure> {
-    let call = Call::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&Token::new(name))?);
-    let connected = Socket::connect(gateway.address(), call).await?;
+pub(crate) async fn join(gateway: &TestGateway, name: &str) -> Result<TestSocket, Failure> {
+    let call = HttpCall::new("GET", "/v0/ws?topic=room:alpha").bearer(&gateway.token(&TestToken::new(name))?);
+    let connected = TestSocket::connect(gateway.address(), call).await?;
     let mut socket = connected.map_err(|answer| format!("{name} was refused: {} {}", answer.status, answer.body))?;
     next(&mut socket).await?;
     Ok(socket)
 }
 
 /// The next text frame.
-pub(crate) async fn next(socket: &mut Socket) -> Result<String, Failure> {
+pub(crate) async fn next(socket: &mut TestSocket) -> Result<String, Failure> {
     match socket.next().await? {
-        Event::Text(text) => Ok(text),
+        TestSocketEvent::Text(text) => Ok(text),
         other => Err(format!("expected a frame, came {other:?}")),
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use libtest_mimic::Trial;
-use salon_testkit::http::{Call, EventStream};
-use salon_testkit::{Engine, Event, Failure, Gateway, Options, Socket, Token};
+use salon_testkit::http::{EventStream, HttpCall};
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 
 use crate::room::{envelope, join, next};
 use crate::tables::{self, Logs};
@@ -15,7 +15,7 @@ const PADDING: usize = 8_000;
 /// How many messages are on their way at once.
 const WINDOW: usize = 100;
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "slow",
@@ -26,8 +26,8 @@ pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
     )
 }
 
-fn options(engine: Engine) -> Result<Options, Failure> {
-    Options::new(engine).set("limits.rate", "0")?.set("times.heartbeat", "0")?.set("memory.per_room", "65536")
+fn options(engine: TestEngine) -> Result<TestOptions, Failure> {
+    TestOptions::new(engine).set("limits.rate", "0")?.set("times.heartbeat", "0")?.set("memory.per_room", "65536")
 }
 
 fn message(number: usize) -> String {
@@ -37,7 +37,7 @@ fn message(number: usize) -> String {
 }
 
 /// The next message, and whether bob was told to have left before it. Other presence passes by.
-async fn next_message(socket: &mut Socket, bob_left: &mut bool) -> Result<String, Failure> {
+async fn next_message(socket: &mut TestSocket, bob_left: &mut bool) -> Result<String, Failure> {
     loop {
         let text = next(socket).await?;
         if !text.contains(r#""kind":"presence""#) {
@@ -47,7 +47,7 @@ async fn next_message(socket: &mut Socket, bob_left: &mut bool) -> Result<String
     }
 }
 
-async fn hear(socket: &mut Socket, numbers: Range<usize>, bob_left: &mut bool) -> Result<(), Failure> {
+async fn hear(socket: &mut TestSocket, numbers: Range<usize>, bob_left: &mut bool) -> Result<(), Failure> {
     for number in numbers {
         let came = next_message(socket, bob_left).await?;
         if came != message(number) {
@@ -59,7 +59,7 @@ async fn hear(socket: &mut Socket, numbers: Range<usize>, bob_left: &mut bool) -
 }
 
 /// Alice says everything, while a witness reads along and bob does not. Tells whether bob has left.
-async fn say_everything(gateway: &Gateway) -> Result<(Socket, bool), Failure> {
+async fn say_everything(gateway: &TestGateway) -> Result<(TestSocket, bool), Failure> {
     let bob = join(gateway, "bob").await?;
     let mut witness = join(gateway, "witness").await?;
     let mut alice = join(gateway, "alice").await?;
@@ -74,8 +74,8 @@ async fn say_everything(gateway: &Gateway) -> Result<(Socket, bool), Failure> {
     Ok((bob, bob_left))
 }
 
-async fn reads_on(engine: Engine) -> Result<(), Failure> {
-    let gateway = Gateway::start(options(engine)?).await?;
+async fn reads_on(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(options(engine)?).await?;
     let (mut bob, mut bob_left) = say_everything(&gateway).await?;
     hear(&mut bob, 0..MESSAGES, &mut bob_left).await?;
     if bob_left {
@@ -85,9 +85,9 @@ async fn reads_on(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn is_closed(engine: Engine) -> Result<(), Failure> {
+async fn is_closed(engine: TestEngine) -> Result<(), Failure> {
     let options = options(engine)?.set("times.write_deadline", "500ms")?.set("times.ping_interval", "250ms")?;
-    let gateway = Gateway::start(options).await?;
+    let gateway = TestGateway::start(options).await?;
     let mut stream = follow(&gateway).await?;
     let (mut bob, mut bob_left) = say_everything(&gateway).await?;
     while !bob_left {
@@ -99,9 +99,9 @@ async fn is_closed(engine: Engine) -> Result<(), Failure> {
     let mut came = 0;
     loop {
         match bob.next().await? {
-            Event::Text(text) if text.contains(r#""kind":"presence""#) => {}
-            Event::Text(text) if text == message(came) => came += 1,
-            Event::Broken | Event::Closed(4408, _) => break,
+            TestSocketEvent::Text(text) if text.contains(r#""kind":"presence""#) => {}
+            TestSocketEvent::Text(text) if text == message(came) => came += 1,
+            TestSocketEvent::Broken | TestSocketEvent::Closed(4408, _) => break,
             other => return Err(format!("after {came} messages came {other:?}")),
         }
     }
@@ -109,8 +109,8 @@ async fn is_closed(engine: Engine) -> Result<(), Failure> {
         return Err(format!("{came} messages came before the end"));
     }
     let path = format!("/v0/ws?topic=room:alpha&after=m{}", came - 1);
-    let call = Call::new("GET", path).bearer(&gateway.token(&Token::new("bob"))?);
-    let connected = Socket::connect(gateway.address(), call).await?;
+    let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new("bob"))?);
+    let connected = TestSocket::connect(gateway.address(), call).await?;
     let mut bob = connected.map_err(|answer| format!("bob was refused: {} {}", answer.status, answer.body))?;
     next(&mut bob).await?;
     hear(&mut bob, came..MESSAGES, &mut bob_left).await?;
@@ -118,9 +118,9 @@ async fn is_closed(engine: Engine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-async fn follow(gateway: &Gateway) -> Result<EventStream, Failure> {
-    let token = gateway.token(&Token::new("watcher"))?;
-    let call = Call::new("GET", "/v0/topics/room:alpha/stream").bearer(&token);
+async fn follow(gateway: &TestGateway) -> Result<EventStream, Failure> {
+    let token = gateway.token(&TestToken::new("watcher"))?;
+    let call = HttpCall::new("GET", "/v0/topics/room:alpha/stream").bearer(&token);
     let opened = EventStream::open(gateway.address(), &call).await?;
     opened.map_err(|answer| format!("the stream was refused: {} {}", answer.status, answer.body))
 }

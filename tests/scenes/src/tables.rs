@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use libtest_mimic::Trial;
-use salon_testkit::{Engine, Failure};
+use salon_testkit::{Failure, TestEngine};
 
 /// Which logs a trial runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,23 +15,23 @@ pub(crate) enum Logs {
 }
 
 impl Logs {
-    pub(crate) fn include(self, engine: Engine) -> bool {
-        self == Self::Every || engine == Engine::Sqlite
+    pub(crate) fn include(self, engine: TestEngine) -> bool {
+        self == Self::Every || engine == TestEngine::Sqlite
     }
 }
 
 pub(crate) type Outcome = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
 
 /// A trial with a gateway of its own: its name, its logs, and what it does.
-pub(crate) type Row = (&'static str, Logs, fn(Engine) -> Outcome);
+pub(crate) type Row = (&'static str, Logs, fn(TestEngine) -> Outcome);
 
 /// The trials for an engine. Their names start with the engine's and `group`.
-pub(crate) fn trials(engine: Engine, group: &str, rows: &[Row]) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine, group: &str, rows: &[Row]) -> Vec<Trial> {
     let rows = rows.iter().filter(|(_, logs, _)| logs.include(engine));
     rows.map(|&(name, _, test)| trial(engine, &format!("{group}::{name}"), move || test(engine))).collect()
 }
 
-pub(crate) fn trial<F>(engine: Engine, name: &str, test: impl FnOnce() -> F + Send + 'static) -> Trial
+pub(crate) fn trial<F>(engine: TestEngine, name: &str, test: impl FnOnce() -> F + Send + 'static) -> Trial
 where
     F: Future<Output = Result<(), Failure>>,
 {

@@ -1,7 +1,7 @@
 //! Violations of the WebSocket protocol itself: they end that connection with the right code, and only that.
 
 use libtest_mimic::Trial;
-use salon_testkit::{Engine, Event, Failure};
+use salon_testkit::{Failure, TestEngine, TestSocketEvent};
 
 use crate::room::{Room, envelope, next};
 use crate::tables::{Case, Logs, check_all, trial};
@@ -12,7 +12,7 @@ const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     if !Logs::SqliteOnly.include(engine) {
         return Vec::new();
     }
@@ -71,14 +71,14 @@ impl Case for Violation {
 async fn violate(room: &mut Room, Violation { bytes, code, .. }: Violation) -> Result<(), Failure> {
     room.mallory.bytes(&bytes).await?;
     match room.mallory.next().await? {
-        Event::Closed(came, _) if came == code => {}
+        TestSocketEvent::Closed(came, _) if came == code => {}
         other => return Err(format!("expected to be closed with {code}, came {other:?}")),
     }
     room.goes_on_without_mallory().await
 }
 
 /// What the protocol allows is taken: one message in three fragments, and a ping between them.
-async fn fragments(engine: Engine) -> Result<(), Failure> {
+async fn fragments(engine: TestEngine) -> Result<(), Failure> {
     let mut room = Room::open(engine).await?;
     let text = envelope("mallory", "in-pieces", "", r#""method":"notifications/é""#);
     // The second cut goes through the é: a fragment need not end with a character.

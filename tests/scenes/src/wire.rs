@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::{Engine, Failure, Gateway, Options, Token, within};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::tables::{Case, Logs, check_all, trial};
 
-pub(crate) fn trials(engine: Engine) -> Vec<Trial> {
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     if !Logs::SqliteOnly.include(engine) {
         return Vec::new();
     }
@@ -36,14 +36,14 @@ impl Case for RawRequest {
 }
 
 struct Fixture {
-    gateway: Gateway,
+    gateway: TestGateway,
     token: String,
 }
 
-async fn table(engine: Engine, requests: Vec<RawRequest>) -> Result<(), Failure> {
+async fn table(engine: TestEngine, requests: Vec<RawRequest>) -> Result<(), Failure> {
     let open = async || {
-        let gateway = Gateway::start(Options::new(engine)).await?;
-        let token = gateway.token(&Token::new("mallory"))?;
+        let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+        let token = gateway.token(&TestToken::new("mallory"))?;
         Ok(Fixture { gateway, token })
     };
     check_all(requests, open, check).await?.gateway.stop().await
@@ -58,7 +58,7 @@ async fn check(fixture: &mut Fixture, case: RawRequest) -> Result<(), Failure> {
     if answer.get(9..12) != Some(&*case.status.to_string()) || !answer.contains(case.has) {
         return Err(format!("expected {} with {:?}, came {answer}", case.status, case.has));
     }
-    let present = Call::new("GET", "/v0/topics/room:a/participants").bearer(&fixture.token).send(address).await?;
+    let present = HttpCall::new("GET", "/v0/topics/room:a/participants").bearer(&fixture.token).send(address).await?;
     if present.body.contains("mallory") { Err(format!("mallory is in the room: {}", present.body)) } else { Ok(()) }
 }
 

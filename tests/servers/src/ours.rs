@@ -14,7 +14,7 @@ use crate::changes::Change;
 use crate::server::{Context, TestServer};
 
 /// Between two signs of life of the suite's tools, so that they do not arrive as one.
-const PAUSE: Duration = Duration::from_millis(50);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
 struct Slow {
@@ -44,7 +44,7 @@ pub(crate) async fn call(server: &TestServer, name: &str, arguments: JsonObject,
                 ["Tool execution started", "Tool processing data", "Tool execution completed"].iter().enumerate()
             {
                 if number > 0 {
-                    sleep(PAUSE).await;
+                    sleep(PROGRESS_INTERVAL).await;
                 }
                 server.log(context, LoggingLevel::Info, line).await;
             }
@@ -57,7 +57,7 @@ pub(crate) async fn call(server: &TestServer, name: &str, arguments: JsonObject,
         "test_tool_with_progress" => {
             for done in [0, 50, 100] {
                 if done > 0 {
-                    sleep(PAUSE).await;
+                    sleep(PROGRESS_INTERVAL).await;
                 }
                 server.progress(context, f64::from(done), 100.0, "Working").await;
             }

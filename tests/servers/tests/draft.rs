@@ -6,10 +6,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use salon_client::{Client, Discovery, Event, Events, Gateway, Outgoing, Room, StaticToken};
-use salon_guests::upstream::{Target, UrlTransport};
-use salon_guests::{GuestError, Spec, Status};
+use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::{GuestError, GuestStatus, Spec};
 use salon_protocol::{Envelope, EnvelopeId, Members, ParticipantId, TopicName};
-use salon_testkit::{Engine, Options, Scratch, Token, within};
+use salon_testkit::{Scratch, TestEngine, TestOptions, TestToken, within};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -29,9 +29,9 @@ enum Wire {
 }
 
 struct Stage {
-    gateway: salon_testkit::Gateway,
+    gateway: salon_testkit::TestGateway,
     scratch: Scratch,
-    statuses: mpsc::UnboundedReceiver<Status>,
+    statuses: mpsc::UnboundedReceiver<GuestStatus>,
     shutdown: CancellationToken,
     running: JoinHandle<Result<(), GuestError>>,
     room: Room,
@@ -42,13 +42,13 @@ struct Stage {
 impl Stage {
     /// The server is a guest, and `alice` is there to call it.
     async fn new(wire: Wire, strict: bool) -> Self {
-        let gateway = salon_testkit::Gateway::start(Options::new(Engine::Sqlite)).await.unwrap();
+        let gateway = salon_testkit::TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.unwrap();
         let scratch = Scratch::new().unwrap();
         let heard = scratch.path().join("heard");
         let mut args: Vec<std::ffi::OsString> = vec!["--heard".into(), heard.into()];
         args.extend(strict.then(|| "--strict".into()));
         let (target, server) = match wire {
-            Wire::Stdio => (Target::Command { program: SERVER.into(), args, env: Vec::new(), cwd: None }, None),
+            Wire::Stdio => (GuestTarget::Command { program: SERVER.into(), args, env: Vec::new(), cwd: None }, None),
             Wire::Http | Wire::WebSocket => {
                 let flag = if wire == Wire::Http { "--http" } else { "--ws" };
                 let mut command = Command::new(SERVER);
@@ -56,12 +56,12 @@ impl Stage {
                 let mut server = command.spawn().unwrap();
                 let mut said = BufReader::new(server.stdout.take().unwrap()).lines();
                 let url = within("the server's address", said.next_line()).await.unwrap().unwrap().unwrap();
-                (Target::Url { url, headers: Vec::new(), transport: UrlTransport::Auto }, Some(server))
+                (GuestTarget::Url { url, headers: Vec::new(), transport: UrlTransport::Auto }, Some(server))
             }
         };
         let client = |id: &str| {
             let at = Gateway::new(&format!("http://{}", gateway.address())).unwrap();
-            Client::new(at, StaticToken::new(gateway.token(&Token::new(id)).unwrap()))
+            Client::new(at, StaticToken::new(gateway.token(&TestToken::new(id)).unwrap()))
         };
         let topic = TopicName::new("room:draft").unwrap();
         let (guest, here) = (client("guest"), topic.clone());
@@ -81,9 +81,9 @@ impl Stage {
     async fn here(&mut self) -> (String, usize) {
         loop {
             match within("a status", self.statuses.recv()).await.unwrap().unwrap() {
-                Status::Here { server, tools } => return (server, tools),
-                Status::Restarting { why, .. } => panic!("{why}"),
-                Status::Starting | Status::Ended => {}
+                GuestStatus::Here { server, tools } => return (server, tools),
+                GuestStatus::Restarting { why, .. } => panic!("{why}"),
+                GuestStatus::Starting | GuestStatus::Ended => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use super::release::{Release, timestamp};
 /// As in `deploy/Containerfile`, so that a volume fits both.
 const USER: u64 = 10001;
 const DATA: &str = "/var/lib/salon";
-const SECOND: u64 = 1_000_000_000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 pub(crate) fn pack(release: &Release<'_>) -> Result<(String, Vec<u8>), String> {
     let layer = tar("", &root_files(release), release.epoch)?;
@@ -96,7 +96,7 @@ fn config(release: &Release<'_>, diff_id: &str) -> Result<Value, String> {
             // Not part of OCI's configuration; Docker and Podman read it.
             "Healthcheck": {
                 "Test": ["CMD", "/usr/bin/salon", "serve", "--health"],
-                "Interval": 15 * SECOND, "Timeout": 5 * SECOND, "StartPeriod": 40 * SECOND, "Retries": 3,
+                "Interval": 15 * NANOS_PER_SECOND, "Timeout": 5 * NANOS_PER_SECOND, "StartPeriod": 40 * NANOS_PER_SECOND, "Retries": 3,
             },
             "Labels": {
                 "org.opencontainers.image.title": "salon",

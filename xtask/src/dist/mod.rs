@@ -21,7 +21,7 @@ use std::process::Command;
 
 use self::build::{BuildTools, ReleaseTarget};
 use self::options::DistOptions;
-use self::release::{Pages, Release};
+use self::release::{ManualPages, Release};
 use crate::metadata::{Metadata, output};
 
 pub(crate) use self::options::USAGE;
@@ -91,7 +91,7 @@ fn epoch(root: &Path) -> Result<u64, String> {
 }
 
 /// Manual pages and completions, by a binary of this machine, or by one that cargo builds for it.
-fn pages(binaries: &[(ReleaseTarget, PathBuf)], root: &Path, folder: &Path) -> Result<Pages, String> {
+fn pages(binaries: &[(ReleaseTarget, PathBuf)], root: &Path, folder: &Path) -> Result<ManualPages, String> {
     let native = binaries.iter().find(|(target, _)| target.runs_here());
     let mut program = || match native {
         Some((_, binary)) => Command::new(binary),
@@ -101,7 +101,7 @@ fn pages(binaries: &[(ReleaseTarget, PathBuf)], root: &Path, folder: &Path) -> R
             cargo
         }
     };
-    Pages::written_by(&mut program, folder)
+    ManualPages::written_by(&mut program, folder)
 }
 
 /// Every file of the release, with its name.

@@ -12,14 +12,14 @@ use super::sbom::{self, SbomSubject};
 use crate::metadata::output;
 
 /// What pages and completions are the same for all targets.
-pub(crate) struct Pages {
+pub(crate) struct ManualPages {
     /// Name and text: `salon.1`, `salon-serve.1`, …
     pub(crate) manual: Vec<(String, Vec<u8>)>,
     /// Shell and script.
     pub(crate) completions: Vec<(&'static str, Vec<u8>)>,
 }
 
-impl Pages {
+impl ManualPages {
     /// Has a binary that runs on this machine write them.
     pub(crate) fn written_by(program: &mut dyn FnMut() -> Command, folder: &Path) -> Result<Self, String> {
         let failed = |error| format!("{}: {error}", folder.display());
@@ -53,7 +53,7 @@ pub(crate) struct Release<'a> {
     pub(crate) license: Vec<u8>,
     pub(crate) notices: String,
     pub(crate) sbom: String,
-    pub(crate) pages: &'a Pages,
+    pub(crate) pages: &'a ManualPages,
     pub(crate) root: &'a Path,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Release<'a> {
         target: ReleaseTarget,
         binary: Vec<u8>,
         settings: (&str, u64),
-        pages: &'a Pages,
+        pages: &'a ManualPages,
         (root, toolbox): (&'a Path, &BuildTools),
     ) -> Result<Self, String> {
         let (version, epoch) = settings;

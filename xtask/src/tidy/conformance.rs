@@ -4,8 +4,8 @@
 //! `scene name` for tests/scenes/**/name.scene, `frames name` for a table of tests/scenes/src/bad_frames.rs, `name` for a test function
 //! anywhere, `crate::module::name` for one there.
 
-use super::source::{Line, Source};
-use super::{Finding, Tree};
+use super::source::{SourceFile, SourceLine};
+use super::{Finding, SourceTree};
 
 const PAGE: &str = "docs/conformance.md";
 const FRAMES: &str = "tests/scenes/src/bad_frames.rs";
@@ -14,7 +14,7 @@ const NOT_THE_GATEWAYS: &str = "binds the user's program";
 /// The key words, and what is said without one.
 const LEVELS: &[&str] = &["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "states"];
 
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
     let Some(page) = tree.sources.iter().find(|source| source.path == PAGE) else {
         return vec![Finding::of(PAGE, "the page is missing")];
     };
@@ -56,12 +56,12 @@ fn row(line: &str) -> Option<Vec<&str>> {
 
 struct Tests<'a> {
     scenes: Vec<&'a str>,
-    frames: Option<&'a Source>,
+    frames: Option<&'a SourceFile>,
     functions: Vec<(&'a str, String)>,
 }
 
 impl<'a> Tests<'a> {
-    fn of(tree: &'a Tree) -> Self {
+    fn of(tree: &'a SourceTree) -> Self {
         let scene = |path: &'a String| path.strip_prefix("tests/scenes/")?.strip_suffix(".scene")?.rsplit('/').next();
         let functions = tree.rust().flat_map(|source| functions(source).into_iter().map(|name| (&*source.path, name)));
         Self {
@@ -78,7 +78,7 @@ impl<'a> Tests<'a> {
         if let Some(table) = name.strip_prefix("frames ") {
             // A table counts only if it is used as well as there.
             let (made, used) = (format!("fn {table}() -> Vec<Bad>"), format!("{table}()"));
-            let lines = || self.frames.into_iter().flat_map(Source::code).map(|line| line.code);
+            let lines = || self.frames.into_iter().flat_map(SourceFile::code).map(|line| line.code);
             return lines().any(|code| code.contains(&made))
                 && lines().any(|code| !code.contains(&made) && code.contains(&used));
         }
@@ -98,10 +98,10 @@ fn is_in(path: &str, modules: &[&str]) -> bool {
 }
 
 /// The names of a file's test functions.
-fn functions(source: &Source) -> Vec<String> {
+fn functions(source: &SourceFile) -> Vec<String> {
     let mut names = Vec::new();
     let mut marked = false;
-    for Line { code, .. } in source.code() {
+    for SourceLine { code, .. } in source.code() {
         let code = code.trim();
         marked |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
         if let Some((_, rest)) = code.split_once("fn ").filter(|(before, _)| before.is_empty() || before.ends_with(' '))
@@ -116,7 +116,7 @@ fn functions(source: &Source) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     /// What is said of a page with one row, in a tree with a few tests.
     fn judge(level: &str, shown: &str) -> String {
@@ -130,7 +130,7 @@ mod tests {
             ("tests/scenes/mcpx/spoof.scene", ""),
             (FRAMES, frames),
         ];
-        told(check(&tree(&files))).join("\n").replace("docs/conformance.md:5: ", "")
+        rendered(check(&tree(&files))).join("\n").replace("docs/conformance.md:5: ", "")
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Only ordinary and build dependencies are looked at. A test may use whatever it needs.
 
-use super::{Finding, Tree};
+use super::{Finding, SourceTree};
 use crate::metadata::{Metadata, Package};
 
 /// What one crate of the workspace may use.
@@ -69,7 +69,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("anyhow", &["salon-cli", "bench", "test-servers"]),
 ];
 
-pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(metadata: &Metadata, tree: &SourceTree) -> Vec<Finding> {
     let members: Vec<&str> = metadata.packages.iter().map(|package| &*package.name).collect();
     let mut findings = Vec::new();
     for package in &metadata.packages {
@@ -113,7 +113,7 @@ fn broken<'a>(package: &'a Package, members: &[&str]) -> Vec<(&'a str, String)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     /// Packages as `name: dependency dependency`, a dev-dependency with a `~` before it.
     fn judge(packages: &[&str]) -> Vec<String> {
@@ -132,7 +132,7 @@ mod tests {
         let whole = serde_json::json!({"packages": packages, "workspace_root": "/r", "target_directory": "/r/target"});
         let manifest = "[package]\nname = \"x\"\n[dependencies]\naxum.workspace = true\n";
         let metadata = serde_json::from_value(whole).expect("the shape of cargo metadata");
-        told(check(&metadata, &tree(&[("salon-rooms/Cargo.toml", manifest)])))
+        rendered(check(&metadata, &tree(&[("salon-rooms/Cargo.toml", manifest)])))
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Links in Markdown that lead to files of this repository.
 
-use super::{Finding, Tree};
+use super::{Finding, SourceTree};
 
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.markdown() {
         for (line, target) in targets(&source.text) {
@@ -58,14 +58,14 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     #[test]
     fn a_link_to_nothing_is_found() {
         let text = "[a](b.md) [c](../README.md#x) [d](https://e.f/g.md) [h](#i)\n`[j](k.md)` [`l`](m.md)\n```\n[n](o.md)\n```\n[p]: q.md\n[r](../../s.md)\n";
         let findings = check(&tree(&[("docs/a.md", text), ("README.md", "[docs](docs/)\n"), ("docs/b.md", "")]));
         assert_eq!(
-            told(findings),
+            rendered(findings),
             [
                 "docs/a.md:2: the link leads nowhere: m.md",
                 "docs/a.md:6: the link leads nowhere: q.md",

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::metadata::{Metadata, output};
-use source::Source;
+use source::SourceFile;
 
 /// A rule that is broken, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,13 +46,13 @@ impl fmt::Display for Finding {
 }
 
 /// Everything the checks look at.
-struct Tree {
-    sources: Vec<Source>,
+struct SourceTree {
+    sources: Vec<SourceFile>,
     /// Every path in the tree, files and folders, relative to its root.
     paths: BTreeSet<String>,
 }
 
-impl Tree {
+impl SourceTree {
     fn new(files: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let mut tree = Self { sources: Vec::new(), paths: BTreeSet::from([String::new()]) };
         for (path, text) in files {
@@ -60,7 +60,7 @@ impl Tree {
                 tree.paths.insert(path[..at].into());
             }
             tree.paths.insert(path.clone());
-            tree.sources.extend(text.map(|text| Source::new(path, text)));
+            tree.sources.extend(text.map(|text| SourceFile::new(path, text)));
         }
         tree
     }
@@ -76,18 +76,18 @@ impl Tree {
         Ok(Self::new(there.map(|name| (name.into(), std::fs::read_to_string(root.join(name)).ok()))))
     }
 
-    fn rust(&self) -> impl Iterator<Item = &Source> {
+    fn rust(&self) -> impl Iterator<Item = &SourceFile> {
         self.sources.iter().filter(|source| source.path.ends_with(".rs"))
     }
 
-    fn markdown(&self) -> impl Iterator<Item = &Source> {
+    fn markdown(&self) -> impl Iterator<Item = &SourceFile> {
         self.sources.iter().filter(|source| source.path.ends_with(".md"))
     }
 }
 
 pub(crate) fn run(verbose: bool) -> Result<(), String> {
     let metadata = Metadata::here()?;
-    let tree = Tree::read(&metadata.workspace_root)?;
+    let tree = SourceTree::read(&metadata.workspace_root)?;
     let mut findings = graph::check(&metadata, &tree);
     findings.extend(size::check(&tree));
     findings.extend(conformance::check(&tree));
@@ -110,11 +110,11 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
 }
 
 #[cfg(test)]
-fn tree(files: &[(&str, &str)]) -> Tree {
-    Tree::new(files.iter().map(|(path, text)| ((*path).into(), Some((*text).into()))))
+fn tree(files: &[(&str, &str)]) -> SourceTree {
+    SourceTree::new(files.iter().map(|(path, text)| ((*path).into(), Some((*text).into()))))
 }
 
 #[cfg(test)]
-fn told(findings: Vec<Finding>) -> Vec<String> {
+fn rendered(findings: Vec<Finding>) -> Vec<String> {
     findings.iter().map(Finding::to_string).collect()
 }

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::{Finding, Tree};
+use super::{Finding, SourceTree};
 
 /// Optional dependencies that need more than the package promises. The package's documentation says so.
 const EXCUSED: &[(&str, &str)] = &[("salon-client", "rmcp")];
 
 /// What `cargo metadata` says of all packages, those from outside too.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedPackages {
     packages: Vec<Pinned>,
-    resolve: Resolve,
+    resolve: DependencyGraph,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,12 +32,12 @@ struct Pinned {
 }
 
 #[derive(Debug, Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
+struct DependencyGraph {
+    nodes: Vec<ResolveNode>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Node {
+struct ResolveNode {
     id: String,
     deps: Vec<Edge>,
 }
@@ -53,9 +53,9 @@ struct EdgeKind {
     kind: Option<String>,
 }
 
-pub(crate) fn check(resolved: &Resolved, tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(resolved: &ResolvedPackages, tree: &SourceTree) -> Vec<Finding> {
     let packages: BTreeMap<&str, &Pinned> = resolved.packages.iter().map(|package| (&*package.id, package)).collect();
-    let nodes: BTreeMap<&str, &Node> = resolved.resolve.nodes.iter().map(|node| (&*node.id, node)).collect();
+    let nodes: BTreeMap<&str, &ResolveNode> = resolved.resolve.nodes.iter().map(|node| (&*node.id, node)).collect();
     let published = resolved.packages.iter().filter(|package| {
         package.source.is_none() && package.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     });
@@ -65,8 +65,8 @@ pub(crate) fn check(resolved: &Resolved, tree: &Tree) -> Vec<Finding> {
 fn too_low(
     package: &Pinned,
     packages: &BTreeMap<&str, &Pinned>,
-    nodes: &BTreeMap<&str, &Node>,
-    tree: &Tree,
+    nodes: &BTreeMap<&str, &ResolveNode>,
+    tree: &SourceTree,
 ) -> Vec<Finding> {
     let folder = package.name.trim_start_matches("salon-");
     let manifest = format!("crates/{folder}/Cargo.toml");
@@ -91,7 +91,7 @@ fn too_low(
 fn reachable<'a>(
     package: &'a Pinned,
     packages: &BTreeMap<&str, &Pinned>,
-    nodes: &BTreeMap<&str, &'a Node>,
+    nodes: &BTreeMap<&str, &'a ResolveNode>,
 ) -> BTreeSet<&'a str> {
     let excused = |from: &str, to: &str| {
         let name = |id: &str| packages.get(id).map_or("", |package| &*package.name);
@@ -119,7 +119,7 @@ fn numbers(version: &str) -> [u32; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     /// Packages as `name version [rust-version]: dependency ~dev-dependency`; those of this workspace begin with `salon-`.
     fn judge(packages: &[&str]) -> Vec<String> {
@@ -145,7 +145,7 @@ mod tests {
         let whole = serde_json::json!({"packages": all, "resolve": {"nodes": nodes}});
         let resolved = serde_json::from_value(whole).expect("the shape of cargo metadata");
         let manifest = "[package]\nname = \"salon-client\"\nrust-version = \"1.85\"\n";
-        told(check(&resolved, &tree(&[("crates/client/Cargo.toml", manifest)])))
+        rendered(check(&resolved, &tree(&[("crates/client/Cargo.toml", manifest)])))
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! How long a source file may be.
 
-use super::{Finding, Tree};
+use super::{Finding, SourceTree};
 
 /// The most lines a file may have, its tests not counted.
 const LIMIT: usize = 600;
 /// Above this a file is worth a look.
 const LONG: usize = 400;
 
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
     let lengths = tree.rust().filter(|source| !source.is_test_module());
     lengths
         .map(|source| (source, source.lines_without_tests()))
@@ -17,7 +17,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Files worth a look, the longest first.
-pub(crate) fn long(tree: &Tree) -> Vec<(&str, usize)> {
+pub(crate) fn long(tree: &SourceTree) -> Vec<(&str, usize)> {
     let mut long: Vec<(&str, usize)> =
         tree.rust().map(|source| (&*source.path, source.lines_without_tests())).collect();
     long.retain(|(_, lines)| *lines > LONG);
@@ -28,7 +28,7 @@ pub(crate) fn long(tree: &Tree) -> Vec<(&str, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     #[test]
     fn tests_do_not_count() {
@@ -39,6 +39,6 @@ mod tests {
             ("crates/a/src/long.rs", &line.repeat(601)),
             ("crates/a/src/x/tests.rs", &line.repeat(601)),
         ]));
-        assert_eq!(told(findings), ["crates/a/src/long.rs: 601 lines without tests; the limit is 600"]);
+        assert_eq!(rendered(findings), ["crates/a/src/long.rs: 601 lines without tests; the limit is 600"]);
     }
 }

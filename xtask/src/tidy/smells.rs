@@ -1,7 +1,7 @@
 //! Text that does not belong in the tree: unfinished code, silenced lints, tests that sleep, paths of somebody's machine.
 
-use super::source::{Line, Source, is_word};
-use super::{Finding, Tree};
+use super::source::{SourceFile, SourceLine, is_word};
+use super::{Finding, SourceTree};
 
 /// What must not stand in code, and what to say of it.
 const IN_CODE: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ fn is_data(path: &str) -> bool {
         || (path.starts_with("tests/upgrades/") && !path.ends_with(".md"))
 }
 
-pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
     let code = tree.rust().flat_map(|source| {
         let smells = source.code().flat_map(|line| in_code(&line).map(move |message| (line.number, message)));
         smells.map(|(number, message)| Finding::at(&source.path, number, message)).collect::<Vec<_>>()
@@ -33,7 +33,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     code.chain(text).collect()
 }
 
-fn in_code(line: &Line<'_>) -> impl Iterator<Item = String> + use<> {
+fn in_code(line: &SourceLine<'_>) -> impl Iterator<Item = String> + use<> {
     let code = line.code;
     let mut messages: Vec<String> =
         IN_CODE.iter().filter(|(smell, _)| has(code, smell)).map(|(_, message)| (*message).into()).collect();
@@ -46,7 +46,7 @@ fn in_code(line: &Line<'_>) -> impl Iterator<Item = String> + use<> {
     messages.into_iter()
 }
 
-fn in_text(source: &Source) -> Vec<Finding> {
+fn in_text(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in source.text.lines().enumerate() {
         if MACHINE_FOLDERS.iter().any(|folder| leads_into(line, folder)) {
@@ -77,10 +77,10 @@ fn leads_into(line: &str, folder: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     fn smell(path: &str, text: &str) -> Vec<String> {
-        told(check(&tree(&[(path, text)])))
+        rendered(check(&tree(&[(path, text)])))
     }
 
     #[test]
@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn a_lint_is_expected_not_allowed() {
-        let told = "a.rs:1: `allow` stays when its cause is gone; say `expect` with a reason";
-        assert_eq!(smell("a.rs", "#[allow(dead_code)]\n"), [told]);
-        assert_eq!(smell("a.rs", "#![cfg_attr(test, allow(dead_code))]\n"), [told]);
+        let rendered = "a.rs:1: `allow` stays when its cause is gone; say `expect` with a reason";
+        assert_eq!(smell("a.rs", "#[allow(dead_code)]\n"), [rendered]);
+        assert_eq!(smell("a.rs", "#![cfg_attr(test, allow(dead_code))]\n"), [rendered]);
         assert_eq!(smell("a.rs", "#[expect(dead_code, reason = \"later\")]\nrules.allow(1);\n"), [""; 0]);
     }
 

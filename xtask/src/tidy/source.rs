@@ -1,7 +1,7 @@
 //! A file of the tree, and what of a Rust file is code rather than comment or literal.
 
 /// A file's text, seen by lines.
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
     /// The text with comments and literals blanked, line for line; empty unless it is Rust.
@@ -11,13 +11,13 @@ pub(crate) struct Source {
 }
 
 /// A line of code, with its number from 1.
-pub(crate) struct Line<'a> {
+pub(crate) struct SourceLine<'a> {
     pub(crate) number: usize,
     pub(crate) code: &'a str,
     pub(crate) in_tests: bool,
 }
 
-impl Source {
+impl SourceFile {
     pub(crate) fn new(path: String, text: String) -> Self {
         let code = if path.ends_with(".rs") { code_only(&text) } else { String::new() };
         let under_test = under_test(&code);
@@ -25,10 +25,10 @@ impl Source {
     }
 
     /// The lines of a Rust file, code only.
-    pub(crate) fn code(&self) -> impl DoubleEndedIterator<Item = Line<'_>> + ExactSizeIterator {
+    pub(crate) fn code(&self) -> impl DoubleEndedIterator<Item = SourceLine<'_>> + ExactSizeIterator {
         let whole = self.is_tests();
         let lines: Vec<&str> = self.code.lines().collect();
-        lines.into_iter().zip(&self.under_test).enumerate().map(move |(index, (code, &under))| Line {
+        lines.into_iter().zip(&self.under_test).enumerate().map(move |(index, (code, &under))| SourceLine {
             number: index + 1,
             code,
             in_tests: whole || under,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_test_part_ends_with_its_brace() {
-        let source = Source::new(
+        let source = SourceFile::new(
             "crates/x/src/a.rs".into(),
             "fn a() {}\n#[cfg(test)]\nuse b;\nfn c() {}\n#[cfg(test)]\nmod tests {\n    fn d() { \"}\" }\n}\nfn e() {}\n".into(),
         );

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::source::is_word;
-use super::{Finding, Tree};
+use super::{Finding, SourceTree};
 use crate::metadata::{Metadata, Package};
 
 /// (package, dependency): there for a feature that another dependency needs switched on.
 const FOR_FEATURES: &[(&str, &str)] = &[];
 
-pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
+pub(crate) fn check(metadata: &Metadata, tree: &SourceTree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut named = BTreeSet::new();
     for package in &metadata.packages {
@@ -35,7 +35,7 @@ pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
 }
 
 /// Entries of `[workspace.dependencies]` that no member asks for.
-fn of_workspace(tree: &Tree, named: &BTreeSet<&str>) -> Vec<Finding> {
+fn of_workspace(tree: &SourceTree, named: &BTreeSet<&str>) -> Vec<Finding> {
     let Some(manifest) = tree.sources.iter().find(|source| source.path == "Cargo.toml") else { return Vec::new() };
     let entries = manifest.text.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     let entries = entries.take_while(|line| !line.starts_with('['));
@@ -49,7 +49,7 @@ fn relative(metadata: &Metadata, package: &Package) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn at(tree: &Tree, manifest: &str, dependency: &str, message: String) -> Finding {
+fn at(tree: &SourceTree, manifest: &str, dependency: &str, message: String) -> Finding {
     let text = tree.sources.iter().find(|source| source.path == manifest).map_or("", |source| &*source.text);
     let line = text
         .lines()
@@ -66,7 +66,7 @@ fn names(text: &str, ident: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{told, tree};
+    use crate::tidy::{rendered, tree};
 
     #[test]
     fn a_dependency_that_nothing_names_is_found() {
@@ -90,7 +90,7 @@ mod tests {
             ]),
         );
         assert_eq!(
-            told(found),
+            rendered(found),
             [
                 "crates/log/Cargo.toml:3: no source of `salon-log` names `tokio-util`",
                 "Cargo.toml:3: no package asks for `assert_cmd`",

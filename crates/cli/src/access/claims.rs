@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claims {
+pub(crate) struct TokenClaims {
     pub(crate) participant: ParticipantId,
     /// The topics it opens.
     pub(crate) topics: Vec<TopicPattern>,
@@ -19,7 +19,7 @@ pub(crate) struct Claims {
     pub(crate) id: Option<String>,
 }
 
-impl Claims {
+impl TokenClaims {
     /// Reads a token. No part of it is in the error.
     pub(crate) fn read(token: &str) -> anyhow::Result<Self> {
         #[derive(Deserialize)]
@@ -75,7 +75,7 @@ mod tests {
         let alice = ParticipantId::new("alice").expect("an id");
         let grant = Grant::new(alice.clone(), topics.clone(), Timestamp(2_000_000_000_000));
         let token = Signer::new(&LocalKey::generate()).sign(&grant, Timestamp(1_000_000)).expect("signed");
-        let claims = Claims::read(&token).expect("a token");
+        let claims = TokenClaims::read(&token).expect("a token");
         assert_eq!((claims.participant, claims.topics), (alice, topics));
         assert_eq!(claims.expires, Some(Timestamp(2_000_000_000_000)));
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn what_is_no_token_is_refused_without_showing_it() {
         for wrong in ["", "secret", "se.cr.et", "a.b", "a.e30.c", "e30.e30.e30.e30", "a.eyJzdWIiOiJhL2IifQ.c"] {
-            let told = Claims::read(wrong).expect_err("no token").to_string();
+            let told = TokenClaims::read(wrong).expect_err("no token").to_string();
             assert!(told.starts_with("the token") && !told.contains("secret"), "{wrong}: {told}");
         }
     }

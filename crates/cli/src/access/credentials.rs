@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 
-use super::{Place, Secret};
+use super::{GatewayUrl, Secret};
 
 /// Everything that is stored.
 #[derive(Debug, Default)]
-pub(crate) struct Credentials {
+pub(crate) struct StoredLogins {
     /// The gateway that was logged in to last.
     pub(crate) latest: Option<String>,
     gateways: BTreeMap<String, Login>,
@@ -22,13 +22,13 @@ pub(crate) struct Credentials {
 /// What is stored for one gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
-    pub(crate) token: Option<Stored>,
+    pub(crate) token: Option<StoredToken>,
     pub(crate) ca: Option<PathBuf>,
 }
 
 /// A token, or where to get one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum StoredToken {
     Token(Secret),
     File(PathBuf),
     Command(String),
@@ -58,7 +58,7 @@ pub(crate) fn path() -> Option<PathBuf> {
     Some(base.join("salon/credentials.toml"))
 }
 
-impl Credentials {
+impl StoredLogins {
     /// Reads what is stored; nothing where there is no file. One that others could have read is refused.
     pub(crate) fn read() -> anyhow::Result<Self> {
         path().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
@@ -89,7 +89,7 @@ impl Credentials {
     }
 
     /// What is stored for a gateway.
-    pub(crate) fn of(&self, place: &Place) -> Option<&Login> {
+    pub(crate) fn of(&self, place: &GatewayUrl) -> Option<&Login> {
         self.gateways.get(place.url())
     }
 
@@ -99,13 +99,13 @@ impl Credentials {
     }
 
     /// Keeps credentials for a gateway and makes it the one that is meant when none is named.
-    pub(crate) fn keep(&mut self, place: &Place, login: Login) {
+    pub(crate) fn keep(&mut self, place: &GatewayUrl, login: Login) {
         self.latest = Some(place.url().to_owned());
         self.gateways.insert(place.url().to_owned(), login);
     }
 
     /// Forgets what was kept for a gateway; false when nothing was.
-    pub(crate) fn forget(&mut self, place: &Place) -> bool {
+    pub(crate) fn forget(&mut self, place: &GatewayUrl) -> bool {
         if self.latest.as_deref() == Some(place.url()) {
             self.latest = None;
         }
@@ -149,9 +149,9 @@ impl Credentials {
             text.push_str(&format!("\n[gateways.{}]\n", quoted(url)));
             let mut line = |key: &str, value: &str| text.push_str(&format!("{key} = {}\n", quoted(value)));
             match &login.token {
-                Some(Stored::Token(token)) => line("token", &token.0),
-                Some(Stored::File(path)) => line("token_file", &path.to_string_lossy()),
-                Some(Stored::Command(command)) => line("token_command", command),
+                Some(StoredToken::Token(token)) => line("token", &token.0),
+                Some(StoredToken::File(path)) => line("token_file", &path.to_string_lossy()),
+                Some(StoredToken::Command(command)) => line("token_command", command),
                 None => {}
             }
             if let Some(ca) = &login.ca {
@@ -165,8 +165,8 @@ impl Credentials {
 impl From<LoginText> for Login {
     fn from(text: LoginText) -> Self {
         let LoginText { token, token_file, token_command, ca } = text;
-        let token = token.map(|token| Stored::Token(token.into()));
-        let token = token.or(token_file.map(Stored::File)).or(token_command.map(Stored::Command));
+        let token = token.map(|token| StoredToken::Token(token.into()));
+        let token = token.or(token_file.map(StoredToken::File)).or(token_command.map(StoredToken::Command));
         Self { token, ca }
     }
 }
@@ -185,31 +185,31 @@ pub(crate) fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(url: &str) -> Place {
-        Place::read(url).expect("an address")
+    fn place(url: &str) -> GatewayUrl {
+        GatewayUrl::read(url).expect("an address")
     }
 
     #[test]
     fn what_is_written_reads_back() {
-        let mut credentials = Credentials::default();
+        let mut credentials = StoredLogins::default();
         let ca = Some(PathBuf::from("/etc/a \"b\"\u{7f}.pem"));
-        credentials.keep(&place("https://a.example"), Login { token: Some(Stored::Token("t.o.k".into())), ca });
-        let file = Login { token: Some(Stored::File("/run/token".into())), ca: None };
+        credentials.keep(&place("https://a.example"), Login { token: Some(StoredToken::Token("t.o.k".into())), ca });
+        let file = Login { token: Some(StoredToken::File("/run/token".into())), ca: None };
         credentials.keep(&place("https://b.example"), file);
-        let command = Login { token: Some(Stored::Command("echo \\ 'x'\n".into())), ca: None };
+        let command = Login { token: Some(StoredToken::Command("echo \\ 'x'\n".into())), ca: None };
         credentials.keep(&place("http://127.0.0.1:8787"), command);
         let scratch = std::env::temp_dir().join(format!("salon-{}", uuid::Uuid::new_v4()));
         let path = scratch.join("salon/credentials.toml");
         credentials.write_to(&path).expect("written");
-        let read = Credentials::read_from(&path).expect("read");
+        let read = StoredLogins::read_from(&path).expect("read");
         assert_eq!(format!("{read:?}"), format!("{credentials:?}"));
         assert_eq!(
             read.of(&place("https://a.example/")).and_then(|l| l.token.clone()),
-            Some(Stored::Token("t.o.k".into()))
+            Some(StoredToken::Token("t.o.k".into()))
         );
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        let told = Credentials::read_from(&path).expect_err("open to others").to_string();
+        let told = StoredLogins::read_from(&path).expect_err("open to others").to_string();
         assert!(told.contains("is open to other users (mode 640)"), "{told}");
         fs::remove_dir_all(&scratch).expect("removed");
     }

@@ -11,7 +11,7 @@ use salon_gateway::auth::{Grant, LocalKey, Signer};
 use salon_gateway::config::{Config, Overrides};
 use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
 
-use crate::args::Places;
+use crate::args::Locations;
 use crate::clock;
 
 /// How long a token made here is good for: it never leaves this process, and a connection ends with it.
@@ -63,7 +63,7 @@ impl Here {
             return Ok(Self { data: data.to_owned(), url: None });
         }
         let config = std::env::var_os("SALON_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
-        let file = Places { config, data: None }.trusted_file()?;
+        let file = Locations { config, data: None }.trusted_file()?;
         let given = file.map(|path| Overrides::from_file(&path)).transpose()?.unwrap_or_default();
         let secure = given.tls.cert.is_some();
         let url = given.listen.and_then(|address| url(address.0, secure));

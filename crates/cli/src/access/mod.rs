@@ -17,11 +17,11 @@ use clap::Args;
 use salon_client::{Client, Gateway, StaticToken, TokenCommand, TokenFile, TokenProvider};
 use salon_protocol::ParticipantId;
 
-use self::claims::Claims;
-use self::credentials::{Credentials, Stored};
+use self::claims::TokenClaims;
+use self::credentials::{StoredLogins, StoredToken};
 pub(crate) use self::local::user;
 use self::local::{Here, LocalTokens};
-pub(crate) use self::place::Place;
+pub(crate) use self::place::GatewayUrl;
 use crate::args::own_id;
 use crate::note;
 
@@ -81,7 +81,7 @@ impl From<&str> for Secret {
 
 /// Where a token comes from. Its text completes "the token from …".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum TokenSource {
     Flag,
     Variable,
     File(PathBuf),
@@ -92,7 +92,7 @@ pub(crate) enum Source {
     LocalKey(PathBuf),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag => f.write_str("`--token`"),
@@ -106,15 +106,15 @@ impl fmt::Display for Source {
 }
 
 /// Where tokens come from, and what hands them out.
-pub(crate) struct Tokens {
-    pub(crate) source: Source,
+pub(crate) struct AccessTokens {
+    pub(crate) source: TokenSource,
     pub(crate) provider: Box<dyn TokenProvider>,
 }
 
 /// A gateway that can be talked to.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    pub(crate) place: Place,
+    pub(crate) place: GatewayUrl,
     pub(crate) client: Client,
 }
 
@@ -126,7 +126,7 @@ impl Access {
 
     /// The same with permissions that a token made here has.
     pub(crate) fn reach_with(&self, permissions: &[&str]) -> anyhow::Result<Reach> {
-        let stored = Credentials::read()?;
+        let stored = StoredLogins::read()?;
         let place = self.place_among(&stored)?;
         let ca = self.certificate(&place, &stored)?;
         let gateway = gateway(&place, ca.as_deref())?;
@@ -137,22 +137,22 @@ impl Access {
             ));
         }
         // A user who gave an id need not be told it, nor does a script.
-        if let (Source::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
+        if let (TokenSource::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
             && std::io::stderr().is_terminal()
         {
             note(format_args!("as `{who}`, by this machine's own key (`--as` or `salon login` changes that)"));
         }
         let place = match tokens.source {
-            Source::LocalKey(data) => place.by_key_in(data),
+            TokenSource::LocalKey(data) => place.by_key_in(data),
             _ => place,
         };
         Ok(Reach { place, client: Client::new(gateway, tokens.provider) })
     }
 
     /// Who the client's token says it is, and what it opens. The token is read, not verified: that is the gateway's to do.
-    pub(crate) async fn identity(&self, client: &Client) -> anyhow::Result<Claims> {
+    pub(crate) async fn identity(&self, client: &Client) -> anyhow::Result<TokenClaims> {
         let token = client.token().await.context("there is no token")?;
-        let claims = Claims::read(token.expose())?;
+        let claims = TokenClaims::read(token.expose())?;
         if let Some(wanted) = self.identity.as_ref().filter(|wanted| **wanted != claims.participant) {
             bail!(
                 "the token is for `{0}`, not for `{wanted}`\n\nhint: `salon token --id {wanted}` makes one, to be given with `--token`; without `--as` you are `{0}`",
@@ -163,11 +163,11 @@ impl Access {
     }
 
     /// The gateway that is meant.
-    pub(crate) fn place_among(&self, stored: &Credentials) -> anyhow::Result<Place> {
+    pub(crate) fn place_among(&self, stored: &StoredLogins) -> anyhow::Result<GatewayUrl> {
         let named = self.gateway.as_deref().filter(|url| !url.is_empty());
         match named.or(stored.latest.as_deref()) {
-            Some(url) => Place::read(url),
-            None => Place::read(self.here()?.url.as_deref().unwrap_or(USUAL_GATEWAY)),
+            Some(url) => GatewayUrl::read(url),
+            None => GatewayUrl::read(self.here()?.url.as_deref().unwrap_or(USUAL_GATEWAY)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Access {
     }
 
     /// The certificate that was given, or is stored for the gateway.
-    pub(crate) fn certificate(&self, place: &Place, stored: &Credentials) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) fn certificate(&self, place: &GatewayUrl, stored: &StoredLogins) -> anyhow::Result<Option<Vec<u8>>> {
         let path = self.ca.as_ref().or_else(|| stored.of(place)?.ca.as_ref());
         let read = path.map(|path| std::fs::read(path).with_context(|| format!("`{}` cannot be read", path.display())));
         read.transpose()
@@ -186,13 +186,13 @@ impl Access {
     /// What hands out tokens for the gateway.
     pub(crate) fn tokens_among(
         &self,
-        place: &Place,
-        stored: &Credentials,
+        place: &GatewayUrl,
+        stored: &StoredLogins,
         permissions: &[&str],
-    ) -> anyhow::Result<Tokens> {
-        let given = self.given()?.or_else(|| Some((Source::Login, stored.of(place)?.token.clone()?)));
+    ) -> anyhow::Result<AccessTokens> {
+        let given = self.given()?.or_else(|| Some((TokenSource::Login, stored.of(place)?.token.clone()?)));
         if let Some((source, token)) = given {
-            return Ok(Tokens { source, provider: token.provider() });
+            return Ok(AccessTokens { source, provider: token.provider() });
         }
         if !place.is_loopback() {
             let hint = format!("ask its operator for a token, then run `salon login {place}` or set `SALON_TOKEN`");
@@ -211,24 +211,24 @@ impl Access {
             .local_identity()
             .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
         let tokens = LocalTokens::new(&key, who, permissions);
-        Ok(Tokens { source: Source::LocalKey(here.data), provider: Box::new(tokens) })
+        Ok(AccessTokens { source: TokenSource::LocalKey(here.data), provider: Box::new(tokens) })
     }
 
     /// The token that flags or variables name.
-    pub(crate) fn given(&self) -> anyhow::Result<Option<(Source, Stored)>> {
+    pub(crate) fn given(&self) -> anyhow::Result<Option<(TokenSource, StoredToken)>> {
         let given = if let Some(token) = &self.token {
-            Some((Source::Flag, Stored::Token(token.clone())))
+            Some((TokenSource::Flag, StoredToken::Token(token.clone())))
         } else if let Some(path) = &self.token_file {
-            Some((Source::File(path.clone()), Stored::File(path.clone())))
+            Some((TokenSource::File(path.clone()), StoredToken::File(path.clone())))
         } else if let Some(command) = &self.token_command {
-            Some((Source::Command, Stored::Command(command.clone())))
+            Some((TokenSource::Command, StoredToken::Command(command.clone())))
         } else {
             let variable = std::env::var_os("SALON_TOKEN").filter(|token| !token.is_empty());
             let variable = variable.map(|token| token.into_string().map_err(|_| anyhow!("`SALON_TOKEN` is not text")));
-            variable.transpose()?.map(|token| (Source::Variable, Stored::Token(token.into())))
+            variable.transpose()?.map(|token| (TokenSource::Variable, StoredToken::Token(token.into())))
         };
         match &given {
-            Some((source, Stored::Token(token))) if !claims::is_one_word(&token.0) => {
+            Some((source, StoredToken::Token(token))) if !claims::is_one_word(&token.0) => {
                 bail!("the token from {source} is not one word")
             }
             _ => Ok(given),
@@ -241,7 +241,7 @@ impl Access {
 }
 
 /// The gateway as the library wants it.
-pub(crate) fn gateway(place: &Place, ca: Option<&[u8]>) -> anyhow::Result<Gateway> {
+pub(crate) fn gateway(place: &GatewayUrl, ca: Option<&[u8]>) -> anyhow::Result<Gateway> {
     let gateway = Gateway::new(place.url())?;
     Ok(match ca {
         Some(pem) => gateway.trust_pem(pem).context("the file of `--ca` is not usable")?,
@@ -249,7 +249,7 @@ pub(crate) fn gateway(place: &Place, ca: Option<&[u8]>) -> anyhow::Result<Gatewa
     })
 }
 
-impl Stored {
+impl StoredToken {
     /// What hands out the token.
     pub(crate) fn provider(&self) -> Box<dyn TokenProvider> {
         match self {

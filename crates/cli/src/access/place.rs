@@ -9,13 +9,13 @@ use salon_gateway::is_loopback;
 
 /// Where a gateway is: scheme, host and port, and a path if a proxy gives it one. No slash at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GatewayUrl {
     url: Url,
     /// The data directory whose key makes the tokens for it, where none was given.
     key: Option<PathBuf>,
 }
 
-impl Place {
+impl GatewayUrl {
     /// Reads what a person wrote. Without a scheme it is `http` on this machine and `https` elsewhere.
     pub(crate) fn read(text: &str) -> anyhow::Result<Self> {
         let wrong = |why: &str| {
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for GatewayUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.url())
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        Place::read(text).map_or_else(|error| error.to_string(), |place| place.to_string())
+        GatewayUrl::read(text).map_or_else(|error| error.to_string(), |place| place.to_string())
     }
 
     #[test]

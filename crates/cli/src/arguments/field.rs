@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{MAX_NESTED, Schema};
+use super::{ArgumentSchema, MAX_NESTED};
 
 /// One argument, for people to read and for completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct ArgumentField {
     pub(crate) name: String,
     /// What people call it; empty when the schema does not say.
     pub(crate) title: String,
@@ -15,7 +15,7 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     pub(crate) description: String,
     /// The values it may have, where there are only some.
-    pub(crate) choices: Vec<Choice>,
+    pub(crate) choices: Vec<ArgumentChoice>,
     /// Its default, as JSON.
     pub(crate) default: Option<String>,
     /// It is a list, of which each may be given by itself.
@@ -24,36 +24,36 @@ pub(crate) struct Field {
 
 /// One value that an argument may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct ArgumentChoice {
     /// As it is typed.
     pub(crate) value: String,
     /// What it means; empty when the schema does not say, or says the same.
     pub(crate) title: String,
 }
 
-impl Choice {
+impl ArgumentChoice {
     fn new(value: &Value, title: String) -> Self {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         Self { title: if title == value { String::new() } else { title }, value }
     }
 }
 
-impl Schema {
+impl ArgumentSchema {
     /// The arguments it names, those that must be given first.
-    pub(crate) fn fields(&self) -> Vec<Field> {
+    pub(crate) fn fields(&self) -> Vec<ArgumentField> {
         let mut fields = self.as_written();
         fields.sort_by_key(|field| !field.required);
         fields
     }
 
     /// The arguments it names, in its own order, as a form has them.
-    pub(crate) fn as_written(&self) -> Vec<Field> {
+    pub(crate) fn as_written(&self) -> Vec<ArgumentField> {
         let field = |name: &String| {
             let property = self.whole.get("properties")?.get(name)?;
             let led_to = self.follow(property);
             let said = |what: &str| property[what].as_str().or(led_to[what].as_str()).unwrap_or_default().to_owned();
             let default = property.get("default").or(led_to.get("default"));
-            Some(Field {
+            Some(ArgumentField {
                 name: name.clone(),
                 title: said("title"),
                 kind: self.kind(led_to),
@@ -103,24 +103,27 @@ impl Schema {
 
     /// What the property may be, where there are only some values: an `enum`, with names for them or without, or alternatives that are
     /// each one value with a title.
-    fn listed(&self, property: &Value) -> Option<Vec<Choice>> {
+    fn listed(&self, property: &Value) -> Option<Vec<ArgumentChoice>> {
         if let Some(values) = property["enum"].as_array() {
             let title = |at: usize| property["enumNames"][at].as_str().unwrap_or_default().to_owned();
-            return Some(values.iter().enumerate().map(|(at, value)| Choice::new(value, title(at))).collect());
+            return Some(values.iter().enumerate().map(|(at, value)| ArgumentChoice::new(value, title(at))).collect());
         }
         let alternatives = ["oneOf", "anyOf"].iter().find_map(|name| property[name].as_array())?;
         let one = |alternative: &Value| {
             let alternative = self.follow(alternative);
-            Some(Choice::new(alternative.get("const")?, alternative["title"].as_str().unwrap_or_default().to_owned()))
+            Some(ArgumentChoice::new(
+                alternative.get("const")?,
+                alternative["title"].as_str().unwrap_or_default().to_owned(),
+            ))
         };
         alternatives.iter().map(one).collect::<Option<Vec<_>>>().filter(|choices| !choices.is_empty())
     }
 
     /// The same, and for a list what each of it may be; what is either true or false may be that.
-    pub(super) fn choices(&self, property: &Value) -> Vec<Choice> {
+    pub(super) fn choices(&self, property: &Value) -> Vec<ArgumentChoice> {
         let property = if self.types(property) == ["array"] { self.follow(&property["items"]) } else { property };
         self.listed(property).unwrap_or_else(|| match &self.types(property)[..] {
-            ["boolean"] => [true, false].map(|value| Choice::new(&value.into(), String::new())).into(),
+            ["boolean"] => [true, false].map(|value| ArgumentChoice::new(&value.into(), String::new())).into(),
             _ => Vec::new(),
         })
     }

@@ -12,15 +12,15 @@ pub(super) struct Argument<'a> {
 
 /// What was given so far.
 #[derive(Default)]
-pub(super) struct Tree<'a>(Vec<(&'a str, Node<'a>)>);
+pub(super) struct ArgumentTree<'a>(Vec<(&'a str, TreeNode<'a>)>);
 
-enum Node<'a> {
+enum TreeNode<'a> {
     Leaf(String),
     List(Vec<String>),
-    Tree(Tree<'a>),
+    Tree(ArgumentTree<'a>),
 }
 
-impl<'a> Tree<'a> {
+impl<'a> ArgumentTree<'a> {
     pub(super) fn put(&mut self, argument: Argument<'a>) -> Result<(), String> {
         let Argument { path, json, listed } = argument;
         let twice = || format!("`{}` is given twice", path.join("."));
@@ -29,18 +29,18 @@ impl<'a> Tree<'a> {
         for name in way {
             let at = tree.place(name);
             if at == tree.0.len() {
-                tree.0.push((name, Node::Tree(Tree::default())));
+                tree.0.push((name, TreeNode::Tree(ArgumentTree::default())));
             }
             tree = match &mut tree.0[at].1 {
-                Node::Tree(inner) => inner,
-                Node::Leaf(_) | Node::List(_) => return Err(twice()),
+                TreeNode::Tree(inner) => inner,
+                TreeNode::Leaf(_) | TreeNode::List(_) => return Err(twice()),
             };
         }
         let at = tree.place(last);
         match tree.0.get_mut(at).map(|(_, node)| node) {
-            None if listed => tree.0.push((last, Node::List(vec![json]))),
-            None => tree.0.push((last, Node::Leaf(json))),
-            Some(Node::List(values)) if listed => values.push(json),
+            None if listed => tree.0.push((last, TreeNode::List(vec![json]))),
+            None => tree.0.push((last, TreeNode::Leaf(json))),
+            Some(TreeNode::List(values)) if listed => values.push(json),
             Some(_) => return Err(twice()),
         }
         Ok(())
@@ -52,11 +52,11 @@ impl<'a> Tree<'a> {
     }
 
     pub(super) fn json(&self) -> String {
-        let member = |(name, node): &(&str, Node<'_>)| {
+        let member = |(name, node): &(&str, TreeNode<'_>)| {
             let value = match node {
-                Node::Leaf(json) => json.clone(),
-                Node::List(values) => format!("[{}]", values.join(",")),
-                Node::Tree(tree) => tree.json(),
+                TreeNode::Leaf(json) => json.clone(),
+                TreeNode::List(values) => format!("[{}]", values.join(",")),
+                TreeNode::Tree(tree) => tree.json(),
             };
             format!("{}:{value}", Value::from(*name))
         };

@@ -26,7 +26,7 @@ pub(super) fn run(args: &BackupArgs, progress: &mut PercentLine<'_>) -> Result<(
         ));
     }
     sqlite::refuse_unfinished(&data).map_err(Trouble::failed)?;
-    let target = Target::of(args)?;
+    let target = BackupTarget::of(args)?;
     let facts = LogFacts::from(
         sqlite::copy(&data, &target.copy, |done, total| progress.go_on("copying the log", done, total))
             .map_err(|error| uncopied(error, &target))?,
@@ -47,7 +47,7 @@ pub(super) fn run(args: &BackupArgs, progress: &mut PercentLine<'_>) -> Result<(
 }
 
 /// Where a backup goes, and where it is made: a directory with a random name that only this user can enter, removed when this is dropped.
-struct Target {
+struct BackupTarget {
     /// None is standard output.
     file: Option<PathBuf>,
     workspace: PathBuf,
@@ -57,7 +57,7 @@ struct Target {
     partial: PathBuf,
 }
 
-impl Target {
+impl BackupTarget {
     fn of(args: &BackupArgs) -> Result<Self, Trouble> {
         if is_standard(&args.file) {
             if io::stdout().is_terminal() {
@@ -88,14 +88,14 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for BackupTarget {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.workspace);
     }
 }
 
 fn write(
-    target: &Target,
+    target: &BackupTarget,
     data: &Path,
     log: LogFacts,
     progress: &mut PercentLine<'_>,
@@ -138,7 +138,7 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn uncopied(error: CopyError, target: &Target) -> Trouble {
+fn uncopied(error: CopyError, target: &BackupTarget) -> Trouble {
     match error {
         CopyError::Cancelled => cancelled(),
         CopyError::Open(OpenError::Files { path, source }) if path == target.copy => {
@@ -153,7 +153,7 @@ fn unwritable(workspace: &Path, error: &io::Error) -> Trouble {
     Trouble::failed(anyhow!("nothing can be written to `{}`: {error}", directory.display()))
 }
 
-fn unwritten(target: &Target, error: &ArchiveError) -> Trouble {
+fn unwritten(target: &BackupTarget, error: &ArchiveError) -> Trouble {
     let file = target.file.as_ref().map_or("standard output".into(), |file| format!("`{}`", file.display()));
     match error {
         ArchiveError::Cancelled => cancelled(),

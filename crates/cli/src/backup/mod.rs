@@ -21,7 +21,7 @@ use salon_gateway::config::{Overrides, Setting, Store, StoreUrl};
 
 use self::archive::ArchiveError;
 use self::progress::PercentLine;
-use crate::args::Places;
+use crate::args::Locations;
 use crate::commands::outcome::CANCELLED;
 use crate::serve::variables;
 use crate::signals::Stop;
@@ -49,7 +49,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, conflicts_with = "force")]
     verify: bool,
     #[command(flatten)]
-    places: Places,
+    places: Locations,
 }
 
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ pub(crate) struct RestoreArgs {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    places: Places,
+    places: Locations,
 }
 
 pub(crate) fn backup(args: BackupArgs) -> Result<(), Trouble> {
@@ -143,7 +143,7 @@ fn unusable(file: &Path, error: &ArchiveError) -> Trouble {
 }
 
 /// The data directory of a gateway that has its store there.
-fn data_directory(places: &Places) -> Result<PathBuf, Trouble> {
+fn data_directory(places: &Locations) -> Result<PathBuf, Trouble> {
     variables::refuse_renamed()?;
     let data = token::data_directory(places).map_err(Trouble::usage)?;
     let given = places

@@ -4,13 +4,13 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use salon_protocol::{EnvelopeId, ParticipantId};
 
-use super::event::{Now, Question, Zone};
-use super::item::{Body, Call, Item, Outcome, Progress, Said, Tone};
-use super::layout::{Pending, duration};
+use super::event::{Now, PersonQuestion, Zone};
+use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody, TextTone};
+use super::layout::{PendingLine, duration};
 use super::markdown;
 use super::text::{shorten, width, wrap};
 use super::theme::{Theme, sign};
-use super::transcript::Transcript;
+use super::transcript::ChatTranscript;
 
 /// From which width on names have a wide column, a fair one, a column at all, and times are shown.
 const ROOMY: usize = 100;
@@ -35,14 +35,14 @@ pub(crate) struct Look<'a> {
     pub(crate) all: bool,
     pub(crate) now: Now,
     pub(crate) zone: Zone,
-    pub(crate) questions: &'a [Question],
+    pub(crate) questions: &'a [PersonQuestion],
     /// Width of the longest id in the room.
     pub(crate) longest_name: usize,
 }
 
 impl Look<'_> {
     /// The day of an item.
-    pub(crate) fn day(&self, item: &Item) -> String {
+    pub(crate) fn day(&self, item: &ChatItem) -> String {
         (self.zone)(item.at).day
     }
 
@@ -55,26 +55,26 @@ impl Look<'_> {
     }
 
     /// Something that is being sent.
-    pub(crate) fn pending(&self, pending: &Pending) -> Vec<Line<'static>> {
+    pub(crate) fn pending(&self, pending: &PendingLine) -> Vec<Line<'static>> {
         let dim = self.theme.dim();
         let text = format!("{} ({})", pending.line, pending.stage);
         let spans = [Span::styled(self.spinner(), self.theme.busy()), Span::styled(format!(" {text}"), dim)];
         Self { columns: self.columns.min(WIDE - 1), ..*self }.beside(None, &spans, self.columns)
     }
 
-    pub(crate) fn lines(&self, item: &Item, transcript: &Transcript) -> Vec<Line<'static>> {
+    pub(crate) fn lines(&self, item: &ChatItem, transcript: &ChatTranscript) -> Vec<Line<'static>> {
         let time = Some((self.zone)(item.at).minute);
         let dim = self.theme.dim();
         match &item.body {
-            Body::Chat(said) => self.chat(time, said, transcript),
-            Body::Presence { .. } => self.presence(std::iter::once(item)),
-            Body::Call(call) => self.call(time, item.envelope.as_ref(), call),
-            Body::Answer { from, to, outcome, .. } => {
+            ItemBody::Chat(said) => self.chat(time, said, transcript),
+            ItemBody::Presence { .. } => self.presence(std::iter::once(item)),
+            ItemBody::Call(call) => self.call(time, item.envelope.as_ref(), call),
+            ItemBody::Answer { from, to, outcome, .. } => {
                 let mut spans = vec![Span::styled("answers ", dim)];
                 spans.extend(self.recipients(to));
                 self.with_outcome(time, from, spans, outcome)
             }
-            Body::Notice { from, to, text, .. } => {
+            ItemBody::Notice { from, to, text, .. } => {
                 let mut spans = vec![];
                 if !to.is_empty() {
                     spans.push(Span::styled("→ ", dim));
@@ -83,14 +83,14 @@ impl Look<'_> {
                 spans.push(Span::styled(self.folded(text), dim));
                 self.block(time, &spans, Some(from))
             }
-            Body::Note { tone, text, rows } => self.note(time, *tone, text, rows),
+            ItemBody::Note { tone, text, rows } => self.note(time, *tone, text, rows),
         }
     }
 
     /// Whether two joins or leaves in a row share a line: a crowd that comes is one event to people.
-    pub(crate) fn is_together(&self, one: &Item, other: &Item) -> bool {
+    pub(crate) fn is_together(&self, one: &ChatItem, other: &ChatItem) -> bool {
         match (&one.body, &other.body) {
-            (Body::Presence { joined, .. }, Body::Presence { joined: other_joined, .. }) => {
+            (ItemBody::Presence { joined, .. }, ItemBody::Presence { joined: other_joined, .. }) => {
                 joined == other_joined && other.at.0.abs_diff(one.at.0) < TOGETHER && self.day(one) == self.day(other)
             }
             _ => false,
@@ -98,11 +98,11 @@ impl Look<'_> {
     }
 
     /// Participants that came, or left, together.
-    pub(crate) fn presence<'a>(&self, mut group: impl Iterator<Item = &'a Item>) -> Vec<Line<'static>> {
+    pub(crate) fn presence<'a>(&self, mut group: impl Iterator<Item = &'a ChatItem>) -> Vec<Line<'static>> {
         let mut names = Vec::new();
         let mut first = None;
         for item in group.by_ref().take(MAX_NAMES) {
-            let Body::Presence { who, kind, joined } = &item.body else { continue };
+            let ItemBody::Presence { who, kind, joined } = &item.body else { continue };
             first.get_or_insert((item.at, *joined));
             names.push(kind.map_or_else(|| who.to_string(), |kind| format!("{}\u{a0}{who}", sign(Some(kind)))));
         }
@@ -115,15 +115,15 @@ impl Look<'_> {
     }
 
     /// What this program says stands further left than what participants say.
-    fn note(&self, time: Option<String>, tone: Tone, text: &str, rows: &[(String, String)]) -> Vec<Line<'static>> {
+    fn note(&self, time: Option<String>, tone: TextTone, text: &str, rows: &[(String, String)]) -> Vec<Line<'static>> {
         let dim = self.theme.dim();
         let (mark, style) = match tone {
-            Tone::Shown => ("", self.theme.strong()),
-            Tone::Dim => ("– ", dim),
-            Tone::Bad => ("✗ ", self.theme.bad()),
+            TextTone::Shown => ("", self.theme.strong()),
+            TextTone::Dim => ("– ", dim),
+            TextTone::Bad => ("✗ ", self.theme.bad()),
         };
         let mut spans = vec![Span::styled(format!("{mark}{}", text.split('\n').next().unwrap_or_default()), style)];
-        let rest = if tone == Tone::Dim { dim } else { Style::default() };
+        let rest = if tone == TextTone::Dim { dim } else { Style::default() };
         spans.extend(text.split('\n').skip(1).map(|line| Span::styled(format!("\n{line}"), rest)));
         let look = Self { columns: self.columns.min(WIDE - 1), ..*self };
         let indent = look.indent();
@@ -149,13 +149,13 @@ impl Look<'_> {
         lines
     }
 
-    fn chat(&self, time: Option<String>, said: &Said, transcript: &Transcript) -> Vec<Line<'static>> {
+    fn chat(&self, time: Option<String>, said: &ChatMessage, transcript: &ChatTranscript) -> Vec<Line<'static>> {
         let mut spans = Vec::new();
         if let Some(id) = &said.reply_to {
             let about = transcript.get(id).map(|item| &item.body);
             let quote = match about {
-                Some(Body::Chat(about)) => format!("{}: {}", about.from, about.text.replace('\n', " ")),
-                Some(Body::Call(call)) => format!("{} → {} {}", call.from, call.to, call.what),
+                Some(ItemBody::Chat(about)) => format!("{}: {}", about.from, about.text.replace('\n', " ")),
+                Some(ItemBody::Call(call)) => format!("{} → {} {}", call.from, call.to, call.what),
                 _ => "something earlier".to_owned(),
             };
             spans.push(Span::styled(
@@ -176,7 +176,7 @@ impl Look<'_> {
         self.block(time, &spans, Some(&said.from))
     }
 
-    fn call(&self, time: Option<String>, id: Option<&EnvelopeId>, call: &Call) -> Vec<Line<'static>> {
+    fn call(&self, time: Option<String>, id: Option<&EnvelopeId>, call: &CallItem) -> Vec<Line<'static>> {
         let (theme, dim) = (self.theme, self.theme.dim());
         let mut spans = Vec::new();
         if call.question {
@@ -216,9 +216,9 @@ impl Look<'_> {
         }
     }
 
-    fn running(&self, call: &Call) -> Vec<Span<'static>> {
+    fn running(&self, call: &CallItem) -> Vec<Span<'static>> {
         let mut spans = vec![Span::styled(self.spinner(), self.theme.busy())];
-        if let Some(Progress { done, total, message }) = &call.progress {
+        if let Some(CallProgress { done, total, message }) = &call.progress {
             match total {
                 Some(total) => spans.extend(self.bar((done / total).clamp(0.0, 1.0))),
                 None => spans.push(Span::raw(format!(" {}", shorten(&done.to_string(), 12)))),
@@ -256,7 +256,7 @@ impl Look<'_> {
         time: Option<String>,
         from: &ParticipantId,
         spans: Vec<Span<'static>>,
-        outcome: &Outcome,
+        outcome: &CallOutcome,
     ) -> Vec<Line<'static>> {
         let theme = self.theme;
         let (mark, style) = if outcome.well { ("✓", theme.good()) } else { ("✗", theme.bad()) };

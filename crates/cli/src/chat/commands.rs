@@ -1,13 +1,13 @@
 //! What a line means: something to say, or a command with its arguments. Pure; knows no room.
 
 /// A command, as `/help` and completion show it.
-pub(crate) struct Command {
+pub(crate) struct ChatCommand {
     pub(crate) name: &'static str,
     pub(crate) usage: &'static str,
     pub(crate) about: &'static str,
 }
 
-pub(crate) const COMMANDS: &[Command] = &[
+pub(crate) const COMMANDS: &[ChatCommand] = &[
     command("call", "PARTICIPANT TOOL key=value…", "call a tool; Tab completes all of it"),
     command("tools", "[PARTICIPANT]", "what somebody offers, or everybody"),
     command("who", "", "who is here"),
@@ -21,13 +21,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     command("quit", "", "leave (Ctrl-D)"),
 ];
 
-const fn command(name: &'static str, usage: &'static str, about: &'static str) -> Command {
-    Command { name, usage, about }
+const fn command(name: &'static str, usage: &'static str, about: &'static str) -> ChatCommand {
+    ChatCommand { name, usage, about }
 }
 
 /// What the person wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ChatRequest {
     Say(String),
     Call { to: String, tool: String, pairs: Vec<String> },
     Tools(Option<String>),
@@ -43,10 +43,10 @@ pub(crate) enum Wish {
 }
 
 /// Reads a line. A line that begins with two slashes says what follows the first.
-pub(crate) fn parse(line: &str) -> Result<Wish, String> {
+pub(crate) fn parse(line: &str) -> Result<ChatRequest, String> {
     let line = line.trim();
     let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
-        return Ok(Wish::Say(line.strip_prefix('/').unwrap_or(line).to_owned()));
+        return Ok(ChatRequest::Say(line.strip_prefix('/').unwrap_or(line).to_owned()));
     };
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
@@ -55,29 +55,33 @@ pub(crate) fn parse(line: &str) -> Result<Wish, String> {
         "call" => {
             let mut words = words(rest)?.into_iter();
             match (words.next(), words.next()) {
-                (Some(to), Some(tool)) => Ok(Wish::Call { to, tool, pairs: words.collect() }),
+                (Some(to), Some(tool)) => Ok(ChatRequest::Call { to, tool, pairs: words.collect() }),
                 _ => Err(usage("call")),
             }
         }
-        "tools" => Ok(Wish::Tools(one())),
-        "who" => Ok(Wish::Who),
+        "tools" => Ok(ChatRequest::Tools(one())),
+        "who" => Ok(ChatRequest::Who),
         "reply" => {
             let (by, text) = match rest.strip_prefix('@').and_then(|rest| rest.split_once(char::is_whitespace)) {
                 Some((by, text)) => (Some(by.to_owned()), text.trim()),
                 None => (None, rest),
             };
-            if text.is_empty() { Err(usage("reply")) } else { Ok(Wish::Reply { by, text: text.to_owned() }) }
+            if text.is_empty() { Err(usage("reply")) } else { Ok(ChatRequest::Reply { by, text: text.to_owned() }) }
         }
         "answer" => {
             let (number, text) = numbered(rest)?;
-            if text.is_empty() { Err(usage("answer")) } else { Ok(Wish::Answer { number, text: text.to_owned() }) }
+            if text.is_empty() {
+                Err(usage("answer"))
+            } else {
+                Ok(ChatRequest::Answer { number, text: text.to_owned() })
+            }
         }
-        "decline" => Ok(Wish::Decline { number: numbered(rest)?.0 }),
-        "cancel" => Ok(Wish::Cancel(one())),
-        "history" => Ok(Wish::History),
-        "all" => Ok(Wish::All),
-        "help" => Ok(Wish::Help),
-        "quit" => Ok(Wish::Quit),
+        "decline" => Ok(ChatRequest::Decline { number: numbered(rest)?.0 }),
+        "cancel" => Ok(ChatRequest::Cancel(one())),
+        "history" => Ok(ChatRequest::History),
+        "all" => Ok(ChatRequest::All),
+        "help" => Ok(ChatRequest::Help),
+        "quit" => Ok(ChatRequest::Quit),
         _ => {
             let alike = COMMANDS.iter().find(|command| !name.is_empty() && alike(command.name, name));
             let hint = alike.map_or("`/help` lists them".to_owned(), |command| format!("is it `/{}`?", command.name));
@@ -193,15 +197,15 @@ mod tests {
 
     #[test]
     fn lines_and_what_they_mean() {
-        let say = |text: &str| Ok(Wish::Say(text.into()));
+        let say = |text: &str| Ok(ChatRequest::Say(text.into()));
         let some = |text: &str| Some(text.to_owned());
         for (line, meant) in [
             (" hello ", say("hello")),
             ("//call is a command", say("/call is a command")),
-            ("/who", Ok(Wish::Who)),
+            ("/who", Ok(ChatRequest::Who)),
             (
                 "/call rover move x=1 label=\"a b\" where={\"a\": [1, \"]\"]} it\\ s",
-                Ok(Wish::Call {
+                Ok(ChatRequest::Call {
                     to: "rover".into(),
                     tool: "move".into(),
                     pairs: vec!["x=1".into(), "label=a b".into(), "where={\"a\": [1, \"]\"]}".into(), "it s".into()],
@@ -210,13 +214,13 @@ mod tests {
             ("/call rover", Err("it is `/call PARTICIPANT TOOL key=value…`".into())),
             ("/call rover say text='a", Err("`'` is not closed".into())),
             ("/call rover say where={\"}", Err("`{` is not closed".into())),
-            ("/reply @bob yes", Ok(Wish::Reply { by: some("bob"), text: "yes".into() })),
-            ("/reply bob is right", Ok(Wish::Reply { by: None, text: "bob is right".into() })),
+            ("/reply @bob yes", Ok(ChatRequest::Reply { by: some("bob"), text: "yes".into() })),
+            ("/reply bob is right", Ok(ChatRequest::Reply { by: None, text: "bob is right".into() })),
             ("/reply", Err("it is `/reply [@PARTICIPANT] TEXT`".into())),
-            ("/answer #2 blue", Ok(Wish::Answer { number: Some(2), text: "blue".into() })),
+            ("/answer #2 blue", Ok(ChatRequest::Answer { number: Some(2), text: "blue".into() })),
             ("/answer #x blue", Err("`#x` is no question's number".into())),
-            ("/decline", Ok(Wish::Decline { number: None })),
-            ("/cancel rover", Ok(Wish::Cancel(some("rover")))),
+            ("/decline", Ok(ChatRequest::Decline { number: None })),
+            ("/cancel rover", Ok(ChatRequest::Cancel(some("rover")))),
             ("/claL", Err("there is no command `/claL`: `/help` lists them".into())),
             ("/clal x", Err("there is no command `/clal`: is it `/call`?".into())),
             ("/", Err("there is no command `/`: `/help` lists them".into())),

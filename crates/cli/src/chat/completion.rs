@@ -3,12 +3,12 @@
 use salon_protocol::{Participant, ParticipantId};
 
 use super::commands::COMMANDS;
-use super::event::Tool;
+use super::event::ChatTool;
 use super::theme::sign;
-use crate::arguments::{Field, Schema};
+use crate::arguments::{ArgumentField, ArgumentSchema};
 
 /// How many suggestions are made at most.
-const MOST: usize = 200;
+const MAX_SUGGESTIONS: usize = 200;
 
 /// One thing that could stand there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,17 +27,17 @@ pub(crate) struct Completion {
 }
 
 /// What is known of the room.
-pub(crate) struct Known<'a> {
+pub(crate) struct CompletionSource<'a> {
     pub(crate) me: &'a ParticipantId,
     pub(crate) roster: &'a [Participant],
     /// The tools of a participant, when they have been asked for.
-    pub(crate) tools: &'a dyn Fn(&ParticipantId) -> Option<&'a [Tool]>,
+    pub(crate) tools: &'a dyn Fn(&ParticipantId) -> Option<&'a [ChatTool]>,
     /// The form of the question that `/answer` would answer.
-    pub(crate) form: Option<&'a Schema>,
+    pub(crate) form: Option<&'a ArgumentSchema>,
 }
 
 /// What could stand at the end of a text.
-pub(crate) fn complete(text: &str, known: &Known<'_>) -> Completion {
+pub(crate) fn complete(text: &str, known: &CompletionSource<'_>) -> Completion {
     let start =
         text.rfind(char::is_whitespace).map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8));
     let (before, word) = text.split_at(start);
@@ -45,7 +45,7 @@ pub(crate) fn complete(text: &str, known: &Known<'_>) -> Completion {
     let found = |suggestions: Vec<Suggestion>| {
         let fits = |suggestion: &Suggestion| begins(&suggestion.text, word) && is_one_word(suggestion.text.trim_end());
         let mut suggestions: Vec<_> = suggestions.into_iter().filter(fits).collect();
-        suggestions.truncate(MOST);
+        suggestions.truncate(MAX_SUGGESTIONS);
         Completion { start, suggestions, asks: None }
     };
     match &words[..] {
@@ -68,7 +68,9 @@ pub(crate) fn complete(text: &str, known: &Known<'_>) -> Completion {
             Some((None, id)) => Completion { start, asks: Some(id), ..Completion::default() },
             None => Completion::default(),
         },
-        ["/answer", given @ ..] => found(arguments(&known.form.map(Schema::fields).unwrap_or_default(), given, word)),
+        ["/answer", given @ ..] => {
+            found(arguments(&known.form.map(ArgumentSchema::fields).unwrap_or_default(), given, word))
+        }
         _ if word.starts_with('@') => found(participants(known, "@", " ")),
         ["/reply", ..] | [] if !word.is_empty() && !word.starts_with('/') => found(participants(known, "", " ")),
         [first, ..] if !word.is_empty() && !first.starts_with('/') => found(participants(known, "", " ")),
@@ -80,7 +82,7 @@ fn suggest(text: impl Into<String>, about: impl Into<String>) -> Suggestion {
     Suggestion { text: text.into(), about: about.into() }
 }
 
-fn participants(known: &Known<'_>, before: &str, after: &str) -> Vec<Suggestion> {
+fn participants(known: &CompletionSource<'_>, before: &str, after: &str) -> Vec<Suggestion> {
     let others = known.roster.iter().filter(|participant| participant.id != *known.me);
     let others = others.map(|participant| {
         let name = participant.name.as_deref().unwrap_or_default();
@@ -94,15 +96,15 @@ fn participants(known: &Known<'_>, before: &str, after: &str) -> Vec<Suggestion>
     all
 }
 
-fn arguments(fields: &[Field], given: &[&str], word: &str) -> Vec<Suggestion> {
+fn arguments(fields: &[ArgumentField], given: &[&str], word: &str) -> Vec<Suggestion> {
     if let Some((name, _)) = word.split_once('=') {
         let choices = fields.iter().filter(|field| field.name == name).flat_map(|field| &field.choices);
         return choices.map(|choice| suggest(format!("{name}={} ", choice.value), choice.title.as_str())).collect();
     }
     let is_given =
-        |field: &Field| given.iter().any(|pair| pair.split_once('=').is_some_and(|(key, _)| key == field.name));
+        |field: &ArgumentField| given.iter().any(|pair| pair.split_once('=').is_some_and(|(key, _)| key == field.name));
     let open = fields.iter().filter(|field| !is_given(field));
-    let about = |field: &Field| {
+    let about = |field: &ArgumentField| {
         let needed = if field.required { "" } else { " (optional)" };
         format!("{}{needed} {}", field.kind, field.description)
     };
@@ -162,8 +164,8 @@ mod tests {
 
     fn suggested(text: &str) -> String {
         let schema = r#"{"properties":{"x":{"type":"number","description":"east"},"gear":{"enum":["slow","fast"]}},"required":["x"]}"#;
-        let schema = Schema::new(Some(serde_json::from_str(schema).expect("a schema")));
-        let tool = |name: &str| Tool { name: name.into(), description: format!("{name}s"), schema: schema.clone() };
+        let schema = ArgumentSchema::new(Some(serde_json::from_str(schema).expect("a schema")));
+        let tool = |name: &str| ChatTool { name: name.into(), description: format!("{name}s"), schema: schema.clone() };
         let tools = [tool("move"), tool("measure"), tool("mean\u{1b}[2J"), tool("my tool")];
         let roster: Vec<Participant> = ["Rover", "alice", "bob", "me"]
             .iter()
@@ -171,7 +173,7 @@ mod tests {
             .collect();
         let me = ParticipantId::new("me").expect("an id");
         let of = |id: &ParticipantId| (id.as_str() == "Rover").then_some(&tools[..]);
-        let known = Known { me: &me, roster: &roster, tools: &of, form: Some(&schema) };
+        let known = CompletionSource { me: &me, roster: &roster, tools: &of, form: Some(&schema) };
         let Completion { start, suggestions, asks } = complete(text, &known);
         let texts: Vec<_> = suggestions.iter().map(|s| format!("{:?}", s.text)).collect();
         let asks = asks.map(|id| format!(" asks {id}")).unwrap_or_default();

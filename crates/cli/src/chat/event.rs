@@ -7,7 +7,7 @@ use ratatui::crossterm::event::KeyEvent;
 use salon_protocol::{Envelope, EnvelopeId, Participant, ParticipantId, Timestamp};
 use serde_json::value::RawValue;
 
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 
 /// The moment, by both clocks: one for people, one that never jumps.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +27,10 @@ pub(crate) struct Civil {
 pub(crate) type Zone = fn(Timestamp) -> Civil;
 
 /// Ties the outcome of an effect to the request for it.
-pub(crate) type Ticket = u64;
+pub(crate) type ChatTicket = u64;
 
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum ChatInput {
     Key(KeyEvent),
     Paste(String),
     /// Lines, downwards when positive.
@@ -41,28 +41,28 @@ pub(crate) enum Input {
     /// Something happened that cannot be had any more.
     Gap,
     Roster(Vec<Participant>),
-    Connection(Connection),
+    Connection(ConnectionStatus),
     Page {
         before: Option<EnvelopeId>,
-        page: Result<Page, String>,
+        page: Result<ChatHistoryPage, String>,
     },
     Tools {
         of: ParticipantId,
-        tools: Result<Vec<Tool>, String>,
+        tools: Result<Vec<ChatTool>, String>,
     },
     /// A line of chat is in the log.
-    Sent(Ticket),
-    NotSent(Ticket, String),
+    Sent(ChatTicket),
+    NotSent(ChatTicket, String),
     /// The request of a call is on its way, under this id.
-    Called(Ticket, EnvelopeId),
-    Ended(Ticket, Ending),
-    Asked(Question),
+    Called(ChatTicket, EnvelopeId),
+    Ended(ChatTicket, CallEnding),
+    Asked(PersonQuestion),
     /// A question needs no answer any more.
     Withdrawn(EnvelopeId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Connection {
+pub(crate) enum ConnectionStatus {
     Live,
     /// Connected, and waiting for what the gateway waits for.
     Stalled(String),
@@ -76,7 +76,7 @@ pub(crate) enum Connection {
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum CallEnding {
     /// With an answer, which is in the log.
     Answered,
     /// On the person's request.
@@ -85,61 +85,61 @@ pub(crate) enum Ending {
 }
 
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ChatHistoryPage {
     /// Newest first.
     pub(crate) envelopes: Vec<Arc<Envelope>>,
     pub(crate) more: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Tool {
+pub(crate) struct ChatTool {
     pub(crate) name: String,
     pub(crate) description: String,
-    pub(crate) schema: Schema,
+    pub(crate) schema: ArgumentSchema,
 }
 
 /// Something a participant wants to know from the person.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct PersonQuestion {
     /// The request it came with.
     pub(crate) id: EnvelopeId,
     pub(crate) from: ParticipantId,
     /// What the answer must look like; any text will do without it.
-    pub(crate) form: Option<Schema>,
+    pub(crate) form: Option<ArgumentSchema>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum QuestionAnswer {
     Text(String),
     Form(Box<RawValue>),
     Declined,
 }
 
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub(crate) enum ChatEffect {
     Say {
-        ticket: Ticket,
+        ticket: ChatTicket,
         text: String,
     },
     Reply {
-        ticket: Ticket,
+        ticket: ChatTicket,
         to: EnvelopeId,
         text: String,
     },
     Call {
-        ticket: Ticket,
+        ticket: ChatTicket,
         to: ParticipantId,
         tool: String,
         arguments: Box<RawValue>,
     },
-    Cancel(Ticket),
+    Cancel(ChatTicket),
     Load {
         before: Option<EnvelopeId>,
     },
     ListTools(ParticipantId),
     Answer {
         question: EnvelopeId,
-        answer: Answer,
+        answer: QuestionAnswer,
     },
     /// The question was answered elsewhere.
     Forget(EnvelopeId),

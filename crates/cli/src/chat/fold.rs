@@ -6,17 +6,17 @@ use salon_protocol::{
     CHAT_METHOD, ChatFormat, Envelope, Kind, Members, Message, ParticipantId, Presence, PresenceEvent, RpcId, Timestamp,
 };
 
-use super::item::{Body, Call, Item, Outcome, Progress, Said};
+use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody};
 use super::text::{clip, safe, safe_line};
-use super::transcript::{MAX_TEXT, Transcript, gone};
-use crate::transcript::reading::{Answered, Asked, answered, asked, member, members, sent};
+use super::transcript::{ChatTranscript, MAX_TEXT, gone};
+use crate::transcript::reading::{AnswerText, RequestText, answered, member, members, request_text, sent};
 
 /// The most that is kept of the arguments of a call, or of its answer.
 const MAX_KEPT: usize = 4 * 1024;
 
-impl Transcript {
+impl ChatTranscript {
     /// What an envelope becomes: an item, or a change to one that is there.
-    pub(super) fn fold(&mut self, envelope: &Envelope, now: Option<Duration>) -> Option<Item> {
+    pub(super) fn fold(&mut self, envelope: &Envelope, now: Option<Duration>) -> Option<ChatItem> {
         let at = sent(envelope).unwrap_or(Timestamp(0));
         let body = match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => self.presence(&envelope.presence()?, at, now)?,
@@ -32,10 +32,10 @@ impl Transcript {
             (_, Some(Message::Notification { method })) => self.notification(envelope, method, now)?,
             (Kind::Mcp, None) => return None,
         };
-        Some(Item { key: 0, envelope: Some(envelope.id().clone()), at, body })
+        Some(ChatItem { key: 0, envelope: Some(envelope.id().clone()), at, body })
     }
 
-    fn presence(&mut self, presence: &Presence, at: Timestamp, now: Option<Duration>) -> Option<Body> {
+    fn presence(&mut self, presence: &Presence, at: Timestamp, now: Option<Duration>) -> Option<ItemBody> {
         let who = presence.participant.id.clone();
         let joined = match presence.event {
             PresenceEvent::Join => true,
@@ -47,13 +47,13 @@ impl Transcript {
                 call.outcome = Some(gone(at, now.zip(call.began).map(|(now, began)| now.saturating_sub(began))));
             }
         }
-        Some(Body::Presence { who, kind: presence.participant.kind, joined })
+        Some(ItemBody::Presence { who, kind: presence.participant.kind, joined })
     }
 
-    fn request(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Option<Duration>) -> Option<Body> {
+    fn request(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Option<Duration>) -> Option<ItemBody> {
         let to = envelope.to().first()?.clone();
         let params = members(envelope.params().unwrap_or("{}"));
-        let Asked { what, details } = asked(method, &params);
+        let RequestText { what, details } = request_text(method, &params);
         let what = safe_line(&clip(&what, MAX_KEPT));
         let mut details = safe(&clip(&details, MAX_KEPT));
         let meta = params.get("_meta").map(|meta| members(meta.get())).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Transcript {
         {
             details = safe(&clip(&text, MAX_TEXT));
         }
-        Some(Body::Call(Call {
+        Some(ItemBody::Call(CallItem {
             question,
             from: envelope.from().clone(),
             to,
@@ -82,13 +82,13 @@ impl Transcript {
         }))
     }
 
-    fn response(&mut self, envelope: &Envelope, at: Timestamp, now: Option<Duration>) -> Option<Body> {
-        let Answered { worked: well, says } = answered(envelope);
+    fn response(&mut self, envelope: &Envelope, at: Timestamp, now: Option<Duration>) -> Option<ItemBody> {
+        let AnswerText { worked: well, says } = answered(envelope);
         let text = safe(&clip(&says, MAX_KEPT));
-        let place = envelope.correlation().and_then(|about| self.place(*self.known.get(about)?));
-        let outcome = |took| Outcome { well, text: text.clone(), at, took };
+        let place = envelope.correlation().and_then(|about| self.place(*self.keys.get(about)?));
+        let outcome = |took| CallOutcome { well, text: text.clone(), at, took };
         if let Some(item) = place.and_then(|place| self.items.get_mut(place))
-            && let Body::Call(call) = &mut item.body
+            && let ItemBody::Call(call) = &mut item.body
         {
             // The first answer counts.
             if call.outcome.is_none() {
@@ -101,16 +101,16 @@ impl Transcript {
             return None;
         }
         let (from, to) = (envelope.from().clone(), envelope.to().to_vec());
-        Some(Body::Answer { from, to, about: envelope.correlation().cloned(), outcome: outcome(None) })
+        Some(ItemBody::Answer { from, to, about: envelope.correlation().cloned(), outcome: outcome(None) })
     }
 
-    fn notification(&mut self, envelope: &Envelope, method: &str, now: Option<Duration>) -> Option<Body> {
+    fn notification(&mut self, envelope: &Envelope, method: &str, now: Option<Duration>) -> Option<ItemBody> {
         let from = envelope.from().clone();
         if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
             let text = safe(&clip(chat.text.trim_end(), MAX_TEXT));
             let names_me = from != self.me && names(&text, &self.me);
             let (markdown, reply_to) = (chat.format == ChatFormat::Markdown, envelope.correlation().cloned());
-            return Some(Body::Chat(Said { from, text, markdown, reply_to, names_me }));
+            return Some(ItemBody::Chat(ChatMessage { from, text, markdown, reply_to, names_me }));
         }
         let params = members(envelope.params().unwrap_or("{}"));
         match method {
@@ -121,9 +121,9 @@ impl Transcript {
             "notifications/cancelled" => {
                 let request = params.get("requestId").map(|id| id.get().to_owned());
                 let about = envelope.correlation().cloned();
-                let about = about.and_then(|id| self.known.get(&id).copied()).and_then(|key| self.place(key));
+                let about = about.and_then(|id| self.keys.get(&id).copied()).and_then(|key| self.place(key));
                 let about = about.and_then(|place| match &self.items[place].body {
-                    Body::Call(call) => Some(call.rpc.to_json()),
+                    ItemBody::Call(call) => Some(call.rpc.to_json()),
                     _ => None,
                 });
                 let request = request.or(about)?;
@@ -148,14 +148,14 @@ impl Transcript {
             ),
         };
         let minor = method == "notifications/initialized" || method.ends_with("/list_changed");
-        Some(Body::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MAX_TEXT)), minor })
+        Some(ItemBody::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MAX_TEXT)), minor })
     }
 
     fn progress(&mut self, envelope: &Envelope, params: &Members, now: Option<Duration>) {
         // What progress a call made in the past says nothing about whether it is still worked on.
         let (Some(_), Some(done)) = (now, member(params, "progress")) else { return };
         let message = safe_line(&clip(&member::<String>(params, "message").unwrap_or_default(), MAX_TEXT));
-        let progress = Progress { done, total: member(params, "total").filter(|total| *total > 0.0), message };
+        let progress = CallProgress { done, total: member(params, "total").filter(|total| *total > 0.0), message };
         let token = params.get("progressToken").map(|token| token.get().to_owned());
         let from = envelope.from();
         if let Some(about) = envelope.correlation()
@@ -166,7 +166,7 @@ impl Transcript {
             }
             return;
         }
-        let told = |call: &&mut Call| call.to == *from && call.token == token && envelope.concerns(&call.from);
+        let told = |call: &&mut CallItem| call.to == *from && call.token == token && envelope.concerns(&call.from);
         if let Some(call) = self.open_calls().find(told).filter(|_| token.is_some()) {
             call.progress = Some(progress);
         }

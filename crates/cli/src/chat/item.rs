@@ -6,30 +6,30 @@ use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, RpcId, Timestam
 
 /// One thing that happened. A call and its answer are one thing.
 #[derive(Debug, Clone)]
-pub(crate) struct Item {
+pub(crate) struct ChatItem {
     /// Its place: ascending, and kept when older items come before it.
     pub(crate) key: i64,
     /// The envelope it stands for; none for a local note.
     pub(crate) envelope: Option<EnvelopeId>,
     pub(crate) at: Timestamp,
-    pub(crate) body: Body,
+    pub(crate) body: ItemBody,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
-    Chat(Said),
+pub(crate) enum ItemBody {
+    Chat(ChatMessage),
     Presence {
         who: ParticipantId,
         kind: Option<ParticipantKind>,
         joined: bool,
     },
-    Call(Call),
+    Call(CallItem),
     /// An answer whose request is not in the window.
     Answer {
         from: ParticipantId,
         to: Vec<ParticipantId>,
         about: Option<EnvelopeId>,
-        outcome: Outcome,
+        outcome: CallOutcome,
     },
     /// Any other notification.
     Notice {
@@ -40,7 +40,7 @@ pub(crate) enum Body {
     },
     /// Said by this program to its person.
     Note {
-        tone: Tone,
+        tone: TextTone,
         text: String,
         /// Pairs of a label and its text.
         rows: Vec<(String, String)>,
@@ -48,7 +48,7 @@ pub(crate) enum Body {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct ChatMessage {
     pub(crate) from: ParticipantId,
     pub(crate) text: String,
     pub(crate) markdown: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Said {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct CallItem {
     pub(crate) from: ParticipantId,
     pub(crate) to: ParticipantId,
     pub(crate) rpc: RpcId,
@@ -73,12 +73,12 @@ pub(crate) struct Call {
     pub(crate) question: bool,
     /// When it was seen to begin; none when it comes from history.
     pub(crate) began: Option<Duration>,
-    pub(crate) progress: Option<Progress>,
+    pub(crate) progress: Option<CallProgress>,
     pub(crate) cancelled: bool,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<CallOutcome>,
 }
 
-impl Call {
+impl CallItem {
     /// Whether the callee has reported progress.
     pub(crate) fn is_running(&self) -> bool {
         self.outcome.is_none() && !self.cancelled && (self.began.is_some() || self.progress.is_some())
@@ -86,14 +86,14 @@ impl Call {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Progress {
+pub(crate) struct CallProgress {
     pub(crate) done: f64,
     pub(crate) total: Option<f64>,
     pub(crate) message: String,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Outcome {
+pub(crate) struct CallOutcome {
     pub(crate) well: bool,
     pub(crate) text: String,
     pub(crate) at: Timestamp,
@@ -102,7 +102,7 @@ pub(crate) struct Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     /// Something the person asked to see.
     Shown,
     /// Something that happened to the connection.
@@ -111,14 +111,14 @@ pub(crate) enum Tone {
     Bad,
 }
 
-impl Item {
+impl ChatItem {
     /// Whether it is folded away unless everything is wanted.
     pub(crate) fn is_minor(&self) -> bool {
         match &self.body {
-            Body::Call(call) => call.minor && call.outcome.as_ref().is_none_or(|outcome| outcome.well),
-            Body::Notice { minor, .. } => *minor,
-            Body::Answer { outcome, .. } => outcome.well,
-            Body::Chat(_) | Body::Presence { .. } | Body::Note { .. } => false,
+            ItemBody::Call(call) => call.minor && call.outcome.as_ref().is_none_or(|outcome| outcome.well),
+            ItemBody::Notice { minor, .. } => *minor,
+            ItemBody::Answer { outcome, .. } => outcome.well,
+            ItemBody::Chat(_) | ItemBody::Presence { .. } | ItemBody::Note { .. } => false,
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::commands::{self, Wish};
-use super::completion::{Completion, Known, Popup, complete};
-use super::event::{Effect, Now};
+use super::commands::{self, ChatRequest};
+use super::completion::{Completion, CompletionSource, Popup, complete};
+use super::event::{ChatEffect, Now};
 use super::model::Model;
-use super::transcript::Older;
+use super::transcript::OlderHistory;
 
 /// Shown after the first Ctrl-C.
 const LEAVING: &str = "Ctrl-C again leaves";
@@ -34,8 +34,8 @@ impl Model {
             KeyCode::BackTab => self.complete(false),
             KeyCode::Enter if alt || shift => self.composer.insert("\n"),
             KeyCode::Enter => self.submit(now),
-            KeyCode::F(1) => self.wish(Wish::Help, "/help", now),
-            KeyCode::F(2) => self.wish(Wish::All, "/all", now),
+            KeyCode::F(1) => self.run_command(ChatRequest::Help, "/help", now),
+            KeyCode::F(2) => self.run_command(ChatRequest::All, "/all", now),
             KeyCode::PageUp => self.scroll(-page, now),
             KeyCode::PageDown => self.scroll(page, now),
             KeyCode::Home if control || empty => self.show_oldest(now),
@@ -74,11 +74,11 @@ impl Model {
             'p' => self.composer.earlier(),
             'n' => self.composer.later(),
             'j' => self.composer.insert("\n"),
-            'l' => self.do_later(Effect::Redraw),
-            'd' if self.composer.is_empty() => self.do_later(Effect::Quit),
+            'l' => self.do_later(ChatEffect::Redraw),
+            'd' if self.composer.is_empty() => self.do_later(ChatEffect::Quit),
             'd' => self.composer.erase_after(),
             'c' if !self.composer.is_empty() => self.composer.set(""),
-            'c' if hint == Some(LEAVING) => self.do_later(Effect::Quit),
+            'c' if hint == Some(LEAVING) => self.do_later(ChatEffect::Quit),
             'c' => self.hint = Some(LEAVING.into()),
             _ => {}
         }
@@ -94,14 +94,14 @@ impl Model {
         self.marker = None;
         self.move_to(None);
         match commands::parse(&line) {
-            Ok(wish) => self.wish(wish, line.trim(), now),
+            Ok(run_command) => self.run_command(run_command, line.trim(), now),
             Err(why) => self.complain(line.trim(), &why, now),
         }
     }
 
     pub(super) fn show_oldest(&mut self, now: Now) {
-        if matches!(self.transcript.older, Older::Failed(_)) {
-            self.transcript.older = Older::Perhaps;
+        if matches!(self.transcript.older, OlderHistory::Failed(_)) {
+            self.transcript.older = OlderHistory::Perhaps;
         }
         let (columns, rows) = self.transcript_size();
         let pending = self.pending();
@@ -118,8 +118,12 @@ impl Model {
         }
         let text = &self.composer.text()[..self.composer.cursor()];
         let form = self.questions.first().and_then(|question| question.form.as_ref());
-        let known =
-            Known { me: &self.me, roster: &self.roster, tools: &|id| self.tools.get(id).map(Vec::as_slice), form };
+        let known = CompletionSource {
+            me: &self.me,
+            roster: &self.roster,
+            tools: &|id| self.tools.get(id).map(Vec::as_slice),
+            form,
+        };
         let Completion { start, suggestions, asks } = complete(text, &known);
         if let Some(whose) = asks {
             self.hint = Some(format!("asking {whose} what it offers …"));

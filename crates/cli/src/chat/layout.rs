@@ -8,32 +8,32 @@ use std::time::Duration;
 use ratatui::text::Line;
 
 use super::blocks::Look;
-use super::item::{Body, Item};
-use super::transcript::{Older, Transcript};
+use super::item::{ChatItem, ItemBody};
+use super::transcript::{ChatTranscript, OlderHistory};
 
 /// Where the view begins: the key of an item and a line in it; none keeps to the end.
 pub(crate) type Anchor = Option<(i64, usize)>;
 
 /// Something on its way into the room.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingLine {
     pub(crate) line: String,
     pub(crate) stage: &'static str,
 }
 
 /// The whole transcript, laid out where it is looked at.
 pub(crate) struct Sheet<'a> {
-    pub(crate) transcript: &'a Transcript,
-    pub(crate) pending: &'a [Pending],
+    pub(crate) transcript: &'a ChatTranscript,
+    pub(crate) pending: &'a [PendingLine],
     pub(crate) look: Look<'a>,
     /// The first item that came while the person looked elsewhere.
     pub(crate) marker: Option<i64>,
 }
 
 /// A block and a line in it.
-type Place = (usize, usize);
+type LinePosition = (usize, usize);
 
-pub(crate) struct Window {
+pub(crate) struct VisibleLines {
     pub(crate) lines: Vec<Line<'static>>,
     /// Whether the head is in sight.
     pub(crate) at_top: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Window {
 
 impl Sheet<'_> {
     /// What is seen through a window of some height.
-    pub(crate) fn window(&self, anchor: Anchor, height: usize) -> Window {
+    pub(crate) fn window(&self, anchor: Anchor, height: usize) -> VisibleLines {
         let top = self.top(anchor, height);
         let mut lines = Vec::new();
         let mut skip = top.1;
@@ -52,7 +52,7 @@ impl Sheet<'_> {
             }
         }
         lines.truncate(height);
-        Window { lines, at_top: top.0 == 0 }
+        VisibleLines { lines, at_top: top.0 == 0 }
     }
 
     /// The anchor after moving by some lines, downwards when positive.
@@ -73,12 +73,12 @@ impl Sheet<'_> {
     }
 
     /// An anchor at a place, unless the end is in sight from there.
-    fn anchored(&self, place: Place, height: usize) -> Anchor {
+    fn anchored(&self, place: LinePosition, height: usize) -> Anchor {
         let end = self.top(None, height);
         (place < end).then(|| (self.key(place.0), place.1))
     }
 
-    fn top(&self, anchor: Anchor, height: usize) -> Place {
+    fn top(&self, anchor: Anchor, height: usize) -> LinePosition {
         let end = self.above((self.count(), 0), height);
         let Some((key, line)) = anchor else { return end };
         let index = match key {
@@ -90,7 +90,7 @@ impl Sheet<'_> {
         end.min((index, line.min(height.saturating_sub(1))))
     }
 
-    fn above(&self, (mut index, line): Place, lines: usize) -> Place {
+    fn above(&self, (mut index, line): LinePosition, lines: usize) -> LinePosition {
         let mut wanted = lines;
         if line >= wanted {
             return (index, line - wanted);
@@ -107,7 +107,7 @@ impl Sheet<'_> {
         (0, 0)
     }
 
-    fn below(&self, (mut index, line): Place, lines: usize) -> Place {
+    fn below(&self, (mut index, line): LinePosition, lines: usize) -> LinePosition {
         let mut wanted = line + lines;
         while index < self.count() {
             let height = self.block(index).len();
@@ -150,7 +150,7 @@ impl Sheet<'_> {
         if self.marker.is_some_and(|marker| item.key >= marker && before.is_some_and(|before| before.key < marker)) {
             lines.push(self.look.rule("new", self.look.theme.notable()));
         }
-        if matches!(item.body, Body::Presence { .. }) {
+        if matches!(item.body, ItemBody::Presence { .. }) {
             let after = items.range(at + 1..).filter(|item| self.shows(item));
             let mut last = item;
             let after = after.take_while(|other| self.look.is_together(std::mem::replace(&mut last, other), other));
@@ -161,17 +161,17 @@ impl Sheet<'_> {
         lines
     }
 
-    fn shows(&self, item: &Item) -> bool {
+    fn shows(&self, item: &ChatItem) -> bool {
         self.look.all || !item.is_minor()
     }
 
     fn head(&self) -> Vec<Line<'static>> {
         let dim = self.look.theme.dim();
         match &self.transcript.older {
-            Older::Perhaps => vec![self.look.rule("more above", dim)],
-            Older::Loading => vec![self.look.rule("loading …", dim)],
-            Older::None => vec![self.look.rule("beginning of history", dim)],
-            Older::Failed(why) => {
+            OlderHistory::Perhaps => vec![self.look.rule("more above", dim)],
+            OlderHistory::Loading => vec![self.look.rule("loading …", dim)],
+            OlderHistory::None => vec![self.look.rule("beginning of history", dim)],
+            OlderHistory::Failed(why) => {
                 vec![self.look.rule(&format!("older messages cannot be loaded: {why}"), self.look.theme.bad())]
             }
         }

@@ -8,11 +8,14 @@ use salon_protocol::{Envelope, EnvelopeId, Kind, Message, Participant, Participa
 use super::blocks::Look;
 use super::completion::Popup;
 use super::composer::Composer;
-use super::event::{Connection, Effect, Ending, Input, Now, Page, Question, Ticket, Tool, Zone};
-use super::item::{Body, Tone};
-use super::layout::{Anchor, Pending, Sheet};
+use super::event::{
+    CallEnding, ChatEffect, ChatHistoryPage, ChatInput, ChatTicket, ChatTool, ConnectionStatus, Now, PersonQuestion,
+    Zone,
+};
+use super::item::{ItemBody, TextTone};
+use super::layout::{Anchor, PendingLine, Sheet};
 use super::theme::Theme;
-use super::transcript::{MAX_ITEMS, Older, Transcript};
+use super::transcript::{ChatTranscript, MAX_ITEMS, OlderHistory};
 
 /// How many questions wait for the person at once; a participant that asks more is refused.
 pub(crate) const MAX_QUESTIONS: usize = 16;
@@ -22,8 +25,8 @@ const MAX_CATALOGUED: usize = 256;
 
 /// A line of chat on its way, or a call before its request is in the log.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) ticket: Ticket,
+pub(super) struct OutgoingLine {
+    pub(super) ticket: ChatTicket,
     pub(super) line: String,
     /// What the echo will say: the text, or the callee and the tool.
     pub(super) echo: Echo,
@@ -38,8 +41,8 @@ pub(super) enum Echo {
 
 /// A call of the person's that has not ended.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) ticket: Ticket,
+pub(super) struct RunningCall {
+    pub(super) ticket: ChatTicket,
     pub(super) to: ParticipantId,
     pub(super) line: String,
     pub(super) envelope: Option<EnvelopeId>,
@@ -48,7 +51,7 @@ pub(super) struct Running {
 /// A call that waits to know what the tool wants.
 #[derive(Debug)]
 pub(super) struct Unchecked {
-    pub(super) ticket: Ticket,
+    pub(super) ticket: ChatTicket,
     pub(super) to: ParticipantId,
     pub(super) tool: String,
     pub(super) pairs: Vec<String>,
@@ -64,39 +67,39 @@ pub(crate) struct Model {
     pub(crate) zone: Zone,
     pub(crate) size: (u16, u16),
     pub(crate) roster: Vec<Participant>,
-    pub(crate) transcript: Transcript,
+    pub(crate) transcript: ChatTranscript,
     pub(crate) composer: Composer,
     pub(crate) popup: Option<Popup>,
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionStatus,
     /// When the connection will be tried again.
     pub(crate) retry_at: Option<Duration>,
     /// Whether handshakes, lists and long answers are shown.
     pub(crate) all: bool,
     /// What came while the person looked at the past.
     pub(crate) unread: usize,
-    pub(crate) questions: Vec<Question>,
+    pub(crate) questions: Vec<PersonQuestion>,
     /// Something to say until the next key.
     pub(crate) hint: Option<String>,
     pub(super) anchor: Anchor,
     pub(super) marker: Option<i64>,
-    pub(super) tools: HashMap<ParticipantId, Vec<Tool>>,
+    pub(super) tools: HashMap<ParticipantId, Vec<ChatTool>>,
     /// Whose tools were asked for, and whether the person wants to see them.
     pub(super) asking: HashMap<ParticipantId, bool>,
-    pub(super) outgoing: Vec<Outgoing>,
-    pub(super) running: Vec<Running>,
+    pub(super) outgoing: Vec<OutgoingLine>,
+    pub(super) running: Vec<RunningCall>,
     pub(super) unchecked: Vec<Unchecked>,
     pub(super) completing: bool,
     /// How long the longest id is of all who were here. It never becomes shorter, so that names do not move when somebody leaves.
     longest_name: usize,
     lost_since: Option<Duration>,
-    next_ticket: Ticket,
-    effects: Vec<Effect>,
+    next_ticket: ChatTicket,
+    effects: Vec<ChatEffect>,
 }
 
 impl Model {
     pub(crate) fn new(me: ParticipantId, topic: TopicName, colour: bool, zone: Zone) -> Self {
         let mut model = Self {
-            transcript: Transcript::new(me.clone(), MAX_ITEMS),
+            transcript: ChatTranscript::new(me.clone(), MAX_ITEMS),
             me,
             topic,
             theme: Theme::new(colour),
@@ -105,7 +108,7 @@ impl Model {
             roster: Vec::new(),
             composer: Composer::default(),
             popup: None,
-            connection: Connection::Live,
+            connection: ConnectionStatus::Live,
             retry_at: None,
             all: false,
             unread: 0,
@@ -130,7 +133,7 @@ impl Model {
     }
 
     /// What is to be done, each thing once.
-    pub(crate) fn effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn effects(&mut self) -> Vec<ChatEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -142,67 +145,69 @@ impl Model {
         self.retry_at.map(|_| Duration::from_millis(500))
     }
 
-    pub(crate) fn handle(&mut self, input: Input, now: Now) {
+    pub(crate) fn handle(&mut self, input: ChatInput, now: Now) {
         match input {
-            Input::Key(key) => self.key(key, now),
-            Input::Paste(text) => {
+            ChatInput::Key(key) => self.key(key, now),
+            ChatInput::Paste(text) => {
                 self.popup = None;
                 self.composer.insert(&text);
             }
-            Input::Wheel(lines) => self.scroll(lines, now),
-            Input::Resize(columns, rows) => {
+            ChatInput::Wheel(lines) => self.scroll(lines, now),
+            ChatInput::Resize(columns, rows) => {
                 self.size = (columns, rows);
                 // The end may have come into sight.
                 self.scroll(0, now);
             }
-            Input::Tick => {}
-            Input::Envelope(envelope) => self.happened(&envelope, now),
-            Input::Gap => {
+            ChatInput::Tick => {}
+            ChatInput::Envelope(envelope) => self.happened(&envelope, now),
+            ChatInput::Gap => {
                 let text = "something is missing here: the topic does not keep its history for so long";
-                self.transcript.note(now.wall, Tone::Dim, text);
+                self.transcript.note(now.wall, TextTone::Dim, text);
             }
-            Input::Roster(roster) => self.roster(roster),
-            Input::Connection(connection) => self.connected(connection, now),
-            Input::Page { before, page } => self.page(before.as_ref(), page),
-            Input::Tools { of, tools } => self.listed(&of, tools, now),
-            Input::Sent(ticket) => self.outgoing.retain(|outgoing| outgoing.ticket != ticket),
-            Input::NotSent(ticket, why) => {
+            ChatInput::Roster(roster) => self.roster(roster),
+            ChatInput::Connection(connection) => self.connected(connection, now),
+            ChatInput::Page { before, page } => self.page(before.as_ref(), page),
+            ChatInput::Tools { of, tools } => self.listed(&of, tools, now),
+            ChatInput::Sent(ticket) => self.outgoing.retain(|outgoing| outgoing.ticket != ticket),
+            ChatInput::NotSent(ticket, why) => {
                 if let Some(outgoing) = self.take_outgoing(ticket) {
                     self.complain(&outgoing.line, &format!("not sent: {why}"), now);
                 }
             }
-            Input::Called(ticket, envelope) => {
+            ChatInput::Called(ticket, envelope) => {
                 if let Some(running) = self.running.iter_mut().find(|running| running.ticket == ticket) {
                     running.envelope = Some(envelope);
                 }
             }
-            Input::Ended(ticket, ending) => self.ended(ticket, ending, now),
-            Input::Asked(question) => {
+            ChatInput::Ended(ticket, ending) => self.ended(ticket, ending, now),
+            ChatInput::Asked(question) => {
                 self.theme.meet(&question.from);
                 self.questions.push(question);
-                self.effects.push(Effect::Bell);
+                self.effects.push(ChatEffect::Bell);
             }
-            Input::Withdrawn(id) => self.questions.retain(|question| question.id != id),
+            ChatInput::Withdrawn(id) => self.questions.retain(|question| question.id != id),
         }
-        self.load_if_wanted(now);
+        self.load_if_needed(now);
     }
 
     /// The transcript as it is looked at.
-    pub(crate) fn sheet<'a>(&'a self, pending: &'a [Pending], columns: usize, now: Now) -> Sheet<'a> {
+    pub(crate) fn sheet<'a>(&'a self, pending: &'a [PendingLine], columns: usize, now: Now) -> Sheet<'a> {
         let Self { theme, zone, all, questions, marker, transcript, .. } = self;
         let look = Look { theme, columns, all: *all, now, zone: *zone, questions, longest_name: self.longest_name };
         Sheet { transcript, pending, look, marker: *marker }
     }
 
     /// What is being sent.
-    pub(crate) fn pending(&self) -> Vec<Pending> {
+    pub(crate) fn pending(&self) -> Vec<PendingLine> {
         let waits = match self.connection {
-            Connection::Live => None,
-            Connection::Stalled(_) => Some("waits for the gateway"),
-            Connection::Lost { .. } | Connection::Over(_) => Some("waits for the connection"),
+            ConnectionStatus::Live => None,
+            ConnectionStatus::Stalled(_) => Some("waits for the gateway"),
+            ConnectionStatus::Lost { .. } | ConnectionStatus::Over(_) => Some("waits for the connection"),
         };
-        let pending =
-            |outgoing: &Outgoing| Pending { line: outgoing.line.clone(), stage: waits.unwrap_or(outgoing.stage) };
+        let pending = |outgoing: &OutgoingLine| PendingLine {
+            line: outgoing.line.clone(),
+            stage: waits.unwrap_or(outgoing.stage),
+        };
         self.outgoing.iter().map(pending).collect()
     }
 
@@ -210,24 +215,24 @@ impl Model {
         self.anchor
     }
 
-    pub(super) fn do_later(&mut self, effect: Effect) {
+    pub(super) fn do_later(&mut self, effect: ChatEffect) {
         self.effects.push(effect);
     }
 
-    pub(super) fn ticket(&mut self) -> Ticket {
+    pub(super) fn ticket(&mut self) -> ChatTicket {
         self.next_ticket += 1;
         self.next_ticket
     }
 
     /// Shows what went wrong with a line, and gives it back to be corrected.
     pub(super) fn complain(&mut self, line: &str, why: &str, now: Now) {
-        self.transcript.note(now.wall, Tone::Bad, &format!("{line}\n{why}"));
+        self.transcript.note(now.wall, TextTone::Bad, &format!("{line}\n{why}"));
         if self.composer.is_empty() {
             self.composer.set(line);
         }
     }
 
-    pub(super) fn take_outgoing(&mut self, ticket: Ticket) -> Option<Outgoing> {
+    pub(super) fn take_outgoing(&mut self, ticket: ChatTicket) -> Option<OutgoingLine> {
         let at = self.outgoing.iter().position(|outgoing| outgoing.ticket == ticket)?;
         Some(self.outgoing.remove(at))
     }
@@ -243,7 +248,7 @@ impl Model {
             // Another terminal of the same person may have been faster.
             if let Some(at) = self.questions.iter().position(|question| Some(&question.id) == envelope.correlation()) {
                 let question = self.questions.remove(at);
-                self.effects.push(Effect::Forget(question.id));
+                self.effects.push(ChatEffect::Forget(question.id));
             }
         }
         if news.readable && self.anchor.is_some() {
@@ -251,15 +256,15 @@ impl Model {
             self.marker.get_or_insert(first);
         }
         if news.names_me {
-            self.effects.push(Effect::Bell);
+            self.effects.push(ChatEffect::Bell);
         }
     }
 
     /// What the person sent is in the log: it is not on its way any more.
     fn echoed(&mut self, envelope: &Envelope) {
         let echo = match self.transcript.get(envelope.id()).map(|item| &item.body) {
-            Some(Body::Call(call)) => Echo::Call(call.to.clone(), call.what.clone()),
-            Some(Body::Chat(_)) => Echo::Text(envelope.chat().unwrap_or_else(|| unreachable!("it was read")).text),
+            Some(ItemBody::Call(call)) => Echo::Call(call.to.clone(), call.what.clone()),
+            Some(ItemBody::Chat(_)) => Echo::Text(envelope.chat().unwrap_or_else(|| unreachable!("it was read")).text),
             _ => return,
         };
         if let Some(at) = self.outgoing.iter().position(|outgoing| outgoing.echo == echo) {
@@ -292,38 +297,40 @@ impl Model {
         self.roster.sort_by_cached_key(|one| (one.kind.map_or(3, |kind| kind as u8), one.id.as_str().to_lowercase()));
     }
 
-    fn connected(&mut self, connection: Connection, now: Now) {
+    fn connected(&mut self, connection: ConnectionStatus, now: Now) {
         self.retry_at = match &connection {
-            Connection::Lost { retry_in, .. } => retry_in.map(|wait| now.since_start + wait),
+            ConnectionStatus::Lost { retry_in, .. } => retry_in.map(|wait| now.since_start + wait),
             _ => None,
         };
         match (&self.connection, &connection) {
-            (Connection::Live, Connection::Stalled(why)) => {
-                self.transcript.note(now.wall, Tone::Dim, &format!("the gateway says: {why}"));
+            (ConnectionStatus::Live, ConnectionStatus::Stalled(why)) => {
+                self.transcript.note(now.wall, TextTone::Dim, &format!("the gateway says: {why}"));
             }
-            (Connection::Stalled(_), Connection::Live) => {
-                self.transcript.note(now.wall, Tone::Dim, "the gateway stores messages again");
+            (ConnectionStatus::Stalled(_), ConnectionStatus::Live) => {
+                self.transcript.note(now.wall, TextTone::Dim, "the gateway stores messages again");
             }
-            (Connection::Live | Connection::Stalled(_), Connection::Lost { why, .. }) => {
+            (ConnectionStatus::Live | ConnectionStatus::Stalled(_), ConnectionStatus::Lost { why, .. }) => {
                 self.lost_since = Some(now.since_start);
                 let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-                self.transcript.note(now.wall, Tone::Dim, &format!("connection lost{why}"));
+                self.transcript.note(now.wall, TextTone::Dim, &format!("connection lost{why}"));
             }
-            (Connection::Lost { .. }, Connection::Live) => {
+            (ConnectionStatus::Lost { .. }, ConnectionStatus::Live) => {
                 let away = self.lost_since.take().map(|since| now.since_start.saturating_sub(since));
                 let away = away.map(super::layout::duration).unwrap_or_default();
-                self.transcript.note(now.wall, Tone::Dim, &format!("connected again after {away}"));
-                if matches!(self.transcript.older, Older::Failed(_)) {
-                    self.transcript.older = Older::Perhaps;
+                self.transcript.note(now.wall, TextTone::Dim, &format!("connected again after {away}"));
+                if matches!(self.transcript.older, OlderHistory::Failed(_)) {
+                    self.transcript.older = OlderHistory::Perhaps;
                 }
             }
-            (_, Connection::Over(why)) => self.transcript.note(now.wall, Tone::Bad, &format!("this is the end: {why}")),
+            (_, ConnectionStatus::Over(why)) => {
+                self.transcript.note(now.wall, TextTone::Bad, &format!("this is the end: {why}"))
+            }
             _ => {}
         }
         self.connection = connection;
     }
 
-    fn page(&mut self, before: Option<&EnvelopeId>, page: Result<Page, String>) {
+    fn page(&mut self, before: Option<&EnvelopeId>, page: Result<ChatHistoryPage, String>) {
         match page {
             Ok(page) => {
                 for envelope in &page.envelopes {
@@ -337,11 +344,11 @@ impl Model {
                     self.anchor = Some((first, 0));
                 }
             }
-            Err(why) => self.transcript.older = Older::Failed(why),
+            Err(why) => self.transcript.older = OlderHistory::Failed(why),
         }
     }
 
-    fn listed(&mut self, of: &ParticipantId, tools: Result<Vec<Tool>, String>, now: Now) {
+    fn listed(&mut self, of: &ParticipantId, tools: Result<Vec<ChatTool>, String>, now: Now) {
         let wanted = self.asking.remove(of).unwrap_or(false);
         match tools {
             Ok(tools) => {
@@ -356,7 +363,7 @@ impl Model {
             }
             Err(why) => {
                 if wanted {
-                    self.transcript.note(now.wall, Tone::Bad, &format!("{of} does not say what it offers\n{why}"));
+                    self.transcript.note(now.wall, TextTone::Bad, &format!("{of} does not say what it offers\n{why}"));
                 }
                 self.hint = self.completing.then(|| format!("{of}: {why}"));
                 let (failed, rest) = std::mem::take(&mut self.unchecked).into_iter().partition(|call| call.to == *of);
@@ -377,20 +384,26 @@ impl Model {
         }
     }
 
-    fn ended(&mut self, ticket: Ticket, ending: Ending, now: Now) {
+    fn ended(&mut self, ticket: ChatTicket, ending: CallEnding, now: Now) {
         self.take_outgoing(ticket);
         let Some(at) = self.running.iter().position(|running| running.ticket == ticket) else { return };
         let running = self.running.remove(at);
         // An item in the transcript shows its own state; the rest is noted under it.
         let shown = running.envelope.filter(|envelope| self.transcript.get(envelope).is_some());
         match (ending, shown) {
-            (Ending::Answered, _) => {}
-            (Ending::Cancelled, Some(envelope)) => self.transcript.cancel(&envelope),
-            (Ending::Failed(why), Some(envelope)) => self.transcript.fail(&envelope, &why, now.wall, now.since_start),
-            (Ending::Cancelled, None) => {
-                self.transcript.note(now.wall, Tone::Dim, &format!("cancelled before it was sent: {}", running.line));
+            (CallEnding::Answered, _) => {}
+            (CallEnding::Cancelled, Some(envelope)) => self.transcript.cancel(&envelope),
+            (CallEnding::Failed(why), Some(envelope)) => {
+                self.transcript.fail(&envelope, &why, now.wall, now.since_start)
             }
-            (Ending::Failed(why), None) => self.complain(&running.line, &why, now),
+            (CallEnding::Cancelled, None) => {
+                self.transcript.note(
+                    now.wall,
+                    TextTone::Dim,
+                    &format!("cancelled before it was sent: {}", running.line),
+                );
+            }
+            (CallEnding::Failed(why), None) => self.complain(&running.line, &why, now),
         }
     }
 
@@ -424,8 +437,8 @@ impl Model {
     }
 
     /// Loads older messages when the top is in sight, unless that would evict the newest messages.
-    fn load_if_wanted(&mut self, now: Now) {
-        if self.transcript.older != Older::Perhaps || (self.anchor.is_none() && !self.transcript.has_space()) {
+    fn load_if_needed(&mut self, now: Now) {
+        if self.transcript.older != OlderHistory::Perhaps || (self.anchor.is_none() && !self.transcript.has_space()) {
             return;
         }
         let (columns, rows) = self.transcript_size();
@@ -436,8 +449,8 @@ impl Model {
     }
 
     pub(super) fn load(&mut self) {
-        self.transcript.older = Older::Loading;
-        self.effects.push(Effect::Load { before: self.transcript.oldest().cloned() });
+        self.transcript.older = OlderHistory::Loading;
+        self.effects.push(ChatEffect::Load { before: self.transcript.oldest().cloned() });
     }
 
     /// Everybody else who is here.

@@ -11,35 +11,35 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ASK_HUMAN;
-use super::event::{Answer, Input, Question};
+use super::event::{ChatInput, PersonQuestion, QuestionAnswer};
 use super::model::MAX_QUESTIONS;
-use super::run::Heard;
-use crate::arguments::Schema;
+use super::run::LoopEvent;
+use crate::arguments::ArgumentSchema;
 
 /// The questions that wait for the person. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Person {
-    open: Arc<Mutex<HashMap<EnvelopeId, oneshot::Sender<Answer>>>>,
-    tell: mpsc::Sender<Heard>,
+    open: Arc<Mutex<HashMap<EnvelopeId, oneshot::Sender<QuestionAnswer>>>>,
+    tell: mpsc::Sender<LoopEvent>,
 }
 
 /// Removes the question when its asker cancels it.
-struct Waiting<'a> {
+struct WaitingQuestion<'a> {
     person: &'a Person,
     id: EnvelopeId,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingQuestion<'_> {
     fn drop(&mut self) {
         if self.person.open().remove(&self.id).is_some() {
             // When the queue is full, answering fails with "too late".
-            let _ = self.person.tell.try_send(Heard::Input(Input::Withdrawn(self.id.clone())));
+            let _ = self.person.tell.try_send(LoopEvent::Input(ChatInput::Withdrawn(self.id.clone())));
         }
     }
 }
 
 impl Person {
-    pub(super) fn new(tell: mpsc::Sender<Heard>) -> Self {
+    pub(super) fn new(tell: mpsc::Sender<LoopEvent>) -> Self {
         Self { open: Arc::default(), tell }
     }
 
@@ -54,7 +54,7 @@ impl Person {
         Toolbox::new("salon chat")
             .tool(ASK_HUMAN, "Asks the person at the terminal and waits for the answer", schema, move |call| {
                 let human = human.clone();
-                async move { human.asked(call).await }
+                async move { human.ask_person(call).await }
             })
             .on_elicitation(move |question, request| {
                 let form = form.clone();
@@ -63,7 +63,7 @@ impl Person {
     }
 
     /// Hands over an answer; whether somebody still waited for it.
-    pub(super) fn answer(&self, question: &EnvelopeId, answer: Answer) -> bool {
+    pub(super) fn answer(&self, question: &EnvelopeId, answer: QuestionAnswer) -> bool {
         self.open().remove(question).is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
@@ -72,25 +72,27 @@ impl Person {
         self.open().remove(question);
     }
 
-    async fn asked(&self, call: ToolCall) -> Result<ToolResult, ToolError> {
+    async fn ask_person(&self, call: ToolCall) -> Result<ToolResult, ToolError> {
         // Read for its shape: what is shown comes from the envelope.
         call.argument::<String>("question")?;
         match self.ask(call.request(), None).await? {
-            Answer::Text(text) => Ok(ToolResult::text_only(text)),
-            Answer::Form(content) => Ok(ToolResult::text_only(content.get())),
-            Answer::Declined => Err(ToolError::failed("the person does not want to answer")),
+            QuestionAnswer::Text(text) => Ok(ToolResult::text_only(text)),
+            QuestionAnswer::Form(content) => Ok(ToolResult::text_only(content.get())),
+            QuestionAnswer::Declined => Err(ToolError::failed("the person does not want to answer")),
         }
     }
 
     async fn elicited(&self, question: Elicitation, request: Request) -> Result<ElicitationAnswer, RpcError> {
-        let schema = Schema::new(Some(&question.requested_schema));
+        let schema = ArgumentSchema::new(Some(&question.requested_schema));
         match self.ask(&request, Some(schema)).await? {
-            Answer::Form(content) => ElicitationAnswer::accept(&content).map_err(|e| RpcError::internal(e.to_string())),
-            Answer::Text(_) | Answer::Declined => Ok(ElicitationAnswer::decline()),
+            QuestionAnswer::Form(content) => {
+                ElicitationAnswer::accept(&content).map_err(|e| RpcError::internal(e.to_string()))
+            }
+            QuestionAnswer::Text(_) | QuestionAnswer::Declined => Ok(ElicitationAnswer::decline()),
         }
     }
 
-    async fn ask(&self, request: &Request, form: Option<Schema>) -> Result<Answer, RpcError> {
+    async fn ask(&self, request: &Request, form: Option<ArgumentSchema>) -> Result<QuestionAnswer, RpcError> {
         let (id, from) = (request.envelope().id().clone(), request.from().clone());
         let (sender, answered) = oneshot::channel();
         {
@@ -100,15 +102,15 @@ impl Person {
             }
             open.insert(id.clone(), sender);
         }
-        let waiting = Waiting { person: self, id: id.clone() };
+        let waiting = WaitingQuestion { person: self, id: id.clone() };
         let gone = |_| RpcError::internal("the person has left");
-        self.tell.send(Heard::Input(Input::Asked(Question { id, from, form }))).await.map_err(gone)?;
+        self.tell.send(LoopEvent::Input(ChatInput::Asked(PersonQuestion { id, from, form }))).await.map_err(gone)?;
         let answer = answered.await.map_err(|_| RpcError::internal("the question was answered elsewhere"));
         drop(waiting);
         answer
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<Answer>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<QuestionAnswer>>> {
         // Nothing that can panic runs while it is held.
         self.open.lock()
     }

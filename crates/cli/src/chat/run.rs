@@ -16,14 +16,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::ChatArgs;
-use super::event::{Civil, Connection, Effect, Ending, Input, Now, Page, Ticket, Tool};
+use super::event::{
+    CallEnding, ChatEffect, ChatHistoryPage, ChatInput, ChatTicket, ChatTool, Civil, ConnectionStatus, Now,
+};
 use super::model::Model;
 use super::person::Person;
-use super::terminal::{Listener, Screen, broken};
+use super::terminal::{KeyListener, TerminalScreen, broken};
 use crate::access::Reach;
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 use crate::clock;
-use crate::commands::outcome::Asking;
+use crate::commands::outcome::HintContext;
 use crate::trouble::Trouble;
 
 /// Inputs that may wait for the loop; senders of more wait as well.
@@ -39,7 +41,7 @@ const MAX_TASKS: usize = 256;
 const PAGE: usize = 100;
 
 /// How long a call may be silent. The person can see that it is, and cancel it.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long leaving may take when the gateway does not answer.
 const PARTING: Duration = Duration::from_secs(2);
@@ -51,9 +53,9 @@ const WHEEL_LINES: isize = 3;
 
 /// What comes from beside the loop.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum LoopEvent {
     Terminal(io::Result<TerminalEvent>),
-    Input(Input),
+    Input(ChatInput),
 }
 
 pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
@@ -61,19 +63,19 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
     if args.access.identity.is_some() {
         args.access.identity(&client).await.map_err(Trouble::usage)?;
     }
-    let (tell, heard) = mpsc::channel(WAITING);
+    let (tell, handle_event) = mpsc::channel(WAITING);
     let person = Person::new(tell.clone());
     let mut entering = client.room(args.topic.clone()).share().kind(ParticipantKind::Human).offer(person.toolbox());
     if let Some(name) = args.name {
         entering = entering.name(name);
     }
-    let asking = Asking { place: &place, topic: Some(&args.topic) };
+    let asking = HintContext { place: &place, topic: Some(&args.topic) };
     let (room, events) = entering.join_listening().await.map_err(|error| asking.trouble(&error))?;
 
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let model = Model::new(room.id().clone(), room.topic().clone(), colour, local);
-    let screen = Screen::take().map_err(Trouble::failed)?;
-    let listener = Listener::start(tell.clone());
+    let screen = TerminalScreen::take().map_err(Trouble::failed)?;
+    let listener = KeyListener::start(tell.clone());
     let mut run = Run {
         model,
         screen,
@@ -86,7 +88,7 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
         room,
         quit: false,
     };
-    let done = run.run(events, heard).await;
+    let done = run.run(events, handle_event).await;
     let Run { screen, room, model, tasks, .. } = run;
     // Keys are read until the terminal is as it was, so that none reaches the shell.
     drop(tasks);
@@ -94,7 +96,7 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
     drop(screen);
     drop(listener);
     let over = match model.connection {
-        Connection::Over(why) => Some(why),
+        ConnectionStatus::Over(why) => Some(why),
         _ => None,
     };
     // A gateway that does not answer notices by itself.
@@ -114,12 +116,12 @@ fn local(time: Timestamp) -> Civil {
 
 struct Run {
     model: Model,
-    screen: Screen,
+    screen: TerminalScreen,
     person: Person,
-    tell: mpsc::Sender<Heard>,
+    tell: mpsc::Sender<LoopEvent>,
     tasks: JoinSet<()>,
     /// How to cancel the calls that run.
-    cancels: HashMap<Ticket, oneshot::Sender<()>>,
+    cancels: HashMap<ChatTicket, oneshot::Sender<()>>,
     saying: Saying,
     started: Instant,
     room: Room,
@@ -127,13 +129,13 @@ struct Run {
 }
 
 impl Run {
-    async fn run(&mut self, mut events: Events, mut heard: mpsc::Receiver<Heard>) -> io::Result<()> {
+    async fn run(&mut self, mut events: Events, mut handle_event: mpsc::Receiver<LoopEvent>) -> io::Result<()> {
         let mut ends =
             [signal(SignalKind::terminate())?, signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?];
         let mut link = self.room.link();
         let size = self.screen.0.size()?;
-        self.put(Input::Resize(size.width, size.height));
-        self.put(Input::Roster(self.room.roster()));
+        self.put(ChatInput::Resize(size.width, size.height));
+        self.put(ChatInput::Roster(self.room.roster()));
         let mut listening = true;
         while !self.quit && self.screen.is_whole() {
             let now = self.now();
@@ -142,7 +144,7 @@ impl Run {
             tokio::select! { biased;
                 () = any(&mut ends) => return Ok(()),
                 () = broken() => break,
-                Some(thing) = heard.recv() => self.heard(thing)?,
+                Some(thing) = handle_event.recv() => self.handle_event(thing)?,
                 reported = self.saying.reports.recv() => {
                     if let Some(input) = reported {
                         self.put(input);
@@ -162,12 +164,12 @@ impl Run {
                         self.linked(state);
                     }
                 },
-                () = after(beat) => self.put(Input::Tick),
+                () = after(beat) => self.put(ChatInput::Tick),
             }
             // Whatever else is there already is shown with it.
             for _ in 0..AT_ONCE {
-                if let Ok(thing) = heard.try_recv() {
-                    self.heard(thing)?;
+                if let Ok(thing) = handle_event.try_recv() {
+                    self.handle_event(thing)?;
                 } else if let Some(Some(event)) = events.next().now_or_never().filter(|_| listening) {
                     self.happened(event);
                 } else {
@@ -182,7 +184,7 @@ impl Run {
         Now { wall: clock::now(), since_start: self.started.elapsed() }
     }
 
-    fn put(&mut self, input: Input) {
+    fn put(&mut self, input: ChatInput) {
         let now = self.now();
         self.model.handle(input, now);
         for effect in self.model.effects() {
@@ -190,22 +192,22 @@ impl Run {
         }
     }
 
-    fn heard(&mut self, thing: Heard) -> io::Result<()> {
+    fn handle_event(&mut self, thing: LoopEvent) -> io::Result<()> {
         match thing {
-            Heard::Input(input) => {
-                if let Input::Ended(ticket, _) = &input {
+            LoopEvent::Input(input) => {
+                if let ChatInput::Ended(ticket, _) = &input {
                     self.cancels.remove(ticket);
                 }
                 self.put(input);
             }
-            Heard::Terminal(Err(error)) => return Err(error),
-            Heard::Terminal(Ok(event)) => match event {
-                TerminalEvent::Key(key) => self.put(Input::Key(key)),
-                TerminalEvent::Paste(text) => self.put(Input::Paste(text)),
-                TerminalEvent::Resize(columns, rows) => self.put(Input::Resize(columns, rows)),
+            LoopEvent::Terminal(Err(error)) => return Err(error),
+            LoopEvent::Terminal(Ok(event)) => match event {
+                TerminalEvent::Key(key) => self.put(ChatInput::Key(key)),
+                TerminalEvent::Paste(text) => self.put(ChatInput::Paste(text)),
+                TerminalEvent::Resize(columns, rows) => self.put(ChatInput::Resize(columns, rows)),
                 TerminalEvent::Mouse(mouse) => match mouse.kind {
-                    MouseEventKind::ScrollUp => self.put(Input::Wheel(-WHEEL_LINES)),
-                    MouseEventKind::ScrollDown => self.put(Input::Wheel(WHEEL_LINES)),
+                    MouseEventKind::ScrollUp => self.put(ChatInput::Wheel(-WHEEL_LINES)),
+                    MouseEventKind::ScrollDown => self.put(ChatInput::Wheel(WHEEL_LINES)),
                     _ => {}
                 },
                 TerminalEvent::FocusGained | TerminalEvent::FocusLost => {}
@@ -216,12 +218,12 @@ impl Run {
 
     fn happened(&mut self, event: Event) {
         match event {
-            Event::Gap => self.put(Input::Gap),
+            Event::Gap => self.put(ChatInput::Gap),
             Event::Envelope(envelope) => {
                 let presence = envelope.kind() == Kind::Presence;
-                self.put(Input::Envelope(envelope));
+                self.put(ChatInput::Envelope(envelope));
                 if presence {
-                    self.put(Input::Roster(self.room.roster()));
+                    self.put(ChatInput::Roster(self.room.roster()));
                 }
             }
             // The link reports an outage and its end.
@@ -231,58 +233,58 @@ impl Run {
 
     fn linked(&mut self, link: Link) {
         let connection = match link {
-            Link::Live => Connection::Live,
-            Link::Stalled { why } => Connection::Stalled(why.to_string()),
+            Link::Live => ConnectionStatus::Live,
+            Link::Stalled { why } => ConnectionStatus::Stalled(why.to_string()),
             Link::Connecting { attempt, retry_in, why } => {
-                Connection::Lost { attempt, retry_in: Some(retry_in), why: why.to_string() }
+                ConnectionStatus::Lost { attempt, retry_in: Some(retry_in), why: why.to_string() }
             }
-            Link::Ended(end) => Connection::Over(end.to_string()),
+            Link::Ended(end) => ConnectionStatus::Over(end.to_string()),
             _ => return,
         };
-        self.put(Input::Connection(connection));
-        self.put(Input::Roster(self.room.roster()));
+        self.put(ChatInput::Connection(connection));
+        self.put(ChatInput::Roster(self.room.roster()));
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: ChatEffect) {
         match effect {
-            Effect::Say { ticket, text } => self.saying.say(ticket, None, text),
-            Effect::Reply { ticket, to, text } => self.saying.say(ticket, Some(to), text),
-            Effect::Call { ticket, to, tool, arguments } => self.call(ticket, &to, tool, arguments),
-            Effect::Cancel(ticket) => {
+            ChatEffect::Say { ticket, text } => self.saying.say(ticket, None, text),
+            ChatEffect::Reply { ticket, to, text } => self.saying.say(ticket, Some(to), text),
+            ChatEffect::Call { ticket, to, tool, arguments } => self.call(ticket, &to, tool, arguments),
+            ChatEffect::Cancel(ticket) => {
                 // The call reports its end.
                 if let Some(cancel) = self.cancels.remove(&ticket) {
                     let _ = cancel.send(());
                 }
             }
-            Effect::Load { before } => {
+            ChatEffect::Load { before } => {
                 let room = self.room.clone();
                 self.spawn(async move { load(&room, before).await });
             }
-            Effect::ListTools(of) => {
+            ChatEffect::ListTools(of) => {
                 let room = self.room.clone();
                 self.spawn(async move { list_tools(&room, of).await });
             }
-            Effect::Answer { question, answer } => {
+            ChatEffect::Answer { question, answer } => {
                 self.person.answer(&question, answer);
             }
-            Effect::Forget(question) => self.person.forget(&question),
+            ChatEffect::Forget(question) => self.person.forget(&question),
             // Neither a bell nor a clean screen is worth ending for.
-            Effect::Bell => drop(io::stdout().write_all(b"\x07").and_then(|()| io::stdout().flush())),
-            Effect::Redraw => drop(self.screen.0.clear()),
-            Effect::Quit => self.quit = true,
+            ChatEffect::Bell => drop(io::stdout().write_all(b"\x07").and_then(|()| io::stdout().flush())),
+            ChatEffect::Redraw => drop(self.screen.0.clear()),
+            ChatEffect::Quit => self.quit = true,
         }
     }
 
-    fn call(&mut self, ticket: Ticket, to: &ParticipantId, tool: String, arguments: Box<RawValue>) {
+    fn call(&mut self, ticket: ChatTicket, to: &ParticipantId, tool: String, arguments: Box<RawValue>) {
         let (cancel, cancelled) = oneshot::channel();
         self.cancels.insert(ticket, cancel);
-        let calling = self.room.peer(to).call_tool(tool, &arguments).timeout(PATIENCE).at_most(PATIENCE);
+        let calling = self.room.peer(to).call_tool(tool, &arguments).timeout(CALL_TIMEOUT).at_most(CALL_TIMEOUT);
         let tell = self.tell.clone();
         self.spawn(async move {
             let started = async {
                 let call = calling.start().await?;
                 // The loop outlives its tasks.
-                let _ = tell.send(Heard::Input(Input::Called(ticket, call.id().clone()))).await;
+                let _ = tell.send(LoopEvent::Input(ChatInput::Called(ticket, call.id().clone()))).await;
                 Ok::<_, CallError>(call)
             };
             // Dropping a call that has begun cancels it.
@@ -290,22 +292,22 @@ impl Run {
                 outcome = async { started.await?.result().await.map(drop) } => outcome,
                 Ok(()) = cancelled => Err(CallError::Cancelled),
             };
-            Input::Ended(
+            ChatInput::Ended(
                 ticket,
                 match outcome {
-                    Ok(()) | Err(CallError::Answered(_)) => Ending::Answered,
-                    Err(CallError::Cancelled) => Ending::Cancelled,
-                    Err(error) => Ending::Failed(error.to_string()),
+                    Ok(()) | Err(CallError::Answered(_)) => CallEnding::Answered,
+                    Err(CallError::Cancelled) => CallEnding::Cancelled,
+                    Err(error) => CallEnding::Failed(error.to_string()),
                 },
             )
         });
     }
 
     /// Runs a future beside the loop, which gets its result as an event.
-    fn spawn(&mut self, work: impl Future<Output = Input> + Send + 'static) {
+    fn spawn(&mut self, work: impl Future<Output = ChatInput> + Send + 'static) {
         let tell = self.tell.clone();
         let work = async move {
-            let _ = tell.send(Heard::Input(work.await)).await;
+            let _ = tell.send(LoopEvent::Input(work.await)).await;
         };
         if self.tasks.len() < MAX_TASKS {
             self.tasks.spawn(work);
@@ -313,38 +315,40 @@ impl Run {
     }
 }
 
-async fn load(room: &Room, before: Option<EnvelopeId>) -> Input {
+async fn load(room: &Room, before: Option<EnvelopeId>) -> ChatInput {
     let mut query = HistoryQuery::new().limit(PAGE);
     query.before = before.as_ref().map(ToString::to_string);
     let page = room.history(&query).await.map_err(|error| error.to_string());
-    let page = page
-        .map(|page| Page { more: page.next.is_some(), envelopes: page.envelopes.into_iter().map(Arc::new).collect() });
-    Input::Page { before, page }
+    let page = page.map(|page| ChatHistoryPage {
+        more: page.next.is_some(),
+        envelopes: page.envelopes.into_iter().map(Arc::new).collect(),
+    });
+    ChatInput::Page { before, page }
 }
 
-async fn list_tools(room: &Room, of: ParticipantId) -> Input {
+async fn list_tools(room: &Room, of: ParticipantId) -> ChatInput {
     let tools = room.peer(&of).tools().await.map_err(|error| error.to_string());
     let tools = tools.map(|tools| {
-        let tool = |tool: &salon_client::mcp::Tool| Tool {
+        let tool = |tool: &salon_client::mcp::Tool| ChatTool {
             name: tool.name.clone(),
             description: tool.description.clone().or_else(|| tool.title.clone()).unwrap_or_default(),
-            schema: Schema::new(Some(&tool.input_schema)),
+            schema: ArgumentSchema::new(Some(&tool.input_schema)),
         };
         tools.iter().map(tool).collect()
     });
-    Input::Tools { of, tools }
+    ChatInput::Tools { of, tools }
 }
 
 /// Messages of the person, sent one after the other.
 struct Saying {
-    lines: mpsc::Sender<(Ticket, Option<EnvelopeId>, String)>,
-    reports: mpsc::Receiver<Input>,
+    lines: mpsc::Sender<(ChatTicket, Option<EnvelopeId>, String)>,
+    reports: mpsc::Receiver<ChatInput>,
     _task: JoinSet<()>,
 }
 
 impl Saying {
     fn start(room: &Room) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<(Ticket, Option<EnvelopeId>, String)>(WAITING);
+        let (lines, mut waiting) = mpsc::channel::<(ChatTicket, Option<EnvelopeId>, String)>(WAITING);
         let (report, reports) = mpsc::channel(WAITING);
         let room = room.clone();
         let mut task = JoinSet::new();
@@ -355,9 +359,9 @@ impl Saying {
                     None => room.say(&text).await,
                 };
                 let input = match said {
-                    Ok(_) => Input::Sent(ticket),
-                    Err(PublishError::Refused(refusal)) => Input::NotSent(ticket, refusal.to_string()),
-                    Err(error) => Input::NotSent(ticket, error.to_string()),
+                    Ok(_) => ChatInput::Sent(ticket),
+                    Err(PublishError::Refused(refusal)) => ChatInput::NotSent(ticket, refusal.to_string()),
+                    Err(error) => ChatInput::NotSent(ticket, error.to_string()),
                 };
                 if report.send(input).await.is_err() {
                     return;
@@ -368,7 +372,7 @@ impl Saying {
     }
 
     /// The model lets fewer lines wait than there is space for.
-    fn say(&self, ticket: Ticket, to: Option<EnvelopeId>, text: String) {
+    fn say(&self, ticket: ChatTicket, to: Option<EnvelopeId>, text: String) {
         let _ = self.lines.try_send((ticket, to, text));
     }
 }

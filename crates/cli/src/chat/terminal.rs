@@ -17,7 +17,7 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, d
 use ratatui::crossterm::{cursor, execute};
 use tokio::sync::{Notify, mpsc};
 
-use super::run::Heard;
+use super::run::LoopEvent;
 
 /// How long the thread that listens goes without looking whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
@@ -32,9 +32,9 @@ pub(super) async fn broken() {
 }
 
 /// The screen while it is ours. Dropping it gives it back.
-pub(super) struct Screen(pub(super) Terminal<CrosstermBackend<Stdout>>);
+pub(super) struct TerminalScreen(pub(super) Terminal<CrosstermBackend<Stdout>>);
 
-impl Screen {
+impl TerminalScreen {
     pub(super) fn take() -> io::Result<Self> {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -57,7 +57,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         if self.is_whole() {
             give_back();
@@ -72,14 +72,14 @@ fn give_back() {
 }
 
 /// The thread that listens to keys and mouse. Dropping it ends it.
-pub(super) struct Listener {
+pub(super) struct KeyListener {
     stop: Arc<AtomicBool>,
     /// Ends when the thread has.
     ended: std_mpsc::Receiver<()>,
 }
 
-impl Listener {
-    pub(super) fn start(heard: mpsc::Sender<Heard>) -> Self {
+impl KeyListener {
+    pub(super) fn start(heard: mpsc::Sender<LoopEvent>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let (ending, ended) = std_mpsc::channel::<()>();
@@ -92,7 +92,7 @@ impl Listener {
                     Err(error) => Err(error),
                 };
                 let failed = event.is_err();
-                if heard.blocking_send(Heard::Terminal(event)).is_err() || failed {
+                if heard.blocking_send(LoopEvent::Terminal(event)).is_err() || failed {
                     return;
                 }
             }
@@ -101,7 +101,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for KeyListener {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         // A terminal that has gone away keeps its library reading for ever; that thread ends with the process.

@@ -10,9 +10,12 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use salon_protocol::{Envelope, EnvelopeId, ParticipantId, Timestamp, TopicName};
 use serde_json::{Value, json};
 
-use super::event::{Answer, Civil, Connection, Effect, Ending, Input, Now, Page, Question, Tool};
+use super::event::{
+    CallEnding, ChatEffect, ChatHistoryPage, ChatInput, ChatTool, Civil, ConnectionStatus, Now, PersonQuestion,
+    QuestionAnswer,
+};
 use super::model::Model;
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 
 /// 2025-08-17T14:00:00Z, when every test begins.
 const START: u64 = 1_755_439_200_000;
@@ -35,15 +38,15 @@ struct Room {
     model: Model,
     elapsed: Duration,
     count: usize,
-    wanted: Vec<Effect>,
+    wanted: Vec<ChatEffect>,
 }
 
 impl Room {
     /// A room with alice at the terminal, of which nothing older can be had.
     fn new(columns: u16, rows: u16) -> Self {
         let mut room = Self::unloaded(columns, rows, true);
-        let empty = Page { envelopes: Vec::new(), more: false };
-        room.put(Input::Page { before: None, page: Ok(empty) });
+        let empty = ChatHistoryPage { envelopes: Vec::new(), more: false };
+        room.put(ChatInput::Page { before: None, page: Ok(empty) });
         room.wanted.clear();
         room
     }
@@ -52,8 +55,8 @@ impl Room {
         let topic = TopicName::new("room:alpha").expect("a topic");
         let model = Model::new(id("alice"), topic, colour, utc);
         let mut room = Self { model, elapsed: Duration::ZERO, count: 0, wanted: Vec::new() };
-        room.put(Input::Resize(columns, rows));
-        room.put(Input::Roster(
+        room.put(ChatInput::Resize(columns, rows));
+        room.put(ChatInput::Roster(
             [
                 ("alice", "human", "Alice"),
                 ("bob", "human", "Bob B."),
@@ -72,7 +75,7 @@ impl Room {
         Now { wall: Timestamp(START + passed), since_start: self.elapsed }
     }
 
-    fn put(&mut self, input: Input) {
+    fn put(&mut self, input: ChatInput) {
         let now = self.now();
         self.model.handle(input, now);
         self.wanted.extend(self.model.effects());
@@ -80,7 +83,7 @@ impl Room {
 
     fn pass(&mut self, millis: u64) {
         self.elapsed += Duration::from_millis(millis);
-        self.put(Input::Tick);
+        self.put(ChatInput::Tick);
     }
 
     fn make(&mut self, from: &str, to: &str, about: Option<&str>, payload: &Value) -> Arc<Envelope> {
@@ -102,7 +105,7 @@ impl Room {
     fn happens(&mut self, from: &str, to: &str, about: Option<&str>, payload: &Value) -> String {
         let envelope = self.make(from, to, about, payload);
         let id = envelope.id().to_string();
-        self.put(Input::Envelope(envelope));
+        self.put(ChatInput::Envelope(envelope));
         id
     }
 
@@ -137,11 +140,11 @@ impl Room {
     }
 
     fn press(&mut self, code: KeyCode) {
-        self.put(Input::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        self.put(ChatInput::Key(KeyEvent::new(code, KeyModifiers::NONE)));
     }
 
     fn control(&mut self, letter: char) {
-        self.put(Input::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)));
+        self.put(ChatInput::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL)));
     }
 
     fn types(&mut self, text: &str) {
@@ -155,18 +158,18 @@ impl Room {
 
     fn rover_offers(&mut self) {
         let schema = r#"{"type":"object","properties":{"x":{"type":"number","description":"Metres east"},"y":{"type":"number","description":"Metres north"},"gear":{"enum":["slow","fast"]}},"required":["x","y"]}"#;
-        let schema = Schema::new(Some(serde_json::from_str(schema).expect("a schema")));
-        let tool = |name: &str, description: &str, schema: &Schema| Tool {
+        let schema = ArgumentSchema::new(Some(serde_json::from_str(schema).expect("a schema")));
+        let tool = |name: &str, description: &str, schema: &ArgumentSchema| ChatTool {
             name: name.into(),
             description: description.into(),
             schema: schema.clone(),
         };
         let tools = vec![
             tool("move", "Drives to a place", &schema),
-            tool("measure", "Measures how far it is to the next wall", &Schema::default()),
-            tool("stop", "Stops", &Schema::default()),
+            tool("measure", "Measures how far it is to the next wall", &ArgumentSchema::default()),
+            tool("stop", "Stops", &ArgumentSchema::default()),
         ];
-        self.put(Input::Tools { of: id("rover"), tools: Ok(tools) });
+        self.put(ChatInput::Tools { of: id("rover"), tools: Ok(tools) });
     }
 
     fn screen(&self) -> String {
@@ -194,21 +197,21 @@ impl Room {
     /// What is to be done, in words.
     fn wanted(&mut self) -> String {
         let told = self.wanted.drain(..).map(|effect| match effect {
-            Effect::Say { text, .. } => format!("say {text}"),
-            Effect::Reply { to, text, .. } => format!("reply to {to}: {text}"),
-            Effect::Call { to, tool, arguments, .. } => format!("call {to} {tool} {arguments}"),
-            Effect::Load { before } => format!("load before {}", before.map_or("now".into(), |id| id.to_string())),
-            Effect::ListTools(of) => format!("list tools of {of}"),
-            Effect::Answer { question, answer } => match answer {
-                Answer::Text(text) => format!("answer {question} {text}"),
-                Answer::Form(content) => format!("answer {question} {content}"),
-                Answer::Declined => format!("decline {question}"),
+            ChatEffect::Say { text, .. } => format!("say {text}"),
+            ChatEffect::Reply { to, text, .. } => format!("reply to {to}: {text}"),
+            ChatEffect::Call { to, tool, arguments, .. } => format!("call {to} {tool} {arguments}"),
+            ChatEffect::Load { before } => format!("load before {}", before.map_or("now".into(), |id| id.to_string())),
+            ChatEffect::ListTools(of) => format!("list tools of {of}"),
+            ChatEffect::Answer { question, answer } => match answer {
+                QuestionAnswer::Text(text) => format!("answer {question} {text}"),
+                QuestionAnswer::Form(content) => format!("answer {question} {content}"),
+                QuestionAnswer::Declined => format!("decline {question}"),
             },
-            Effect::Forget(question) => format!("forget {question}"),
-            Effect::Cancel(ticket) => format!("cancel {ticket}"),
-            Effect::Bell => "bell".into(),
-            Effect::Redraw => "redraw".into(),
-            Effect::Quit => "quit".into(),
+            ChatEffect::Forget(question) => format!("forget {question}"),
+            ChatEffect::Cancel(ticket) => format!("cancel {ticket}"),
+            ChatEffect::Bell => "bell".into(),
+            ChatEffect::Redraw => "redraw".into(),
+            ChatEffect::Quit => "quit".into(),
         });
         told.collect::<Vec<_>>().join(", ")
     }
@@ -329,7 +332,9 @@ fn nothing_others_write_commands_the_terminal() {
     room.says("bob", "\u{1b}[2Jgone\u{7} \u{202e}kcab\u{202c} 日本語 👩‍💻 fine");
     let call = room.calls("bob", "rover", "move\u{1b}[31m", json!({"to\u{7}": "\u{9b}31m"}));
     room.answers("rover", "bob", &call, text("\u{1b}]0;title\u{7}done"));
-    room.put(Input::Roster(vec![serde_json::from_value(json!({"id": "eve", "name": "E\u{1b}[7mve"})).expect("one")]));
+    room.put(ChatInput::Roster(vec![
+        serde_json::from_value(json!({"id": "eve", "name": "E\u{1b}[7mve"})).expect("one"),
+    ]));
     let screen = room.screen();
     assert!(!screen.chars().any(|c| c != '\n' && c.is_control()));
     assert_snapshot!(screen);
@@ -384,11 +389,11 @@ fn what_is_refused_is_shown_with_why() {
     room.enters("hello there");
     assert_eq!(room.wanted(), "say hello there");
     assert!(room.screen().contains("hello there (sending)"), "{}", room.screen());
-    room.put(Input::NotSent(1, "rate_limited: at most 100 messages a second".into()));
+    room.put(ChatInput::NotSent(1, "rate_limited: at most 100 messages a second".into()));
     room.control('u');
     room.rover_offers();
     room.enters("/call rover stop");
-    room.put(Input::Ended(2, Ending::Failed("`rover` is not in the room".into())));
+    room.put(ChatInput::Ended(2, CallEnding::Failed("`rover` is not in the room".into())));
     assert_snapshot!(room.screen());
 }
 
@@ -400,10 +405,10 @@ fn a_call_of_ones_own_runs_and_is_cancelled() {
     assert_eq!(room.wanted(), "call rover stop {}");
     let call = room.calls("alice", "rover", "stop", json!({}));
     assert!(!room.screen().contains("(calling)"), "the call itself is shown instead");
-    room.put(Input::Called(1, envelope_id(&call)));
+    room.put(ChatInput::Called(1, envelope_id(&call)));
     room.enters("/cancel");
     assert_eq!(room.wanted(), "cancel 1");
-    room.put(Input::Ended(1, Ending::Cancelled));
+    room.put(ChatInput::Ended(1, CallEnding::Cancelled));
     room.enters("/cancel");
     assert_snapshot!(room.screen());
 }
@@ -414,7 +419,7 @@ fn an_echo_takes_the_place_of_what_was_being_sent() {
     room.enters("hello");
     room.says("alice", "hello");
     assert!(!room.screen().contains("sending"), "{}", room.screen());
-    room.put(Input::Sent(1));
+    room.put(ChatInput::Sent(1));
     assert_eq!(room.screen().matches("hello").count(), 1);
 }
 
@@ -422,20 +427,22 @@ fn an_echo_takes_the_place_of_what_was_being_sent() {
 fn a_lost_connection_is_told_and_so_is_its_return() {
     let mut room = Room::new(80, 10);
     room.says("bob", "hello");
-    let lost = |attempt, retry_in: u64| Connection::Lost {
+    let lost = |attempt, retry_in: u64| ConnectionStatus::Lost {
         attempt,
         retry_in: Some(Duration::from_millis(retry_in)),
         why: "connection refused".into(),
     };
-    room.put(Input::Connection(lost(1, 900)));
+    room.put(ChatInput::Connection(lost(1, 900)));
     room.pass(1000);
-    room.put(Input::Connection(lost(4, 3000)));
+    room.put(ChatInput::Connection(lost(4, 3000)));
     room.pass(500);
     assert_snapshot!(room.screen());
     room.pass(11_000);
-    room.put(Input::Connection(Connection::Live));
+    room.put(ChatInput::Connection(ConnectionStatus::Live));
     assert_snapshot!(room.screen());
-    room.put(Input::Connection(Connection::Over("a newer connection of this participant took its seat".into())));
+    room.put(ChatInput::Connection(ConnectionStatus::Over(
+        "a newer connection of this participant took its seat".into(),
+    )));
     assert_snapshot!(room.screen());
 }
 
@@ -443,10 +450,10 @@ fn a_lost_connection_is_told_and_so_is_its_return() {
 fn an_outage_is_no_lost_connection() {
     let mut room = Room::new(80, 10);
     room.says("bob", "hello");
-    room.put(Input::Connection(Connection::Stalled("nothing can be stored at the moment".into())));
+    room.put(ChatInput::Connection(ConnectionStatus::Stalled("nothing can be stored at the moment".into())));
     assert_snapshot!(room.screen());
     room.pass(11_000);
-    room.put(Input::Connection(Connection::Live));
+    room.put(ChatInput::Connection(ConnectionStatus::Live));
     assert_snapshot!(room.screen());
 }
 
@@ -479,13 +486,13 @@ impl History {
     /// Answers every request for a page.
     fn serve(&self, room: &mut Room) -> usize {
         let mut served = 0;
-        while let Some(at) = room.wanted.iter().position(|effect| matches!(effect, Effect::Load { .. })) {
-            let Effect::Load { before } = room.wanted.remove(at) else { unreachable!("it was looked for") };
+        while let Some(at) = room.wanted.iter().position(|effect| matches!(effect, ChatEffect::Load { .. })) {
+            let ChatEffect::Load { before } = room.wanted.remove(at) else { unreachable!("it was looked for") };
             let end =
                 before.as_ref().map_or(self.0.len(), |id| self.0.iter().position(|e| e.id() == id).expect("known"));
             let start = end.saturating_sub(100);
             let envelopes = self.0[start..end].iter().rev().cloned().collect();
-            room.put(Input::Page { before, page: Ok(Page { envelopes, more: start > 0 }) });
+            room.put(ChatInput::Page { before, page: Ok(ChatHistoryPage { envelopes, more: start > 0 }) });
             served += 1;
         }
         served
@@ -515,10 +522,10 @@ fn older_pages_are_loaded_when_the_top_is_reached() {
 fn a_page_that_cannot_be_had_is_told_and_tried_again() {
     let mut room = Room::unloaded(80, 8, true);
     room.wanted.clear();
-    room.put(Input::Page { before: None, page: Err("the gateway cannot be reached".into()) });
+    room.put(ChatInput::Page { before: None, page: Err("the gateway cannot be reached".into()) });
     assert_snapshot!(room.screen());
-    room.put(Input::Connection(Connection::Lost { attempt: 1, retry_in: None, why: String::new() }));
-    room.put(Input::Connection(Connection::Live));
+    room.put(ChatInput::Connection(ConnectionStatus::Lost { attempt: 1, retry_in: None, why: String::new() }));
+    room.put(ChatInput::Connection(ConnectionStatus::Live));
     assert_eq!(room.wanted(), "load before now");
 }
 
@@ -572,11 +579,11 @@ fn calls_are_paired_across_pages() {
     room.answers("rover", "bob", "e1", text("stopped"));
     room.leaves("planner");
     // Asked for before anything had happened: it does not fit any more, and is asked for again.
-    room.put(Input::Page { before: None, page: Ok(Page { envelopes: vec![left.clone()], more: true }) });
+    room.put(ChatInput::Page { before: None, page: Ok(ChatHistoryPage { envelopes: vec![left.clone()], more: true }) });
     assert_eq!(room.wanted(), "load before e3");
-    room.put(Input::Page {
+    room.put(ChatInput::Page {
         before: Some(envelope_id("e3")),
-        page: Ok(Page { envelopes: vec![left, call], more: false }),
+        page: Ok(ChatHistoryPage { envelopes: vec![left, call], more: false }),
     });
     assert_snapshot!(room.screen());
 }
@@ -585,7 +592,7 @@ fn calls_are_paired_across_pages() {
 fn questions_are_answered() {
     let mut room = Room::new(80, 14);
     let asked = room.calls("planner", "alice", "ask_human", json!({"question": "Shall I open the gate?"}));
-    room.put(Input::Asked(Question { id: envelope_id(&asked), from: id("planner"), form: None }));
+    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(&asked), from: id("planner"), form: None }));
     let params = json!({"message": "Where to?", "requestedSchema": {}});
     let form = room.happens(
         "rover",
@@ -594,8 +601,8 @@ fn questions_are_answered() {
         &json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": params}),
     );
     let schema = r#"{"type":"object","properties":{"place":{"type":"string"},"metres":{"type":"integer"}},"required":["place"]}"#;
-    let schema = Schema::new(Some(serde_json::from_str(schema).expect("a schema")));
-    room.put(Input::Asked(Question { id: envelope_id(&form), from: id("rover"), form: Some(schema) }));
+    let schema = ArgumentSchema::new(Some(serde_json::from_str(schema).expect("a schema")));
+    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(&form), from: id("rover"), form: Some(schema) }));
     assert_eq!(room.wanted(), "bell, bell");
     assert_snapshot!(room.screen());
     room.enters("/answer #2 place=home metres=many");
@@ -614,12 +621,12 @@ fn questions_are_answered() {
 fn a_question_is_declined_or_withdrawn() {
     let mut room = Room::new(80, 8);
     for question in ["e101", "e102"] {
-        room.put(Input::Asked(Question { id: envelope_id(question), from: id("rover"), form: None }));
+        room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(question), from: id("rover"), form: None }));
     }
     room.wanted.clear();
     room.enters("/decline #2");
     assert_eq!(room.wanted(), "decline e102");
-    room.put(Input::Withdrawn(envelope_id("e101")));
+    room.put(ChatInput::Withdrawn(envelope_id("e101")));
     room.enters("/answer too late");
     assert!(room.screen().contains("nobody asks you anything"), "{}", room.screen());
 }
@@ -634,7 +641,7 @@ fn lists_are_shown_on_request() {
     room.enters("/tools rover");
     assert_eq!(room.wanted(), "", "it is known by now");
     room.enters("/tools planner");
-    room.put(Input::Tools { of: id("planner"), tools: Err("no answer in time".into()) });
+    room.put(ChatInput::Tools { of: id("planner"), tools: Err("no answer in time".into()) });
     assert_snapshot!(room.screen());
     room.happens("rover", "", None, &json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     room.enters("/tools rover");
@@ -665,7 +672,7 @@ fn replies_quote_what_they_reply_to() {
 fn a_long_line_is_written_in_several() {
     let mut room = Room::new(40, 12);
     room.types(&"words and more words ".repeat(4));
-    room.put(Input::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::ALT)));
+    room.put(ChatInput::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::ALT)));
     room.types("second 日本語");
     room.press(KeyCode::Left);
     assert_snapshot!(room.screen());
@@ -700,10 +707,10 @@ fn the_first_answer_counts() {
 fn a_screen_that_grows_shows_the_end_when_it_can() {
     let mut room = Room::new(80, 10);
     (1..=20).for_each(|n| drop(room.says("bob", &format!("line {n}"))));
-    room.put(Input::Wheel(-3));
+    room.put(ChatInput::Wheel(-3));
     room.says("bob", "the last");
     assert!(room.screen().contains("1 new"), "{}", room.screen());
-    room.put(Input::Resize(80, 30));
+    room.put(ChatInput::Resize(80, 30));
     let screen = room.screen();
     let last = screen.lines().rev().nth(2).unwrap_or_default();
     assert!(last.contains("the last") && !screen.contains("End: to the present"), "{screen}");
@@ -714,7 +721,7 @@ fn what_went_wrong_is_as_harmless_as_the_rest() {
     let mut room = Room::new(80, 8);
     room.types("/call rover ");
     room.press(KeyCode::Tab);
-    room.put(Input::Tools { of: id("rover"), tools: Err("\u{1b}[2J".into()) });
+    room.put(ChatInput::Tools { of: id("rover"), tools: Err("\u{1b}[2J".into()) });
     assert!(room.screen().contains("rover: \\u{1b}[2J"), "{}", room.screen());
 }
 

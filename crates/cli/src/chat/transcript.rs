@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use salon_protocol::{Envelope, EnvelopeId, Kind, ParticipantId, PresenceEvent, Timestamp};
 
-use super::item::{Body, Call, Item, Outcome, Said, Tone};
+use super::item::{CallItem, CallOutcome, ChatItem, ChatMessage, ItemBody, TextTone};
 use super::text::{clip, safe, safe_line};
 
 /// How many items are kept at most.
@@ -21,7 +21,7 @@ pub(super) const MAX_TEXT: usize = 16 * 1024;
 
 /// Whether there is more before the window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Older {
+pub(crate) enum OlderHistory {
     Perhaps,
     Loading,
     /// Asking for it failed.
@@ -32,7 +32,7 @@ pub(crate) enum Older {
 
 /// What an envelope brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct TranscriptNews {
     /// Something a person would want to read.
     pub(crate) readable: bool,
     /// It names the person at this terminal.
@@ -40,30 +40,30 @@ pub(crate) struct News {
 }
 
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct ChatTranscript {
     pub(super) me: ParticipantId,
     most: usize,
-    pub(super) items: VecDeque<Item>,
+    pub(super) items: VecDeque<ChatItem>,
     next_key: i64,
-    pub(super) known: HashMap<EnvelopeId, i64>,
+    pub(super) keys: HashMap<EnvelopeId, i64>,
     /// The oldest envelope folded in, whether it became an item or not.
     oldest: Option<EnvelopeId>,
     detached: bool,
-    pub(crate) older: Older,
+    pub(crate) older: OlderHistory,
 }
 
-impl Transcript {
+impl ChatTranscript {
     pub(crate) fn new(me: ParticipantId, most: usize) -> Self {
-        let (items, known) = (VecDeque::new(), HashMap::new());
-        Self { me, most, items, next_key: 0, known, oldest: None, detached: false, older: Older::Perhaps }
+        let (items, keys) = (VecDeque::new(), HashMap::new());
+        Self { me, most, items, next_key: 0, keys, oldest: None, detached: false, older: OlderHistory::Perhaps }
     }
 
-    pub(crate) fn items(&self) -> &VecDeque<Item> {
+    pub(crate) fn items(&self) -> &VecDeque<ChatItem> {
         &self.items
     }
 
-    pub(crate) fn get(&self, envelope: &EnvelopeId) -> Option<&Item> {
-        self.items.get(self.place(*self.known.get(envelope)?)?)
+    pub(crate) fn get(&self, envelope: &EnvelopeId) -> Option<&ChatItem> {
+        self.items.get(self.place(*self.keys.get(envelope)?)?)
     }
 
     /// Where to go on reading towards the past.
@@ -88,30 +88,33 @@ impl Transcript {
 
     /// Whether anything in it moves by itself.
     pub(crate) fn is_busy(&self) -> bool {
-        let busy = |item: &Item| matches!(&item.body, Body::Call(call) if call.is_running() && !call.minor);
+        let busy = |item: &ChatItem| matches!(&item.body, ItemBody::Call(call) if call.is_running() && !call.minor);
         self.items.iter().any(busy)
     }
 
     /// Empties it, to start over at the newest message.
     pub(crate) fn reset(&mut self) {
         self.items.clear();
-        self.known.clear();
-        (self.oldest, self.detached, self.older) = (None, false, Older::Perhaps);
+        self.keys.clear();
+        (self.oldest, self.detached, self.older) = (None, false, OlderHistory::Perhaps);
     }
 
     /// Takes in what just happened; `now` is the moment.
-    pub(crate) fn append(&mut self, envelope: &Envelope, now: Duration) -> News {
-        if self.known.contains_key(envelope.id()) {
-            return News { readable: false, names_me: false };
+    pub(crate) fn append(&mut self, envelope: &Envelope, now: Duration) -> TranscriptNews {
+        if self.keys.contains_key(envelope.id()) {
+            return TranscriptNews { readable: false, names_me: false };
         }
         let item = self.fold(envelope, Some(now));
-        let news = item.as_ref().map_or(News { readable: false, names_me: false }, |item| {
+        let news = item.as_ref().map_or(TranscriptNews { readable: false, names_me: false }, |item| {
             let (theirs, names_me) = match &item.body {
-                Body::Chat(said) => (said.from != self.me, said.names_me),
-                Body::Call(call) => (call.from != self.me, false),
-                Body::Presence { .. } | Body::Answer { .. } | Body::Notice { .. } | Body::Note { .. } => (false, false),
+                ItemBody::Chat(said) => (said.from != self.me, said.names_me),
+                ItemBody::Call(call) => (call.from != self.me, false),
+                ItemBody::Presence { .. }
+                | ItemBody::Answer { .. }
+                | ItemBody::Notice { .. }
+                | ItemBody::Note { .. } => (false, false),
             };
-            News { readable: theirs && !item.is_minor(), names_me }
+            TranscriptNews { readable: theirs && !item.is_minor(), names_me }
         });
         if !self.detached {
             if self.oldest.is_none() && is_stored(envelope) {
@@ -126,7 +129,7 @@ impl Transcript {
     /// Takes in a page that was asked for with `before`, newest first. Answers whether it fits: one asked for without `before` does not
     /// when the window has begun elsewhere meanwhile, and has to be asked for again.
     pub(crate) fn prepend(&mut self, before: Option<&EnvelopeId>, page: &[Arc<Envelope>], more: bool) -> bool {
-        self.older = Older::Perhaps;
+        self.older = OlderHistory::Perhaps;
         let older = match &self.oldest {
             oldest if oldest.as_ref() == before => page,
             None => return false,
@@ -139,7 +142,7 @@ impl Transcript {
         let (first, after) = (newer.front().map_or(self.next_key, |item| item.key), self.next_key);
         self.next_key = first - i64::try_from(older.len()).unwrap_or(0);
         for envelope in older.iter().rev() {
-            if !self.known.contains_key(envelope.id()) {
+            if !self.keys.contains_key(envelope.id()) {
                 let item = self.fold(envelope, None);
                 self.push(item);
             }
@@ -148,7 +151,7 @@ impl Transcript {
         if let Some(envelope) = older.last() {
             self.oldest = Some(envelope.id().clone());
         }
-        self.older = if more { Older::Perhaps } else { Older::None };
+        self.older = if more { OlderHistory::Perhaps } else { OlderHistory::None };
         self.rejoin(newer);
         while self.items.len() > self.most {
             self.forget(false);
@@ -158,14 +161,14 @@ impl Transcript {
     }
 
     /// Says something to the person.
-    pub(crate) fn note(&mut self, at: Timestamp, tone: Tone, text: &str) {
+    pub(crate) fn note(&mut self, at: Timestamp, tone: TextTone, text: &str) {
         self.table(at, tone, text, Vec::new());
     }
 
     /// Says something to the person, and lists what belongs to it.
-    pub(crate) fn table(&mut self, at: Timestamp, tone: Tone, text: &str, rows: Vec<(String, String)>) {
+    pub(crate) fn table(&mut self, at: Timestamp, tone: TextTone, text: &str, rows: Vec<(String, String)>) {
         let rows = rows.iter().map(|(what, about)| (safe_line(what), safe_line(about))).collect();
-        self.push(Some(Item { key: 0, envelope: None, at, body: Body::Note { tone, text: safe(text), rows } }));
+        self.push(Some(ChatItem { key: 0, envelope: None, at, body: ItemBody::Note { tone, text: safe(text), rows } }));
         self.trim_front();
     }
 
@@ -173,7 +176,7 @@ impl Transcript {
     pub(crate) fn fail(&mut self, call: &EnvelopeId, why: &str, at: Timestamp, now: Duration) {
         if let Some(call) = self.call_mut(call).filter(|call| call.outcome.is_none()) {
             let took = call.began.map(|began| now.saturating_sub(began));
-            call.outcome = Some(Outcome { well: false, text: safe(&clip(why, MAX_TEXT)), at, took });
+            call.outcome = Some(CallOutcome { well: false, text: safe(&clip(why, MAX_TEXT)), at, took });
         }
     }
 
@@ -185,21 +188,21 @@ impl Transcript {
     }
 
     /// The newest line of chat by somebody, or by anybody else.
-    pub(crate) fn last_said(&self, by: Option<&ParticipantId>) -> Option<&EnvelopeId> {
-        let wanted = |said: &Said| by.map_or(said.from != self.me, |by| said.from == *by);
-        let said = |item: &&Item| matches!(&item.body, Body::Chat(said) if wanted(said));
+    pub(crate) fn last_message(&self, by: Option<&ParticipantId>) -> Option<&EnvelopeId> {
+        let wanted = |said: &ChatMessage| by.map_or(said.from != self.me, |by| said.from == *by);
+        let said = |item: &&ChatItem| matches!(&item.body, ItemBody::Chat(said) if wanted(said));
         self.items.iter().rev().find(said)?.envelope.as_ref()
     }
 
     /// Puts the newer part back behind older items, and joins what belongs together across the seam.
-    fn rejoin(&mut self, newer: VecDeque<Item>) {
+    fn rejoin(&mut self, newer: VecDeque<ChatItem>) {
         let left = |who: &ParticipantId| {
             newer
                 .iter()
-                .any(|item| matches!(&item.body, Body::Presence { who: gone, joined: false, .. } if gone == who))
+                .any(|item| matches!(&item.body, ItemBody::Presence { who: gone, joined: false, .. } if gone == who))
         };
         for item in &mut self.items {
-            if let Body::Call(call) = &mut item.body
+            if let ItemBody::Call(call) = &mut item.body
                 && call.outcome.is_none()
                 && left(&call.to)
             {
@@ -207,25 +210,25 @@ impl Transcript {
             }
         }
         for item in newer {
-            if let Body::Answer { about: Some(about), outcome, .. } = &item.body
-                && let Some(place) = self.known.get(about).and_then(|key| self.place(*key))
-                && let Item { at, body: Body::Call(call), .. } = &mut self.items[place]
+            if let ItemBody::Answer { about: Some(about), outcome, .. } = &item.body
+                && let Some(place) = self.keys.get(about).and_then(|key| self.place(*key))
+                && let ChatItem { at, body: ItemBody::Call(call), .. } = &mut self.items[place]
             {
                 let took = outcome.at.0.checked_sub(at.0).map(Duration::from_millis);
-                call.outcome = Some(Outcome { took, ..outcome.clone() });
-                self.known.retain(|_, key| *key != item.key);
+                call.outcome = Some(CallOutcome { took, ..outcome.clone() });
+                self.keys.retain(|_, key| *key != item.key);
             } else {
                 self.items.push_back(item);
             }
         }
     }
 
-    fn push(&mut self, item: Option<Item>) {
+    fn push(&mut self, item: Option<ChatItem>) {
         if let Some(mut item) = item {
             item.key = self.next_key;
             self.next_key += 1;
             if let Some(envelope) = &item.envelope {
-                self.known.insert(envelope.clone(), item.key);
+                self.keys.insert(envelope.clone(), item.key);
             }
             self.items.push_back(item);
         }
@@ -235,7 +238,7 @@ impl Transcript {
         while self.items.len() > self.most {
             self.forget(true);
             if let Some(envelope) = self.items.iter().find_map(|item| item.envelope.clone()) {
-                (self.oldest, self.older) = (Some(envelope), Older::Perhaps);
+                (self.oldest, self.older) = (Some(envelope), OlderHistory::Perhaps);
             }
         }
     }
@@ -243,7 +246,7 @@ impl Transcript {
     fn forget(&mut self, oldest: bool) {
         let item = if oldest { self.items.pop_front() } else { self.items.pop_back() };
         if let Some(envelope) = item.and_then(|item| item.envelope) {
-            self.known.remove(&envelope);
+            self.keys.remove(&envelope);
         }
     }
 
@@ -253,24 +256,24 @@ impl Transcript {
         self.items.get(place).filter(|item| item.key == key).map(|_| place)
     }
 
-    pub(super) fn call_mut(&mut self, envelope: &EnvelopeId) -> Option<&mut Call> {
-        let place = self.place(*self.known.get(envelope)?)?;
+    pub(super) fn call_mut(&mut self, envelope: &EnvelopeId) -> Option<&mut CallItem> {
+        let place = self.place(*self.keys.get(envelope)?)?;
         match &mut self.items[place].body {
-            Body::Call(call) => Some(call),
+            ItemBody::Call(call) => Some(call),
             _ => None,
         }
     }
 
-    pub(super) fn open_calls(&mut self) -> impl Iterator<Item = &mut Call> {
+    pub(super) fn open_calls(&mut self) -> impl Iterator<Item = &mut CallItem> {
         self.items.iter_mut().rev().filter_map(|item| match &mut item.body {
-            Body::Call(call) if call.outcome.is_none() => Some(call),
+            ItemBody::Call(call) if call.outcome.is_none() => Some(call),
             _ => None,
         })
     }
 }
 
-pub(super) fn gone(at: Timestamp, took: Option<Duration>) -> Outcome {
-    Outcome { well: false, text: "left before it answered".into(), at, took }
+pub(super) fn gone(at: Timestamp, took: Option<Duration>) -> CallOutcome {
+    CallOutcome { well: false, text: "left before it answered".into(), at, took }
 }
 
 /// Heartbeats and refusals are of the moment and cannot be asked for again.

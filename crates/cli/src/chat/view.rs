@@ -7,7 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 use salon_protocol::ParticipantKind;
 
 use super::completion::Popup;
-use super::event::{Connection, Now};
+use super::event::{ConnectionStatus, Now};
 use super::model::Model;
 use super::text::{safe_line, shorten, width};
 use super::theme::sign;
@@ -135,9 +135,9 @@ impl Model {
     fn draw_status(&self, frame: &mut Frame<'_>, area: Rect, now: Now) {
         let columns = usize::from(area.width);
         let (mark, state) = match &self.connection {
-            Connection::Live => ("●", "live".to_owned()),
-            Connection::Stalled(_) => ("◌", "the gateway stores nothing now; it goes on by itself".to_owned()),
-            Connection::Lost { attempt, why, .. } => {
+            ConnectionStatus::Live => ("●", "live".to_owned()),
+            ConnectionStatus::Stalled(_) => ("◌", "the gateway stores nothing now; it goes on by itself".to_owned()),
+            ConnectionStatus::Lost { attempt, why, .. } => {
                 let when = match self.retry_at.map(|at| at.saturating_sub(now.since_start)) {
                     Some(wait) if !wait.is_zero() => format!(" in {} s", wait.as_millis().div_ceil(1000)),
                     _ => String::new(),
@@ -145,7 +145,7 @@ impl Model {
                 let why = if why.is_empty() { String::new() } else { format!(": {}", safe_line(why)) };
                 ("○", format!("reconnecting{when} (attempt {attempt}){why}"))
             }
-            Connection::Over(why) => ("✗", safe_line(why)),
+            ConnectionStatus::Over(why) => ("✗", safe_line(why)),
         };
         let unread = match (self.unread, self.anchor()) {
             (0, None) => None,

@@ -2,13 +2,13 @@
 
 use salon_protocol::{Participant, ParticipantId};
 
-use super::commands::{COMMANDS, Wish, words};
-use super::event::{Answer, Effect, Now, Tool};
-use super::item::Tone;
-use super::model::{Echo, Model, Outgoing, Running, Unchecked};
+use super::commands::{COMMANDS, ChatRequest, words};
+use super::event::{ChatEffect, ChatTool, Now, QuestionAnswer};
+use super::item::TextTone;
+use super::model::{Echo, Model, OutgoingLine, RunningCall, Unchecked};
 use super::text::safe_line;
 use super::theme::sign;
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 
 /// How many lines may be on their way at once.
 const MAX_OUTGOING: usize = 32;
@@ -33,39 +33,39 @@ const KEYS: &[(&str, &str)] = &[
 ];
 
 impl Model {
-    pub(super) fn wish(&mut self, wish: Wish, line: &str, now: Now) {
-        let done = match wish {
-            Wish::Say(text) => self.say(text),
-            Wish::Reply { by, text } => self.reply(by.as_deref(), text),
-            Wish::Call { to, tool, pairs } => self.resolve(&to).and_then(|to| {
+    pub(super) fn run_command(&mut self, run_command: ChatRequest, line: &str, now: Now) {
+        let done = match run_command {
+            ChatRequest::Say(text) => self.say(text),
+            ChatRequest::Reply { by, text } => self.reply(by.as_deref(), text),
+            ChatRequest::Call { to, tool, pairs } => self.resolve(&to).and_then(|to| {
                 let ticket = self.ticket();
                 self.call(Unchecked { ticket, to, tool, pairs, line: line.to_owned() }, now)
             }),
-            Wish::Cancel(whose) => self.cancel(whose.as_deref()),
-            Wish::Tools(whose) => self.tools(whose.as_deref(), now),
-            Wish::Answer { number, text } => self.answer(number, Some(&text)),
-            Wish::Decline { number } => self.answer(number, None),
-            Wish::Who => {
+            ChatRequest::Cancel(whose) => self.cancel(whose.as_deref()),
+            ChatRequest::Tools(whose) => self.tools(whose.as_deref(), now),
+            ChatRequest::Answer { number, text } => self.answer(number, Some(&text)),
+            ChatRequest::Decline { number } => self.answer(number, None),
+            ChatRequest::Who => {
                 self.show_roster(now);
                 Ok(())
             }
-            Wish::History => {
+            ChatRequest::History => {
                 self.show_oldest(now);
                 Ok(())
             }
-            Wish::All => {
+            ChatRequest::All => {
                 self.all = !self.all;
                 self.scroll(0, now);
                 self.hint =
                     Some(if self.all { "everything is shown" } else { "handshakes and lists are folded" }.into());
                 Ok(())
             }
-            Wish::Help => {
+            ChatRequest::Help => {
                 self.show_help(now);
                 Ok(())
             }
-            Wish::Quit => {
-                self.do_later(Effect::Quit);
+            ChatRequest::Quit => {
+                self.do_later(ChatEffect::Quit);
                 Ok(())
             }
         };
@@ -76,10 +76,10 @@ impl Model {
 
     fn send(&mut self, line: String, echo: Echo, stage: &'static str) -> Result<u64, String> {
         let ticket = self.ticket();
-        self.put(Outgoing { ticket, line, echo, stage }).map(|()| ticket)
+        self.put(OutgoingLine { ticket, line, echo, stage }).map(|()| ticket)
     }
 
-    fn put(&mut self, outgoing: Outgoing) -> Result<(), String> {
+    fn put(&mut self, outgoing: OutgoingLine) -> Result<(), String> {
         if self.outgoing.len() >= MAX_OUTGOING {
             return Err("too much is waiting to be sent".into());
         }
@@ -89,15 +89,16 @@ impl Model {
 
     fn say(&mut self, text: String) -> Result<(), String> {
         let ticket = self.send(text.clone(), Echo::Text(text.clone()), "sending")?;
-        self.do_later(Effect::Say { ticket, text });
+        self.do_later(ChatEffect::Say { ticket, text });
         Ok(())
     }
 
     fn reply(&mut self, by: Option<&str>, text: String) -> Result<(), String> {
         let by = by.map(|by| self.resolve(by)).transpose()?;
-        let to = self.transcript.last_said(by.as_ref()).cloned().ok_or("nothing was said that could be replied to")?;
+        let to =
+            self.transcript.last_message(by.as_ref()).cloned().ok_or("nothing was said that could be replied to")?;
         let ticket = self.send(text.clone(), Echo::Text(text.clone()), "sending")?;
-        self.do_later(Effect::Reply { ticket, to, text });
+        self.do_later(ChatEffect::Reply { ticket, to, text });
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Model {
         let echo = Echo::Call(call.to.clone(), call.tool.clone());
         let known = self.tools.contains_key(&call.to);
         let stage = if known { "calling" } else { "asking what it offers" };
-        self.put(Outgoing { ticket: call.ticket, line: call.line.clone(), echo, stage })?;
+        self.put(OutgoingLine { ticket: call.ticket, line: call.line.clone(), echo, stage })?;
         if known {
             self.check_and_call(call, now);
         } else {
@@ -135,8 +136,8 @@ impl Model {
                 if let Some(outgoing) = self.outgoing.iter_mut().find(|outgoing| outgoing.ticket == ticket) {
                     outgoing.stage = "calling";
                 }
-                self.running.push(Running { ticket, to: to.clone(), line, envelope: None });
-                self.do_later(Effect::Call { ticket, to, tool, arguments });
+                self.running.push(RunningCall { ticket, to: to.clone(), line, envelope: None });
+                self.do_later(ChatEffect::Call { ticket, to, tool, arguments });
             }
             Err(why) => {
                 self.take_outgoing(ticket);
@@ -147,9 +148,9 @@ impl Model {
 
     fn cancel(&mut self, whose: Option<&str>) -> Result<(), String> {
         let whose = whose.map(|whose| self.resolve(whose)).transpose()?;
-        let wanted = |running: &&Running| whose.as_ref().is_none_or(|whose| running.to == *whose);
+        let wanted = |running: &&RunningCall| whose.as_ref().is_none_or(|whose| running.to == *whose);
         let ticket = self.running.iter().rev().find(wanted).map(|running| running.ticket);
-        self.do_later(Effect::Cancel(ticket.ok_or("no call of yours is running")?));
+        self.do_later(ChatEffect::Cancel(ticket.ok_or("no call of yours is running")?));
         Ok(())
     }
 
@@ -176,12 +177,12 @@ impl Model {
             Some(wanted) => *wanted |= show,
             None => {
                 self.asking.insert(whose.clone(), show);
-                self.do_later(Effect::ListTools(whose));
+                self.do_later(ChatEffect::ListTools(whose));
             }
         }
     }
 
-    pub(super) fn show_tools(&mut self, of: &ParticipantId, tools: &[Tool], now: Now) {
+    pub(super) fn show_tools(&mut self, of: &ParticipantId, tools: &[ChatTool], now: Now) {
         let text = if tools.is_empty() { format!("{of} offers no tools") } else { format!("{of} offers") };
         let rows = tools.iter().map(|tool| (signature(tool), tool.description.clone())).collect();
         self.list(&text, rows, now);
@@ -209,7 +210,7 @@ impl Model {
 
     fn list(&mut self, text: &str, rows: Vec<(String, String)>, now: Now) {
         let key = self.transcript.next_key();
-        self.transcript.table(now.wall, Tone::Shown, text, rows);
+        self.transcript.table(now.wall, TextTone::Shown, text, rows);
         self.show(key, now);
     }
 
@@ -221,18 +222,18 @@ impl Model {
         let place = number.unwrap_or(1).checked_sub(1).filter(|place| *place < self.questions.len());
         let place = place.ok_or_else(|| format!("there are {} questions", self.questions.len()))?;
         let answer = match (text, &self.questions[place].form) {
-            (None, _) => Answer::Declined,
-            (Some(text), None) => Answer::Text(text.to_owned()),
-            (Some(text), Some(form)) => Answer::Form(filled(form, text)?),
+            (None, _) => QuestionAnswer::Declined,
+            (Some(text), None) => QuestionAnswer::Text(text.to_owned()),
+            (Some(text), Some(form)) => QuestionAnswer::Form(filled(form, text)?),
         };
         let question = self.questions.remove(place).id;
-        self.do_later(Effect::Answer { question, answer });
+        self.do_later(ChatEffect::Answer { question, answer });
         Ok(())
     }
 }
 
 /// A form as it was filled in. Where it has only one field, the text is its value.
-fn filled(form: &Schema, text: &str) -> Result<Box<serde_json::value::RawValue>, String> {
+fn filled(form: &ArgumentSchema, text: &str) -> Result<Box<serde_json::value::RawValue>, String> {
     let pairs = match &form.fields()[..] {
         [only] if !text.starts_with(&format!("{}=", only.name)) && !text.starts_with('{') => {
             vec![format!("{}={text}", only.name)]
@@ -243,7 +244,7 @@ fn filled(form: &Schema, text: &str) -> Result<Box<serde_json::value::RawValue>,
 }
 
 /// A tool with its arguments, those in brackets that may be left out.
-fn signature(tool: &Tool) -> String {
+fn signature(tool: &ChatTool) -> String {
     let mut told = safe_line(&tool.name);
     for field in tool.schema.fields() {
         let kind = if field.kind.is_empty() { "…" } else { &field.kind };

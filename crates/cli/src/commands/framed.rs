@@ -38,11 +38,11 @@ Begin, speak, listen and leave:
 )]
 pub(crate) struct FramedArgs {
     #[command(subcommand)]
-    command: Command,
+    command: FramedCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum FramedCommand {
     /// Begin a session and print its id, which is a secret
     Connect(ConnectArgs),
     /// Send something, and print the id it has in the room
@@ -153,10 +153,10 @@ struct DisconnectArgs {
 pub(crate) fn run(args: FramedArgs) -> Result<(), Trouble> {
     super::run(async {
         match args.command {
-            Command::Connect(args) => connect(args).await,
-            Command::Send(args) => send(args).await,
-            Command::Receive(args) => receive(args).await,
-            Command::Disconnect(args) => {
+            FramedCommand::Connect(args) => connect(args).await,
+            FramedCommand::Send(args) => send(args).await,
+            FramedCommand::Receive(args) => receive(args).await,
+            FramedCommand::Disconnect(args) => {
                 args.of.resume()?.disconnect(args.reason.as_deref()).await.map_err(|error| trouble(&error))
             }
         }
@@ -228,7 +228,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), Trouble> {
 fn shown(message: &FramedMessage) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Shown<'a> {
+    struct PrintedMessage<'a> {
         id: &'a EnvelopeId,
         sender: &'a ParticipantId,
         payload: &'a RawValue,
@@ -240,7 +240,7 @@ fn shown(message: &FramedMessage) -> String {
     }
     let FramedMessage { id, sender, payload, timestamp, destination, kind, correlation_id, .. } = message;
     let correlation_id = correlation_id.as_ref();
-    let shown = Shown { id, sender, payload, timestamp: *timestamp, destination, kind, correlation_id };
+    let shown = PrintedMessage { id, sender, payload, timestamp: *timestamp, destination, kind, correlation_id };
     json::compact(&serde_json::to_string(&shown).expect("a message has only string keys"))
 }
 

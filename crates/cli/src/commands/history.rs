@@ -4,10 +4,10 @@ use clap::Args;
 use salon_client::{Client, HistoryQuery, RestError};
 use salon_protocol::{Envelope, EnvelopeId, TopicName};
 
-use super::outcome::Asking;
+use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
-use crate::transcript::{Transcript, When, sent_at};
+use crate::transcript::{LineTranscript, When, sent_at};
 use crate::trouble::Trouble;
 use crate::{hand_over, json, note};
 
@@ -46,20 +46,20 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Trouble> {
 async fn history(args: HistoryArgs) -> Result<(), Trouble> {
     let HistoryArgs { topic, limit, before, after, json, access } = args;
     let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: Some(&topic) };
+    let asking = HintContext { place: &place, topic: Some(&topic) };
     let nothing = if before.is_none() && after.is_none() { "nothing has happened yet" } else { "nothing was found" };
-    let wanted = Wanted { most: limit as usize, before, after };
-    let Found { envelopes, enabled } =
-        gather(&client, &topic, wanted, |_| true).await.map_err(|error| asking.trouble(&error))?;
+    let history_range = HistoryRange { most: limit as usize, before, after };
+    let HistoryFound { envelopes, enabled } =
+        gather(&client, &topic, history_range, |_| true).await.map_err(|error| asking.trouble(&error))?;
     if !enabled {
         note(format_args!("`{topic}` keeps no history"));
     }
-    let mut transcript = Transcript::new(is_coloured(&std::io::stdout())).at_length();
+    let mut transcript = LineTranscript::new(is_coloured(&std::io::stdout())).at_length();
     let lines = envelopes.iter().filter_map(|envelope| {
         if json {
             return Some(json::compact(envelope.text()));
         }
-        transcript.line(envelope, When { shown: &sent_at(envelope), since: None })
+        transcript.line(envelope, When { time_text: &sent_at(envelope), since: None })
     });
     let lines: Vec<_> = lines.collect();
     if !lines.is_empty() {
@@ -72,14 +72,14 @@ async fn history(args: HistoryArgs) -> Result<(), Trouble> {
 }
 
 /// Which envelopes are wanted: the newest of those between two ends.
-pub(super) struct Wanted {
+pub(super) struct HistoryRange {
     pub(super) most: usize,
     pub(super) before: Option<String>,
     pub(super) after: Option<EnvelopeId>,
 }
 
 /// What was found, the oldest first.
-pub(super) struct Found {
+pub(super) struct HistoryFound {
     pub(super) envelopes: Vec<Envelope>,
     /// Whether the topic keeps a history at all.
     pub(super) enabled: bool,
@@ -92,10 +92,10 @@ const MAX_LOOKED_AT: usize = 100_000;
 pub(super) async fn gather(
     client: &Client,
     topic: &TopicName,
-    wanted: Wanted,
+    history_range: HistoryRange,
     fits: impl Fn(&Envelope) -> bool,
-) -> Result<Found, RestError> {
-    let Wanted { most, before, after } = wanted;
+) -> Result<HistoryFound, RestError> {
+    let HistoryRange { most, before, after } = history_range;
     let mut query = HistoryQuery::new().limit(most.clamp(1, PAGE));
     (query.before, query.after) = (before, after);
     let (mut envelopes, mut looked_at, mut enabled) = (Vec::new(), 0, true);
@@ -110,5 +110,5 @@ pub(super) async fn gather(
         }
     }
     envelopes.reverse();
-    Ok(Found { envelopes, enabled })
+    Ok(HistoryFound { envelopes, enabled })
 }

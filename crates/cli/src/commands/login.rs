@@ -10,11 +10,11 @@ use salon_client::Client;
 use salon_protocol::{Timestamp, TopicPattern};
 use serde::Serialize;
 
-use super::outcome::{Asking, CANCELLED};
+use super::outcome::{CANCELLED, HintContext};
 use super::table;
-use crate::access::claims::{Claims, is_one_word};
-use crate::access::credentials::{Credentials, Login, Stored};
-use crate::access::{self, Access, Place};
+use crate::access::claims::{TokenClaims, is_one_word};
+use crate::access::credentials::{Login, StoredLogins, StoredToken};
+use crate::access::{self, Access, GatewayUrl};
 use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
 
@@ -54,11 +54,11 @@ pub(crate) struct LogoutArgs {
 /// What `--list --json` prints.
 #[derive(Serialize)]
 struct Entries {
-    gateways: Vec<Entry>,
+    gateways: Vec<LoginEntry>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct LoginEntry {
     url: String,
     latest: bool,
     participant: Option<String>,
@@ -75,17 +75,17 @@ pub(crate) fn run(mut args: LoginArgs) -> Result<(), Trouble> {
 }
 
 async fn login(access: Access) -> Result<(), Trouble> {
-    let mut stored = Credentials::read().map_err(Trouble::usage)?;
+    let mut stored = StoredLogins::read().map_err(Trouble::usage)?;
     let place = access.place_among(&stored).map_err(Trouble::usage)?;
     let ca = access.certificate(&place, &stored).map_err(Trouble::usage)?;
     let gateway = access::gateway(&place, ca.as_deref()).map_err(Trouble::usage)?;
     let token = match access.given().map_err(Trouble::usage)? {
         Some((_, token)) => absolute(token).map_err(Trouble::usage)?,
-        None => Stored::Token(ask_for_token(&place)?.into()),
+        None => StoredToken::Token(ask_for_token(&place)?.into()),
     };
     let client = Client::new(gateway, token.provider());
     let claims = access.identity(&client).await.map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: None };
+    let asking = HintContext { place: &place, topic: None };
     client.topics().await.map_err(|error| asking.trouble(&error))?;
 
     let ca = match &access.ca {
@@ -101,9 +101,9 @@ async fn login(access: Access) -> Result<(), Trouble> {
 }
 
 /// What is stored is used from other directories as well.
-fn absolute(token: Stored) -> anyhow::Result<Stored> {
+fn absolute(token: StoredToken) -> anyhow::Result<StoredToken> {
     Ok(match token {
-        Stored::File(path) => Stored::File(std::path::absolute(path)?),
+        StoredToken::File(path) => StoredToken::File(std::path::absolute(path)?),
         other => other,
     })
 }
@@ -117,18 +117,18 @@ pub(super) fn shown_topics(topics: &[TopicPattern]) -> String {
 }
 
 fn list(as_json: bool) -> Result<(), Trouble> {
-    let stored = Credentials::read().map_err(Trouble::usage)?;
+    let stored = StoredLogins::read().map_err(Trouble::usage)?;
     let (mut rows, mut entries) = (Vec::new(), Vec::new());
     for (url, login) in stored.all() {
         let latest = stored.latest.as_deref() == Some(url);
         let claims = match &login.token {
-            Some(Stored::Token(token)) => Claims::read(&token.0).ok(),
+            Some(StoredToken::Token(token)) => TokenClaims::read(&token.0).ok(),
             _ => None,
         };
         let origin = match &login.token {
-            Some(Stored::File(path)) => Some(format!("token from `{}`", path.display())),
-            Some(Stored::Command(_)) => Some("token from a command".to_owned()),
-            Some(Stored::Token(_)) | None => None,
+            Some(StoredToken::File(path)) => Some(format!("token from `{}`", path.display())),
+            Some(StoredToken::Command(_)) => Some("token from a command".to_owned()),
+            Some(StoredToken::Token(_)) | None => None,
         };
         let who = claims.as_ref().map(|claims| claims.participant.to_string());
         let topics = claims.as_ref().map(|claims| shown_topics(&claims.topics));
@@ -142,7 +142,7 @@ fn list(as_json: bool) -> Result<(), Trouble> {
         let cells = [format!("{mark} {url}"), said, topics.unwrap_or_default(), until.unwrap_or_default()];
         rows.push(cells.to_vec());
         let topics = claims.map(|claims| claims.topics.iter().map(ToString::to_string).collect::<Vec<_>>());
-        entries.push(Entry { url: url.to_owned(), latest, participant: who, topics, expires });
+        entries.push(LoginEntry { url: url.to_owned(), latest, participant: who, topics, expires });
     }
     if as_json {
         let whole = serde_json::to_string(&Entries { gateways: entries }).map_err(Trouble::failed)?;
@@ -157,16 +157,16 @@ fn list(as_json: bool) -> Result<(), Trouble> {
 
 /// Forgets what was stored.
 pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Trouble> {
-    let mut stored = Credentials::read().map_err(Trouble::usage)?;
-    let places: Vec<Place> = if args.all {
-        stored.all().filter_map(|(url, _)| Place::read(url).ok()).collect()
+    let mut stored = StoredLogins::read().map_err(Trouble::usage)?;
+    let places: Vec<GatewayUrl> = if args.all {
+        stored.all().filter_map(|(url, _)| GatewayUrl::read(url).ok()).collect()
     } else {
         let named = args.url.as_deref().or(stored.latest.as_deref());
         let Some(named) = named else {
             let hint = "`salon login --list` shows where you are logged in";
             return Err(Trouble::usage(anyhow!("there is no gateway to log out from\n\nhint: {hint}")));
         };
-        vec![Place::read(named).map_err(Trouble::usage)?]
+        vec![GatewayUrl::read(named).map_err(Trouble::usage)?]
     };
     for place in &places {
         if !stored.forget(place) {
@@ -181,7 +181,7 @@ pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn ask_for_token(place: &Place) -> Result<String, Trouble> {
+fn ask_for_token(place: &GatewayUrl) -> Result<String, Trouble> {
     let token = if io::stdin().is_terminal() {
         match read_hidden(&format!("Token for {place} (not shown): ")).map_err(Trouble::failed)? {
             Some(token) => token,

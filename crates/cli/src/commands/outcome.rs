@@ -3,7 +3,7 @@
 use salon_client::{HttpRefusal, RestError};
 use salon_protocol::TopicName;
 
-use crate::access::Place;
+use crate::access::GatewayUrl;
 use crate::safe;
 use crate::trouble::Trouble;
 
@@ -39,12 +39,12 @@ pub(crate) const OTHER_KEY: &str = "the gateway may have its data, and so its ke
 
 /// What was asked, for the hint to name.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
-    pub(crate) place: &'a Place,
+pub(crate) struct HintContext<'a> {
+    pub(crate) place: &'a GatewayUrl,
     pub(crate) topic: Option<&'a TopicName>,
 }
 
-impl Asking<'_> {
+impl HintContext<'_> {
     /// The trouble that an unanswered question is.
     pub(crate) fn trouble(&self, error: &RestError) -> Trouble {
         let place = self.place;
@@ -99,7 +99,7 @@ impl Asking<'_> {
 }
 
 /// The hint when the answer is not of the protocol in the address.
-pub(crate) fn other_scheme(place: &Place, error: &RestError) -> Option<String> {
+pub(crate) fn other_scheme(place: &GatewayUrl, error: &RestError) -> Option<String> {
     // The libraries have no better sign of it than what they say.
     let said = match error {
         RestError::Unreachable { source, .. } => source.to_string(),

@@ -6,8 +6,8 @@ use salon_client::{RestError, TokenSelection};
 use salon_protocol::ParticipantId;
 use serde_json::json;
 
-use super::outcome::Asking;
-use crate::access::claims::Claims;
+use super::outcome::HintContext;
+use crate::access::claims::TokenClaims;
 use crate::access::{Access, Reach};
 use crate::args::own_id;
 use crate::trouble::Trouble;
@@ -91,7 +91,7 @@ async fn revoke(what: RevokeTarget) -> Result<(), Trouble> {
         RevokeTarget::All { before, common } => (TokenSelection::All, before.before, common),
     };
     let Reach { place, client } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: None };
+    let asking = HintContext { place: &place, topic: None };
     let revoked = client.revoke(&tokens, before.as_deref()).await;
     let before = revoked.map_err(|error| match &error {
         RestError::Refused(refusal) if refusal.status == 403 => {
@@ -116,5 +116,5 @@ fn token_id(given: String) -> anyhow::Result<String> {
     if given.matches('.').count() != 2 {
         return Ok(given);
     }
-    Claims::read(&given)?.id.ok_or_else(|| anyhow!("the token has no id (`jti`)\n\nhint: revoke its participant"))
+    TokenClaims::read(&given)?.id.ok_or_else(|| anyhow!("the token has no id (`jti`)\n\nhint: revoke its participant"))
 }

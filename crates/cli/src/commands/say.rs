@@ -7,7 +7,7 @@ use clap::Args;
 use salon_protocol::{CHAT_METHOD, Compose, EnvelopeId, Kind, ParticipantId, TopicName};
 use serde_json::json;
 
-use super::outcome::Asking;
+use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::trouble::Trouble;
 use crate::{clock, hand_over, note};
@@ -61,7 +61,7 @@ async fn say(args: SayArgs, text: String) -> Result<(), Trouble> {
         correlation_id: args.reply_to.as_ref().map(EnvelopeId::as_str),
         payload: json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": { "text": text, "format": format } }),
     };
-    let asking = Asking { place: &place, topic: Some(&args.topic) };
+    let asking = HintContext { place: &place, topic: Some(&args.topic) };
     client.publish(&args.topic, envelope.text()).await.map_err(|error| asking.trouble(&error))?;
     if args.json { hand_over(format_args!("{}", json!({ "id": id }))) } else { Ok(()) }
 }

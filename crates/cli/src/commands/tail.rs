@@ -9,11 +9,11 @@ use clap::{Args, ValueEnum};
 use salon_client::{Backoff, Client, Event, Following, RestError};
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, Message, ParticipantId, PresenceEvent, TopicName};
 
-use super::history::{Found, Wanted, gather};
-use super::outcome::Asking;
+use super::history::{HistoryFound, HistoryRange, gather};
+use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
-use crate::transcript::{Transcript, When, sent_at};
+use crate::transcript::{LineTranscript, When, sent_at};
 use crate::trouble::Trouble;
 use crate::{json, note, out};
 
@@ -41,7 +41,7 @@ pub(crate) struct TailArgs {
     json: bool,
     /// Only this kind; may be repeated
     #[arg(long, value_delimiter = ',')]
-    kind: Vec<Sort>,
+    kind: Vec<EnvelopeSort>,
     /// Only what this participant sent; may be repeated
     #[arg(long, value_name = "ID")]
     from: Vec<ParticipantId>,
@@ -51,7 +51,7 @@ pub(crate) struct TailArgs {
 
 /// A kind of envelope, as people distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Sort {
+enum EnvelopeSort {
     Chat,
     Request,
     Response,
@@ -59,7 +59,7 @@ enum Sort {
     Presence,
 }
 
-impl Sort {
+impl EnvelopeSort {
     fn of(envelope: &Envelope) -> Option<Self> {
         match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => Some(Self::Presence),
@@ -78,29 +78,29 @@ pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
 
 async fn tail(args: TailArgs) -> Result<(), Trouble> {
     let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: Some(&args.topic) };
-    let follower = Follower { client: &client, args: &args };
-    let mut screen = Screen::new(&args);
+    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let follower = TailFollower { client: &client, args: &args };
+    let mut screen = TailScreen::new(&args);
     // The reader of stdout is gone, which is not an error.
     follower.run(&mut screen).await.map_err(|error| asking.trouble(&error))
 }
 
 impl TailArgs {
     fn wants(&self, envelope: &Envelope) -> bool {
-        let kind = self.kind.is_empty() || Sort::of(envelope).is_some_and(|sort| self.kind.contains(&sort));
+        let kind = self.kind.is_empty() || EnvelopeSort::of(envelope).is_some_and(|sort| self.kind.contains(&sort));
         kind && (self.from.is_empty() || self.from.contains(envelope.from()))
     }
 }
 
-struct Screen {
+struct TailScreen {
     json: bool,
-    transcript: Transcript,
+    transcript: LineTranscript,
     began: Instant,
 }
 
-impl Screen {
+impl TailScreen {
     fn new(args: &TailArgs) -> Self {
-        let transcript = Transcript::new(is_coloured(&std::io::stdout())).at_length();
+        let transcript = LineTranscript::new(is_coloured(&std::io::stdout())).at_length();
         Self { json: args.json, transcript, began: Instant::now() }
     }
 
@@ -109,7 +109,7 @@ impl Screen {
         let line = if self.json {
             Some(json::compact(envelope.text()))
         } else {
-            self.transcript.line(envelope, When { shown: &sent_at(envelope), since })
+            self.transcript.line(envelope, When { time_text: &sent_at(envelope), since })
         };
         line.is_none_or(|line| out(format_args!("{line}")).is_ok())
     }
@@ -144,20 +144,20 @@ impl Returns {
 }
 
 /// What it takes to open the stream, again and again.
-struct Follower<'a> {
+struct TailFollower<'a> {
     client: &'a Client,
     args: &'a TailArgs,
 }
 
-impl Follower<'_> {
+impl TailFollower<'_> {
     /// Shows what happens until nobody reads any more.
-    async fn run(&self, screen: &mut Screen) -> Result<(), RestError> {
+    async fn run(&self, screen: &mut TailScreen) -> Result<(), RestError> {
         // Opened before looking back, so that nothing falls between the two.
         let mut stream = self.open(&From::Now).await?;
         let (mut opened, mut returns) = (Instant::now(), Returns::default());
         let lines = self.args.lines as usize;
         // Even when none is to be shown, the last one says where to go on after a lost connection.
-        let Found { envelopes, enabled } = self.look_back(lines.max(1)).await?;
+        let HistoryFound { envelopes, enabled } = self.look_back(lines.max(1)).await?;
         if !enabled {
             note(format_args!("`{}` keeps no history; this is from now on", self.args.topic));
         }
@@ -166,10 +166,10 @@ impl Follower<'_> {
             from = From::Now;
         }
         // What came meanwhile is in the stream as well.
-        let mut shown = HashSet::new();
+        let mut time_text = HashSet::new();
         let mut read = true;
         for envelope in &envelopes {
-            shown.insert(envelope.id().clone());
+            time_text.insert(envelope.id().clone());
             read = read && (lines == 0 || screen.show(envelope, None));
         }
         while read {
@@ -182,7 +182,7 @@ impl Follower<'_> {
                     if envelope.presence().is_none_or(|presence| presence.event != PresenceEvent::Heartbeat) {
                         from = From::After(envelope.id().clone());
                     }
-                    if !shown.remove(envelope.id()) && self.args.wants(&envelope) {
+                    if !time_text.remove(envelope.id()) && self.args.wants(&envelope) {
                         read = screen.show(&envelope, Some(screen.began.elapsed()));
                     }
                 }
@@ -194,7 +194,7 @@ impl Follower<'_> {
                     if from == From::Beginning {
                         for envelope in self.look_back(MAX_CAUGHT_UP).await?.envelopes {
                             read = read && screen.show(&envelope, None);
-                            shown.insert(envelope.id().clone());
+                            time_text.insert(envelope.id().clone());
                         }
                     }
                 }
@@ -203,8 +203,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    async fn look_back(&self, most: usize) -> Result<Found, RestError> {
-        let wanted = Wanted { most, before: None, after: None };
+    async fn look_back(&self, most: usize) -> Result<HistoryFound, RestError> {
+        let wanted = HistoryRange { most, before: None, after: None };
         gather(self.client, &self.args.topic, wanted, |envelope| self.args.wants(envelope)).await
     }
 

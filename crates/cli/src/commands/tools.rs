@@ -12,9 +12,9 @@ use salon_protocol::{ParticipantId, TopicName};
 use serde::Serialize;
 
 use super::call::failed;
-use super::outcome::Asking;
+use super::outcome::HintContext;
 use crate::access::{Access, Reach};
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 use crate::trouble::Trouble;
 use crate::{hand_over, safe};
 
@@ -44,13 +44,13 @@ pub(crate) struct ToolsArgs {
 }
 
 #[derive(Serialize)]
-struct Offers<'a> {
+struct ToolsReport<'a> {
     topic: &'a TopicName,
-    participants: Vec<Offer<'a>>,
+    participants: Vec<ParticipantTools<'a>>,
 }
 
 #[derive(Serialize)]
-struct Offer<'a> {
+struct ParticipantTools<'a> {
     id: &'a ParticipantId,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Arc<[Tool]>>,
@@ -58,7 +58,7 @@ struct Offer<'a> {
     error: Option<String>,
 }
 
-type Answer = Result<Arc<[Tool]>, CallError>;
+type ToolsAnswer = Result<Arc<[Tool]>, CallError>;
 
 pub(crate) fn run(args: ToolsArgs) -> Result<(), Trouble> {
     super::run(tools(args))
@@ -67,7 +67,7 @@ pub(crate) fn run(args: ToolsArgs) -> Result<(), Trouble> {
 async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
     let ToolsArgs { topic, participant, long, json, timeout, access } = args;
     let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: Some(&topic) };
+    let asking = HintContext { place: &place, topic: Some(&topic) };
     // A question is asked from a seat. Shared, so that it takes nobody else's.
     let entering = client.room(topic.clone()).share().directed();
     let room = entering.join().await.map_err(|error| asking.trouble(&error))?;
@@ -83,10 +83,10 @@ async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
     let answers: Vec<_> = asked.into_iter().zip(answers).collect();
     if json {
         let participants = answers.iter().map(|(id, answer)| match answer {
-            Ok(tools) => Offer { id, tools: Some(tools), error: None },
-            Err(error) => Offer { id, tools: None, error: Some(error.to_string()) },
+            Ok(tools) => ParticipantTools { id, tools: Some(tools), error: None },
+            Err(error) => ParticipantTools { id, tools: None, error: Some(error.to_string()) },
         });
-        let offers = Offers { topic: &topic, participants: participants.collect() };
+        let offers = ToolsReport { topic: &topic, participants: participants.collect() };
         let whole = serde_json::to_string(&offers).map_err(Trouble::failed)?;
         return hand_over(format_args!("{whole}"));
     }
@@ -103,11 +103,11 @@ fn everybody(room: &Room) -> Vec<ParticipantId> {
     everybody
 }
 
-async fn ask(room: &Room, id: &ParticipantId, timeout: Duration) -> Answer {
+async fn ask(room: &Room, id: &ParticipantId, timeout: Duration) -> ToolsAnswer {
     tokio::time::timeout(timeout, room.peer(id).tools()).await.unwrap_or(Err(CallError::TimedOut))
 }
 
-fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
+fn as_text(id: &ParticipantId, answer: &ToolsAnswer, long: bool) -> String {
     let tools = match answer {
         Ok(tools) => tools,
         Err(CallError::TimedOut) => return format!("{id}\n  does not answer"),
@@ -124,7 +124,7 @@ fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
         let line = format!("  {:width$}  {about}", safe::line(&tool.name));
         told.push('\n');
         told.push_str(line.trim_end());
-        for field in Schema::new(Some(&tool.input_schema)).fields().iter().filter(|_| long) {
+        for field in ArgumentSchema::new(Some(&tool.input_schema)).fields().iter().filter(|_| long) {
             let required = if field.required { ", required" } else { "" };
             let about = if field.description.is_empty() { String::new() } else { format!(": {}", field.description) };
             told.push_str("\n      ");
@@ -136,7 +136,7 @@ fn as_text(id: &ParticipantId, answer: &Answer, long: bool) -> String {
 
 /// The first sentence of a description, or as much of it as a line holds.
 fn in_brief(about: &str) -> String {
-    const MOST: usize = 100;
+    const MAX_BRIEF_WIDTH: usize = 100;
     let line = about.trim_start().lines().next().unwrap_or_default().trim_end();
     let end = line.match_indices(['.', '!', '?', '。']).map(|(at, end)| at + end.len()).find(|end| {
         // A dot within a word, as in `salon.toml`, ends nothing; nor does that of an abbreviation.
@@ -144,7 +144,7 @@ fn in_brief(about: &str) -> String {
         let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
         after.starts_with(char::is_whitespace) && !matches!(word, "e.g." | "i.e." | "(e.g." | "(i.e.")
     });
-    safe::clipped(&line[..end.unwrap_or(line.len())], MOST)
+    safe::clipped(&line[..end.unwrap_or(line.len())], MAX_BRIEF_WIDTH)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::outcome::Asking;
+use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::trouble::Trouble;
 use crate::{hand_over, note};
@@ -23,7 +23,7 @@ pub(crate) fn run(args: TopicsArgs) -> Result<(), Trouble> {
 
 async fn topics(TopicsArgs { json, access }: TopicsArgs) -> Result<(), Trouble> {
     let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: None };
+    let asking = HintContext { place: &place, topic: None };
     let mut topics = client.topics().await.map_err(|error| asking.trouble(&error))?;
     topics.sort();
     if json {

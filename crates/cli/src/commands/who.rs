@@ -4,7 +4,7 @@ use clap::Args;
 use salon_protocol::{Participant, ParticipantKind, TopicName};
 use serde::Serialize;
 
-use super::outcome::Asking;
+use super::outcome::HintContext;
 use super::table;
 use crate::access::{Access, Reach};
 use crate::trouble::Trouble;
@@ -22,7 +22,7 @@ pub(crate) struct WhoArgs {
 }
 
 #[derive(Serialize)]
-struct Present {
+struct Roster {
     topic: TopicName,
     participants: Vec<Participant>,
 }
@@ -33,11 +33,11 @@ pub(crate) fn run(args: WhoArgs) -> Result<(), Trouble> {
 
 async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
     let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
-    let asking = Asking { place: &place, topic: Some(&topic) };
+    let asking = HintContext { place: &place, topic: Some(&topic) };
     let mut present = client.participants(&topic).await.map_err(|error| asking.trouble(&error))?;
     present.sort_by(|a, b| a.id.cmp(&b.id));
     if json {
-        let whole = serde_json::to_string(&Present { topic, participants: present }).map_err(Trouble::failed)?;
+        let whole = serde_json::to_string(&Roster { topic, participants: present }).map_err(Trouble::failed)?;
         return hand_over(format_args!("{whole}"));
     }
     if present.is_empty() {

@@ -5,7 +5,7 @@ const MAX_DEPTH: usize = 32;
 
 /// Computes an expression, or says why it cannot.
 pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
-    let mut reader = Reader { rest: text, depth: 0 };
+    let mut reader = ExpressionReader { rest: text, depth: 0 };
     let value = reader.sum()?;
     match reader.peek() {
         Some(other) => Err(format!("`{other}` is not expected there")),
@@ -14,12 +14,12 @@ pub(crate) fn evaluate(text: &str) -> Result<f64, String> {
     }
 }
 
-struct Reader<'a> {
+struct ExpressionReader<'a> {
     rest: &'a str,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl ExpressionReader<'_> {
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         self.rest.chars().next()

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::CAST;
 use crate::out;
-use crate::transcript::{Transcript, When};
+use crate::transcript::{LineTranscript, When};
 
 /// A topic's event stream, open.
 pub(crate) struct Audience(Following);
@@ -23,13 +23,13 @@ impl Audience {
     }
 
     /// Prints what happens until the stream ends, or nobody reads it any more; `left` counts those of the cast who left.
-    pub(crate) async fn watch(mut self, mut transcript: Transcript, left: watch::Sender<usize>) {
+    pub(crate) async fn watch(mut self, mut transcript: LineTranscript, left: watch::Sender<usize>) {
         let began = Instant::now();
         while let Some(told) = self.0.next().await {
             let Event::Envelope(envelope) = told else { continue };
             let since = began.elapsed();
-            let shown = format!("{}:{:02}", since.as_secs() / 60, since.as_secs() % 60);
-            if let Some(line) = transcript.line(&envelope, When { shown: &shown, since: Some(since) })
+            let time_text = format!("{}:{:02}", since.as_secs() / 60, since.as_secs() % 60);
+            if let Some(line) = transcript.line(&envelope, When { time_text: &time_text, since: Some(since) })
                 && out(format_args!("{line}")).is_err()
             {
                 return;

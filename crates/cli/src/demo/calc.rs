@@ -5,13 +5,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arithmetic::evaluate;
-use super::hearing::{self, Heard};
+use super::hearing::{self, DemoEvent};
 use super::{COORDINATOR, ROVER, Spot, done, schema};
 
 /// Lives in the room until it leaves.
 pub(crate) async fn live(room: Room, mut events: Events) {
     while let Some(heard) = hearing::next(&mut events, room.id()).await {
-        if let Heard::Said { id, from, text } = heard
+        if let DemoEvent::Said { id, from, text } = heard
             && ![COORDINATOR, ROVER].contains(&from.as_str())
             && let Some(question) = text.trim_start().to_lowercase().strip_prefix("calc")
         {

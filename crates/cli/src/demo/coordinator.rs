@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::calc::expression_in;
-use super::hearing::{self, Heard};
+use super::hearing::{self, DemoEvent};
 use super::rover::STEP_COST;
-use super::{CALC, CAST, Pace, ROVER, Spot, done, schema};
+use super::{CALC, CAST, DemoPace, ROVER, Spot, done, schema};
 
 /// Where the rover is sent, over and over.
 const TOUR: [Spot; 5] =
@@ -32,7 +32,7 @@ struct Coordinator {
     room: Room,
     events: Events,
     sent: watch::Sender<usize>,
-    pace: Pace,
+    pace: DemoPace,
     rover: ParticipantId,
     calc: ParticipantId,
 }
@@ -42,7 +42,7 @@ pub(crate) async fn live(
     room: Room,
     events: Events,
     sent: watch::Sender<usize>,
-    pace: Pace,
+    pace: DemoPace,
     once: bool,
 ) -> anyhow::Result<()> {
     let named = |id: &str| ParticipantId::new(id).expect("the cast has good names");
@@ -71,14 +71,16 @@ impl Coordinator {
     }
 
     /// One tool call. What the tool says of a failure is not an error of ours.
-    async fn use_tool(&self, peer: &ParticipantId, name: &str, arguments: Value) -> Result<Outcome, CallError> {
+    async fn use_tool(&self, peer: &ParticipantId, name: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
         match self.room.peer(peer).call_tool(name, &arguments).await {
-            Ok(result) => Ok(Outcome {
+            Ok(result) => Ok(ToolOutcome {
                 worked: !result.is_error,
                 text: result.text(),
                 data: result.structured.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default(),
             }),
-            Err(CallError::Answered(error)) => Ok(Outcome { worked: false, text: error.message, data: Value::Null }),
+            Err(CallError::Answered(error)) => {
+                Ok(ToolOutcome { worked: false, text: error.message, data: Value::Null })
+            }
             Err(other) => Err(other),
         }
     }
@@ -101,7 +103,7 @@ impl Coordinator {
     }
 
     /// Sends the rover somewhere, after making sure it can get there.
-    async fn send_to(&mut self, goal: Spot) -> Result<Outcome, CallError> {
+    async fn send_to(&mut self, goal: Spot) -> Result<ToolOutcome, CallError> {
         let (rover, calc) = (self.rover.clone(), self.calc.clone());
         let at = self.use_tool(&rover, "position", json!({})).await?;
         let way = json!({ "from": at.data, "to": { "x": goal.x, "y": goal.y } });
@@ -129,19 +131,19 @@ impl Coordinator {
         }
     }
 
-    async fn react(&mut self, heard: Heard) -> Result<(), CallError> {
+    async fn react(&mut self, heard: DemoEvent) -> Result<(), CallError> {
         match heard {
-            Heard::Joined { id, name } if !CAST.contains(&id.as_str()) => {
+            DemoEvent::Joined { id, name } if !CAST.contains(&id.as_str()) => {
                 let name = name.unwrap_or_else(|| id.to_string());
                 let welcome = format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover.");
                 let _ = self.room.say_markdown(&welcome).await;
             }
-            Heard::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
+            DemoEvent::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
                 self.say("I see to it, rover.", Some(&id)).await;
                 let rover = self.rover.clone();
                 self.use_tool(&rover, "charge", json!({})).await?;
             }
-            Heard::Said { id, from, text }
+            DemoEvent::Said { id, from, text }
                 if ![ROVER, CALC].contains(&from.as_str()) && text.to_lowercase().contains("coordinator") =>
             {
                 let reply = self.consider(&text, &id).await?;
@@ -155,8 +157,8 @@ impl Coordinator {
     /// The request in a message, as far as an agent without a language model can read it.
     async fn consider(&mut self, text: &str, line: &EnvelopeId) -> Result<String, CallError> {
         let (rover, calc) = (self.rover.clone(), self.calc.clone());
-        Ok(match Wish::read(text) {
-            Wish::Go(goal) => {
+        Ok(match CoordinatorRequest::read(text) {
+            CoordinatorRequest::Go(goal) => {
                 self.say(&format!("On its way to {goal}."), Some(line)).await;
                 let outcome = self.send_to(goal).await?;
                 if outcome.worked {
@@ -165,7 +167,7 @@ impl Coordinator {
                     format!("It did not work: {}.", outcome.text)
                 }
             }
-            Wish::Compute(expression) => {
+            CoordinatorRequest::Compute(expression) => {
                 let outcome = self.use_tool(&calc, "evaluate", json!({ "expression": expression })).await?;
                 if outcome.worked {
                     format!("Calc says {}.", outcome.text)
@@ -173,17 +175,19 @@ impl Coordinator {
                     format!("Calc says no: {}.", outcome.text)
                 }
             }
-            Wish::Status => {
+            CoordinatorRequest::Status => {
                 let at = self.use_tool(&rover, "position", json!({})).await?.text;
                 let battery = self.use_tool(&rover, "battery", json!({})).await?.text;
                 format!("Rover is {at}, battery {battery}.")
             }
-            Wish::Unclear => "Hello! Ask me `where is rover`, `what is 6 * 7`, or say `go to 2 3`.".into(),
+            CoordinatorRequest::Unclear => {
+                "Hello! Ask me `where is rover`, `what is 6 * 7`, or say `go to 2 3`.".into()
+            }
         })
     }
 }
 
-struct Outcome {
+struct ToolOutcome {
     worked: bool,
     text: String,
     data: Value,
@@ -191,14 +195,14 @@ struct Outcome {
 
 /// A request to the coordinator.
 #[derive(Debug, PartialEq)]
-enum Wish<'a> {
+enum CoordinatorRequest<'a> {
     Go(Spot),
     Compute(&'a str),
     Status,
     Unclear,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> CoordinatorRequest<'a> {
     fn read(text: &'a str) -> Self {
         let lower = text.to_lowercase();
         let has = |words: &[&str]| lower.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word));
@@ -222,11 +226,17 @@ mod tests {
 
     #[test]
     fn wishes_are_read_from_what_people_say() {
-        assert_eq!(Wish::read("Coordinator, go to (2, -3)!"), Wish::Go(Spot { x: 2, y: -3 }));
-        assert_eq!(Wish::read("coordinator: send it to 4 4"), Wish::Go(Spot { x: 4, y: 4 }));
-        assert_eq!(Wish::read("coordinator, what is 6 * 7?"), Wish::Compute("6 * 7"));
-        assert_eq!(Wish::read("where is the rover, coordinator?"), Wish::Status);
-        assert_eq!(Wish::read("go on, coordinator"), Wish::Unclear);
-        assert_eq!(Wish::read("go to 99999999999999999999 1, coordinator"), Wish::Unclear);
+        assert_eq!(
+            CoordinatorRequest::read("Coordinator, go to (2, -3)!"),
+            CoordinatorRequest::Go(Spot { x: 2, y: -3 })
+        );
+        assert_eq!(
+            CoordinatorRequest::read("coordinator: send it to 4 4"),
+            CoordinatorRequest::Go(Spot { x: 4, y: 4 })
+        );
+        assert_eq!(CoordinatorRequest::read("coordinator, what is 6 * 7?"), CoordinatorRequest::Compute("6 * 7"));
+        assert_eq!(CoordinatorRequest::read("where is the rover, coordinator?"), CoordinatorRequest::Status);
+        assert_eq!(CoordinatorRequest::read("go on, coordinator"), CoordinatorRequest::Unclear);
+        assert_eq!(CoordinatorRequest::read("go to 99999999999999999999 1, coordinator"), CoordinatorRequest::Unclear);
     }
 }

@@ -20,7 +20,7 @@ use anyhow::{Context, anyhow};
 use salon_client::mcp::ToolResult;
 use salon_client::{Client, Events, Gateway, Room, StaticToken, ToolError, Toolbox};
 use salon_gateway::Entrances;
-use salon_gateway::auth::{Grant, Links, LocalKey, Signer};
+use salon_gateway::auth::{Grant, LocalKey, SignInLinks, Signer};
 use salon_gateway::config::Config;
 use salon_protocol::{ParticipantId, ParticipantKind, Timestamp, TopicName, TopicPattern};
 use serde::Deserialize;
@@ -29,10 +29,10 @@ use tokio::sync::{oneshot, watch};
 
 use self::audience::Audience;
 use self::rover::Rover;
-use self::scratch::Scratch;
+use self::scratch::DemoScratch;
 use crate::args::DemoArgs;
 use crate::signals::Stop;
-use crate::transcript::Transcript;
+use crate::transcript::LineTranscript;
 use crate::trouble::Trouble;
 use crate::{clock, hand_over, serve};
 
@@ -77,13 +77,13 @@ impl fmt::Display for Spot {
 
 /// How quickly things happen.
 #[derive(Clone, Copy)]
-struct Pace {
+struct DemoPace {
     step: Duration,
     between_lines: Duration,
     between_rounds: Duration,
 }
 
-impl Pace {
+impl DemoPace {
     /// To be read as it goes by.
     const CALM: Self = Self {
         step: Duration::from_millis(500),
@@ -101,15 +101,15 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Trouble> {
 }
 
 async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
-    let scratch = Scratch::new().map_err(Trouble::failed)?;
+    let scratch = DemoScratch::new().map_err(Trouble::failed)?;
     let abandoned = scratch.path().to_owned();
     let stop = Stop::on_signals(move || drop(std::fs::remove_dir_all(abandoned)))?;
     let listener = serve::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?;
     let address = listener.local_addr().map_err(Trouble::failed)?;
     let config = Config { listen: address, data: scratch.path().to_owned(), ..Config::default() };
-    let tokens = Tokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));
+    let tokens = DemoTokens(Signer::new(&LocalKey::load_or_create(&config.data).map_err(Trouble::failed)?));
 
-    let links = Links::new();
+    let links = SignInLinks::new();
     let page = config.page_url(address);
 
     let (end, ended) = oneshot::channel::<()>();
@@ -132,13 +132,13 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
 async fn play(
     address: SocketAddr,
     once: bool,
-    tokens: &Tokens,
-    (page, links): (&str, &Links),
+    tokens: &DemoTokens,
+    (page, links): (&str, &SignInLinks),
     stop: Stop,
 ) -> anyhow::Result<()> {
-    let pace = if once { Pace::BRISK } else { Pace::CALM };
+    let pace = if once { DemoPace::BRISK } else { DemoPace::CALM };
     // A word that does not occur by chance: a participant that is named is addressed.
-    let visitor = Tokens::grant("visitor", "Visitor", ParticipantKind::Human)?;
+    let visitor = DemoTokens::grant("visitor", "Visitor", ParticipantKind::Human)?;
     let token = tokens.0.sign(&visitor, clock::now())?;
     let audience =
         Audience::open(address, TOPIC, &tokens.make("audience", "Audience", ParticipantKind::Human)?).await?;
@@ -158,7 +158,7 @@ async fn play(
     hand_over(format_args!("{opening}")).map_err(|trouble| anyhow!("{trouble}"))?;
 
     let (left, mut leaving) = watch::channel(0);
-    let mut watching = tokio::spawn(audience.watch(Transcript::new(serve::is_coloured(&std::io::stdout())), left));
+    let mut watching = tokio::spawn(audience.watch(LineTranscript::new(serve::is_coloured(&std::io::stdout())), left));
     let roving = tokio::spawn(rover.live(rover_room.clone(), roved));
     let computing = tokio::spawn(calc::live(calc_room.clone(), computed));
     let planned = tokio::select! { biased;
@@ -193,9 +193,9 @@ fn done(text: String, data: &Value) -> Result<ToolResult, ToolError> {
 }
 
 /// Makes tokens for the demo's room.
-struct Tokens(Signer);
+struct DemoTokens(Signer);
 
-impl Tokens {
+impl DemoTokens {
     fn make(&self, id: &str, name: &str, kind: ParticipantKind) -> anyhow::Result<String> {
         Ok(self.0.sign(&Self::grant(id, name, kind)?, clock::now())?)
     }

@@ -8,7 +8,7 @@ use salon_client::mcp::ToolResult;
 use salon_client::{Events, Room, ToolCall, ToolError, Toolbox};
 use serde_json::json;
 
-use super::hearing::{self, Heard};
+use super::hearing::{self, DemoEvent};
 use super::{CALC, COORDINATOR, Spot, done, schema};
 
 /// What a step costs, in percent of the battery.
@@ -22,7 +22,7 @@ const CHARGING_STEPS: u32 = 4;
 
 #[derive(Clone)]
 pub(crate) struct Rover {
-    body: Arc<Mutex<Body>>,
+    body: Arc<Mutex<RoverBody>>,
     /// Held while it moves or charges: it does one thing at a time.
     busy: Arc<tokio::sync::Mutex<()>>,
     /// How long a step takes.
@@ -30,7 +30,7 @@ pub(crate) struct Rover {
 }
 
 #[derive(Clone, Copy)]
-struct Body {
+struct RoverBody {
     at: Spot,
     battery: u32,
 }
@@ -38,18 +38,18 @@ struct Body {
 impl Rover {
     /// A rover in the middle of the grid, whose steps take so long.
     pub(crate) fn new(step: Duration) -> Self {
-        let body = Body { at: Spot { x: 0, y: 0 }, battery: 40 };
+        let body = RoverBody { at: Spot { x: 0, y: 0 }, battery: 40 };
         Self { body: Arc::new(Mutex::new(body)), busy: Arc::default(), step }
     }
 
     /// Lives in the room until it leaves.
     pub(crate) async fn live(self, room: Room, mut events: Events) {
         while let Some(heard) = hearing::next(&mut events, room.id()).await {
-            if let Heard::Said { id, from, text } = heard
+            if let DemoEvent::Said { id, from, text } = heard
                 && ![COORDINATOR, CALC].contains(&from.as_str())
                 && text.trim_start().to_lowercase().starts_with("rover")
             {
-                let Body { at, battery } = *self.body();
+                let RoverBody { at, battery } = *self.body();
                 let said = format!("I am at {at}, battery {battery} %. The coordinator plans where I go.");
                 // Publishing fails only when the stay ends, and that ends this too.
                 let _ = room.reply(&id, &said).await;
@@ -57,7 +57,7 @@ impl Rover {
         }
     }
 
-    fn body(&self) -> MutexGuard<'_, Body> {
+    fn body(&self) -> MutexGuard<'_, RoverBody> {
         self.body.lock()
     }
 
@@ -66,7 +66,7 @@ impl Rover {
             return Err(ToolError::invalid(format!("`x` and `y` must be whole numbers from -{EDGE} to {EDGE}")));
         }
         let _busy = self.busy.try_lock().map_err(|_| ToolError::failed("busy with something else"))?;
-        let Body { at, battery } = *self.body();
+        let RoverBody { at, battery } = *self.body();
         let steps = at.steps_to(goal);
         if steps * STEP_COST > battery {
             let why = format!("{goal} needs {} % and the battery has {battery} %", steps * STEP_COST);
@@ -82,7 +82,7 @@ impl Rover {
             };
             call.progress(walked.into(), Some(steps.into()), Some(&format!("at {at}"))).await;
         }
-        let Body { at, battery } = *self.body();
+        let RoverBody { at, battery } = *self.body();
         // Published before the answer, so that a participant that reads the answer has read this.
         if steps > 0 && battery < LOW {
             call.room().say(&format!("Battery at {battery} %. Could somebody charge me?")).await?;

@@ -4,9 +4,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct DemoScratch(PathBuf);
 
-impl Scratch {
+impl DemoScratch {
     /// Makes a directory that only its owner can read.
     pub(crate) fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("salon-demo-{}", uuid::Uuid::new_v4()));
@@ -19,7 +19,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for DemoScratch {
     fn drop(&mut self) {
         // What cannot be removed is left to the system's own tidying of temporary files.
         let _ = std::fs::remove_dir_all(&self.0);

@@ -12,13 +12,13 @@ use futures_util::future::{BoxFuture, ready};
 use salon_client::{Client, Dial, Gateway, Token, TokenError, TokenProvider, Wire};
 use salon_gateway::Inside;
 use salon_gateway::auth::{Grant, LocalKey, Signer};
-use salon_guests::{GuestError, Status};
+use salon_guests::{GuestError, GuestStatus};
 use salon_protocol::{Timestamp, TopicPattern};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::join::offers;
-use super::plan::{Answers, Key, Plan, Planned, Ready, Sources};
+use super::plan::{GuestPlan, GuestSeatKey, GuestTerms, InputAnswers, Planned, Sources};
 use crate::signals::{Hangup, Hung};
 use crate::{clock, safe};
 
@@ -31,24 +31,24 @@ const ENDING: Duration = Duration::from_secs(10);
 /// The guests of a gateway.
 pub(crate) struct Hosting {
     sources: Sources,
-    answers: Answers,
+    answers: InputAnswers,
     gateway: Gateway,
     signer: Signer,
-    guests: BTreeMap<Key, Hosted>,
+    guests: BTreeMap<GuestSeatKey, Hosted>,
     tasks: JoinSet<Result<(), GuestError>>,
 }
 
 /// One that runs, or is about to end.
 struct Hosted {
-    terms: Ready,
+    terms: GuestTerms,
     task: Id,
     leave: CancellationToken,
     /// What to start when this one has ended.
-    next: Option<Ready>,
+    next: Option<GuestTerms>,
 }
 
 impl Hosting {
-    pub(crate) fn new(sources: Sources, answers: Answers, inside: Inside, key: &LocalKey) -> Self {
+    pub(crate) fn new(sources: Sources, answers: InputAnswers, inside: Inside, key: &LocalKey) -> Self {
         Self {
             sources,
             answers: answers.settled(),
@@ -60,7 +60,7 @@ impl Hosting {
     }
 
     /// Hosts the guests of `plan`, and after every hangup those of a new one, until `stop`; then ends them all.
-    pub(crate) async fn run(mut self, plan: Plan, mut hangup: Hangup, stop: impl Future<Output = ()>) {
+    pub(crate) async fn run(mut self, plan: GuestPlan, mut hangup: Hangup, stop: impl Future<Output = ()>) {
         self.follow(plan);
         tokio::pin!(stop);
         loop {
@@ -95,7 +95,7 @@ impl Hosting {
     }
 
     /// Starts, stops and changes guests until they are as planned.
-    fn follow(&mut self, plan: Plan) {
+    fn follow(&mut self, plan: GuestPlan) {
         for warning in &plan.warnings {
             tracing::warn!("configuration: {warning}");
         }
@@ -131,9 +131,9 @@ impl Hosting {
         }
     }
 
-    fn start(&mut self, key: Key, terms: Ready) {
+    fn start(&mut self, key: GuestSeatKey, terms: GuestTerms) {
         let leave = CancellationToken::new();
-        let tokens = Tokens { signer: self.signer.clone(), key: key.clone(), terms: terms.clone() };
+        let tokens = GuestTokens { signer: self.signer.clone(), key: key.clone(), terms: terms.clone() };
         let client = Client::new(self.gateway.clone(), tokens);
         let (spec, shutdown, told, expose) = (terms.spec(&key), leave.clone(), key.clone(), terms.expose);
         let topic = key.topic.clone();
@@ -163,18 +163,18 @@ impl Hosting {
     }
 }
 
-fn tell(Key { topic, id }: &Key, expose: salon_guests::Expose, status: &Status) {
+fn tell(GuestSeatKey { topic, id }: &GuestSeatKey, expose: salon_guests::Expose, status: &GuestStatus) {
     match status {
-        Status::Starting => tracing::debug!(guest = %id, %topic, "guest: starting"),
-        Status::Here { server, tools } => {
+        GuestStatus::Starting => tracing::debug!(guest = %id, %topic, "guest: starting"),
+        GuestStatus::Here { server, tools } => {
             let server = safe::line(server);
             tracing::info!(guest = %id, %topic, "guest: `{id}` ({server}) is in {topic} and offers {} to everyone there", offers(*tools, expose));
         }
-        Status::Restarting { in_, why } => {
+        GuestStatus::Restarting { in_, why } => {
             let why = safe::line(why);
             tracing::warn!(guest = %id, %topic, "guest: {why}; restarting in {:.1} s", in_.as_secs_f64());
         }
-        Status::Ended => tracing::info!(guest = %id, %topic, "guest: left"),
+        GuestStatus::Ended => tracing::info!(guest = %id, %topic, "guest: left"),
     }
 }
 
@@ -188,13 +188,13 @@ impl Dial for Within {
 }
 
 /// Makes a token for one guest and its one room, whenever one is wanted.
-struct Tokens {
+struct GuestTokens {
     signer: Signer,
-    key: Key,
-    terms: Ready,
+    key: GuestSeatKey,
+    terms: GuestTerms,
 }
 
-impl Tokens {
+impl GuestTokens {
     fn make(&self) -> Result<Token, TokenError> {
         let now = clock::now();
         let ttl = u64::try_from(TTL.as_millis()).expect("half a day fits");
@@ -205,7 +205,7 @@ impl Tokens {
     }
 }
 
-impl TokenProvider for Tokens {
+impl TokenProvider for GuestTokens {
     fn token(&self, _refresh: bool) -> BoxFuture<'_, Result<Token, TokenError>> {
         ready(self.make()).boxed()
     }

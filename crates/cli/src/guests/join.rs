@@ -8,14 +8,14 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use salon_gateway::config::Deadline;
-use salon_guests::upstream::{Target, UrlTransport};
-use salon_guests::{Expose, Spec, Status};
+use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::{Expose, GuestStatus, Spec};
 use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
 
 use super::{lines, watcher};
 use crate::access::{Access, Reach};
-use crate::commands::outcome::Asking;
+use crate::commands::outcome::HintContext;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{note, out, safe};
@@ -57,7 +57,7 @@ pub(crate) struct JoinArgs {
     url: Option<String>,
     /// Header to send with every request to the URL; may be repeated
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
-    header: Vec<Header>,
+    header: Vec<SecretHeader>,
     /// How the URL is spoken to [default: found out]
     #[arg(long, value_name = "http|sse", value_parser = transport)]
     transport: Option<UrlTransport>,
@@ -70,9 +70,9 @@ pub(crate) struct JoinArgs {
 
 /// A header whose value is not shown.
 #[derive(Clone)]
-pub(crate) struct Header(String, String);
+pub(crate) struct SecretHeader(String, String);
 
-impl std::fmt::Debug for Header {
+impl std::fmt::Debug for SecretHeader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Header({}: …)", self.0)
     }
@@ -97,12 +97,12 @@ fn variable(text: &str) -> Result<Variable, String> {
     Ok(Variable(name.into(), value))
 }
 
-fn header(text: &str) -> Result<Header, String> {
+fn header(text: &str) -> Result<SecretHeader, String> {
     let (name, value) = text.split_once(':').ok_or("a header is written `Name: value`")?;
     if name.trim().is_empty() {
         return Err("a header is written `Name: value`".into());
     }
-    Ok(Header(name.trim().into(), value.trim().into()))
+    Ok(SecretHeader(name.trim().into(), value.trim().into()))
 }
 
 fn transport(text: &str) -> Result<UrlTransport, String> {
@@ -114,15 +114,15 @@ fn transport(text: &str) -> Result<UrlTransport, String> {
 }
 
 impl JoinArgs {
-    fn target(&self) -> Target {
+    fn target(&self) -> GuestTarget {
         if let Some(url) = &self.url {
-            let headers = self.header.iter().map(|Header(name, value)| (name.clone(), value.clone())).collect();
-            return Target::Url { url: url.clone(), headers, transport: self.transport.unwrap_or_default() };
+            let headers = self.header.iter().map(|SecretHeader(name, value)| (name.clone(), value.clone())).collect();
+            return GuestTarget::Url { url: url.clone(), headers, transport: self.transport.unwrap_or_default() };
         }
         let mut words = self.command.iter().cloned();
         let program = words.next().expect("clap asks for a command where there is no URL");
         let env = self.env.iter().map(|Variable(name, value)| (name.into(), value.clone())).collect();
-        Target::Command { program, args: words.collect(), env, cwd: self.cwd.clone() }
+        GuestTarget::Command { program, args: words.collect(), env, cwd: self.cwd.clone() }
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
         )));
     }
     // A mistake in the address is reported at once; a gateway that goes away later is waited for.
-    let asking = Asking { place: &place, topic: Some(topic) };
+    let asking = HintContext { place: &place, topic: Some(topic) };
     client.health().await.map_err(|error| asking.trouble(&error))?;
 
     let expose = args.expose.unwrap_or_default();
@@ -178,21 +178,21 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     ended.map_err(Trouble::failed)
 }
 
-fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &Status) {
+fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &GuestStatus) {
     match status {
-        Status::Starting => {}
+        GuestStatus::Starting => {}
         // The command goes on whether or not somebody reads this.
-        Status::Here { server, tools } => {
+        GuestStatus::Here { server, tools } => {
             let offers = offers(*tools, expose);
             let _ = out(format_args!(
                 "`{id}` ({}) is in {topic} and offers {offers} to everyone there",
                 safe::line(server)
             ));
         }
-        Status::Restarting { in_, why } => {
+        GuestStatus::Restarting { in_, why } => {
             note(format_args!("`{id}`: {}; starting it again in {}", safe::line(why), short(*in_)));
         }
-        Status::Ended => note(format_args!("`{id}` has left")),
+        GuestStatus::Ended => note(format_args!("`{id}` has left")),
     }
 }
 

@@ -19,17 +19,17 @@ pub(super) fn start() {
     let ours = tracing_subscriber::filter::filter_fn(|metadata| metadata.target() != TARGET);
     let warnings = warnings.log_internal_errors(false).with_ansi(crate::serve::is_coloured(&std::io::stderr()));
     tracing_subscriber::registry()
-        .with(Lines.with_filter(LevelFilter::INFO))
+        .with(GuestLines.with_filter(LevelFilter::INFO))
         .with(warnings.with_filter(LevelFilter::WARN).with_filter(ours))
         .init();
 }
 
-struct Lines;
+struct GuestLines;
 
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for GuestLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if event.metadata().target() == TARGET {
-            let mut line = Line::default();
+            let mut line = GuestLine::default();
             event.record(&mut line);
             note(format_args!("{} | {}", line.guest, safe::line(&line.message)));
         }
@@ -37,12 +37,12 @@ impl<S: Subscriber> Layer<S> for Lines {
 }
 
 #[derive(Default)]
-struct Line {
+struct GuestLine {
     guest: String,
     message: String,
 }
 
-impl Visit for Line {
+impl Visit for GuestLine {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "guest" {
             self.guest = value.to_owned();

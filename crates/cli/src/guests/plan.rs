@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use salon_gateway::config::{Config, Feature, Guest, Overrides, Server, Transport};
-use salon_guests::import::{self, Input, Launch, Names, Product, Surroundings};
-use salon_guests::upstream::{Target, UrlTransport};
+use salon_gateway::config::{Config, Feature, Guest, GuestServer, GuestTransport, Overrides};
+use salon_guests::import::{self, ImportInput, Launch, Product, Surroundings, TakenNames};
+use salon_guests::upstream::{GuestTarget, UrlTransport};
 use salon_guests::{Expose, Spec};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
@@ -29,21 +29,21 @@ pub(crate) struct Sources {
 /// A guest that is to be there, or why it cannot be.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    pub(crate) key: Key,
-    pub(crate) ready: anyhow::Result<Ready>,
+    pub(crate) key: GuestSeatKey,
+    pub(crate) ready: anyhow::Result<GuestTerms>,
 }
 
 /// Whom a guest is in which room. There is only one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct GuestSeatKey {
     pub(crate) topic: TopicName,
     pub(crate) id: ParticipantId,
 }
 
 /// All that makes a guest what it is: as long as this is the same, it is not disturbed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
-    target: Target,
+pub(crate) struct GuestTerms {
+    target: GuestTarget,
     pub(crate) name: Option<String>,
     pub(crate) kind: ParticipantKind,
     isolated: bool,
@@ -51,8 +51,8 @@ pub(crate) struct Ready {
     timeout: Option<Duration>,
 }
 
-impl Ready {
-    pub(crate) fn spec(&self, key: &Key) -> Spec {
+impl GuestTerms {
+    pub(crate) fn spec(&self, key: &GuestSeatKey) -> Spec {
         let mut spec = Spec::new(key.id.as_str(), self.target.clone());
         (spec.isolated, spec.expose) = (self.isolated, self.expose);
         spec.timeout = self.timeout.unwrap_or(spec.timeout);
@@ -63,20 +63,20 @@ impl Ready {
 
 /// The guests to run, and warnings about them.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct GuestPlan {
     pub(crate) guests: Vec<Planned>,
     pub(crate) warnings: Vec<String>,
 }
 
 /// Answers to the inputs of import files, by file and input. Asked for once, at the start.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct InputAnswers {
     given: RefCell<HashMap<(PathBuf, String), String>>,
     /// Whether there is still somebody to ask.
     asking: bool,
 }
 
-impl Answers {
+impl InputAnswers {
     /// Asks when somebody is there.
     pub(crate) fn asking() -> Self {
         Self { asking: ask::anybody(), ..Self::default() }
@@ -88,7 +88,7 @@ impl Answers {
         self
     }
 
-    fn answer(&self, file: &Path, id: &str, inputs: &[Input]) -> Result<String, String> {
+    fn answer(&self, file: &Path, id: &str, inputs: &[ImportInput]) -> Result<String, String> {
         let input = inputs.iter().find(|input| input.id == id).ok_or("the file has no such input")?;
         let key = (file.to_owned(), id.to_owned());
         if let Some(answer) = self.given.borrow().get(&key) {
@@ -104,7 +104,7 @@ impl Answers {
 }
 
 /// Puts an input to the person at the terminal.
-fn put(input: &Input) -> std::io::Result<String> {
+fn put(input: &ImportInput) -> std::io::Result<String> {
     let mut question = input.description.clone().unwrap_or_else(|| input.id.clone());
     if !input.options.is_empty() {
         question.push_str(&format!(" ({})", input.options.join(", ")));
@@ -124,15 +124,15 @@ fn put(input: &Input) -> std::io::Result<String> {
 
 impl Sources {
     /// Reads everything again. An error means that a file cannot be read at all; a single guest's trouble is its own.
-    pub(crate) fn read(&self, answers: &Answers) -> anyhow::Result<Plan> {
+    pub(crate) fn read(&self, answers: &InputAnswers) -> anyhow::Result<GuestPlan> {
         let config = Config::load(self.file.as_deref(), self.overrides.clone())?;
         self.plan(&config, answers)
     }
 
     /// The guests of a configuration that has been read already, and of the imports.
-    pub(crate) fn plan(&self, config: &Config, answers: &Answers) -> anyhow::Result<Plan> {
-        let mut plan = Plan::default();
-        let mut names: BTreeMap<&TopicName, Names> = BTreeMap::new();
+    pub(crate) fn plan(&self, config: &Config, answers: &InputAnswers) -> anyhow::Result<GuestPlan> {
+        let mut plan = GuestPlan::default();
+        let mut names: BTreeMap<&TopicName, TakenNames> = BTreeMap::new();
         for guest in &config.guests {
             names.entry(&guest.topic).or_default().take(&guest.id);
             if !guest.terms.disabled {
@@ -146,7 +146,13 @@ impl Sources {
         Ok(plan)
     }
 
-    fn import(&self, file: &Path, names: &mut Names, answers: &Answers, plan: &mut Plan) -> anyhow::Result<()> {
+    fn import(
+        &self,
+        file: &Path,
+        names: &mut TakenNames,
+        answers: &InputAnswers,
+        plan: &mut GuestPlan,
+    ) -> anyhow::Result<()> {
         let shown = file.display();
         let folder = folder_of(file)?;
         let text = std::fs::read_to_string(file).with_context(|| format!("`{shown}` could not be read"))?;
@@ -163,7 +169,7 @@ impl Sources {
                 plan.warnings.push(format!("{shown}:{}: `{}` takes part as `{id}`", server.place, server.name));
             }
             let input = |input: &str| answers.answer(file, input, &import.inputs);
-            let ready = expand(&server.launch, &server.name, &folder, &input).map(|target| Ready {
+            let ready = expand(&server.launch, &server.name, &folder, &input).map(|target| GuestTerms {
                 target,
                 name: (id.as_str() != server.name).then(|| server.name.clone()),
                 kind: ParticipantKind::Agent,
@@ -171,7 +177,7 @@ impl Sources {
                 expose: Expose::default(),
                 timeout: server.timeout,
             });
-            plan.guests.push(Planned { key: Key { topic: self.topic.clone(), id }, ready });
+            plan.guests.push(Planned { key: GuestSeatKey { topic: self.topic.clone(), id }, ready });
         }
         Ok(())
     }
@@ -185,7 +191,7 @@ fn configured(guest: &Guest) -> Planned {
         let target = expand(&launch(&terms.server), guest.id.as_str(), folder, &|_| {
             Err("only files of VS Code have inputs".into())
         })?;
-        Ok(Ready {
+        Ok(GuestTerms {
             target,
             name: terms.name.clone(),
             kind: terms.kind.unwrap_or(ParticipantKind::Agent),
@@ -194,7 +200,7 @@ fn configured(guest: &Guest) -> Planned {
             timeout: terms.timeout,
         })
     };
-    Planned { key: Key { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
+    Planned { key: GuestSeatKey { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
 }
 
 fn exposed(features: &[Feature]) -> Expose {
@@ -203,23 +209,23 @@ fn exposed(features: &[Feature]) -> Expose {
 }
 
 /// A server of the configuration in the words of `salon-guests`.
-pub(super) fn launch(server: &Server) -> Launch {
+pub(super) fn launch(server: &GuestServer) -> Launch {
     let pairs =
         |map: &BTreeMap<String, String>| map.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     match server {
-        Server::Command { command, args, env, cwd, env_file } => Launch::Command {
+        GuestServer::Command { command, args, env, cwd, env_file } => Launch::Command {
             command: command.0.clone(),
             args: args.0.clone(),
             env: pairs(&env.0),
             cwd: cwd.clone(),
             env_file: env_file.clone(),
         },
-        Server::Url { url, headers, transport } => Launch::Url {
+        GuestServer::Url { url, headers, transport } => Launch::Url {
             url: url.0.clone(),
             headers: pairs(&headers.0),
             transport: match transport {
-                Some(Transport::Sse) => UrlTransport::Sse,
-                Some(Transport::Http) => UrlTransport::Streamable,
+                Some(GuestTransport::Sse) => UrlTransport::Sse,
+                Some(GuestTransport::Http) => UrlTransport::Streamable,
                 None => UrlTransport::Auto,
             },
         },
@@ -231,7 +237,7 @@ fn expand(
     server: &str,
     folder: &Path,
     input: &dyn Fn(&str) -> Result<String, String>,
-) -> anyhow::Result<Target> {
+) -> anyhow::Result<GuestTarget> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let around = Surroundings {
         variable: &|name| std::env::var(name).ok(),

@@ -10,12 +10,12 @@ use salon_protocol::rpc::{failure, notification};
 use salon_protocol::{Members, RpcError, RpcId};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::head::{Head, Heads, cancelled, promised_lists, speaks_draft, uri};
-use super::lines::{Line, MAX_LINE};
+use super::head::{Heads, MessageHead, cancelled, promised_lists, speaks_draft, uri};
+use super::lines::{MAX_LINE, ReadLine};
 use crate::json;
 
 /// How long something waits for a gateway that is away.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much waits for it at the most, and how many requests may be open at once.
 const MAX_WAITING: usize = 1024;
@@ -33,7 +33,7 @@ const GONE: i64 = -32000;
 
 /// Where the gateway is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Link {
+enum BridgeLink {
     /// Not there, and why.
     Away(String),
     /// There again, and about to take the client back.
@@ -43,7 +43,7 @@ enum Link {
 
 /// The client's `initialize`, resent to every new session.
 #[derive(Debug)]
-struct Hello {
+struct ClientHandshake {
     text: String,
     id: RpcId,
     answered: bool,
@@ -53,7 +53,7 @@ struct Hello {
 
 /// Something that waits for the gateway.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingMessage {
     text: String,
     heads: Heads,
     until: Instant,
@@ -61,8 +61,8 @@ struct Waiting {
 
 /// What we ask of a new session ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Errand {
-    Hello,
+enum BridgeRequest {
+    Handshake,
     Standing,
 }
 
@@ -72,20 +72,20 @@ pub(super) struct NotTakenBack(pub(super) String);
 
 #[derive(Debug)]
 pub(super) struct Bridge {
-    link: Link,
-    hello: Option<Hello>,
+    link: BridgeLink,
+    handshake: Option<ClientHandshake>,
     /// Whether a client of the draft dialect has sent its last message.
     exited: bool,
     /// What the client has set in its session: its log level, and its subscriptions by URI.
     level: Option<String>,
     subscriptions: BTreeMap<String, String>,
     /// Requests of the client that the gateway has.
-    open: Open,
+    open: OpenIds,
     /// Questions of the gateway that the client has.
-    asked: Open,
-    waiting: VecDeque<Waiting>,
+    open_questions: OpenIds,
+    waiting: VecDeque<WaitingMessage>,
     waiting_bytes: usize,
-    errands: HashMap<RpcId, Errand>,
+    own_requests: HashMap<RpcId, BridgeRequest>,
     /// Names our own requests, as no client would.
     name: String,
     number: u64,
@@ -98,16 +98,16 @@ impl Bridge {
     /// With a gateway that is there. `name` is what no id of a client begins with.
     pub(super) fn new(name: String) -> Self {
         Self {
-            link: Link::Ready,
-            hello: None,
+            link: BridgeLink::Ready,
+            handshake: None,
             exited: false,
             level: None,
             subscriptions: BTreeMap::new(),
-            open: Open::default(),
-            asked: Open::default(),
+            open: OpenIds::default(),
+            open_questions: OpenIds::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            errands: HashMap::new(),
+            own_requests: HashMap::new(),
             name,
             number: 0,
             limit: None,
@@ -138,7 +138,7 @@ impl Bridge {
 
     /// Whether there is any use for a gateway now. Without a session a gateway sends nothing before it is asked.
     pub(super) fn wants_gateway(&self) -> bool {
-        self.hello.is_some() || !self.waiting.is_empty()
+        self.handshake.is_some() || !self.waiting.is_empty()
     }
 
     /// Whether the client has nothing more to say, though its input is open.
@@ -147,7 +147,7 @@ impl Bridge {
     }
 
     pub(super) fn is_greeting(&self) -> bool {
-        self.link == Link::Greeting
+        self.link == BridgeLink::Greeting
     }
 
     /// When the first of those that wait has waited long enough.
@@ -158,10 +158,10 @@ impl Bridge {
     /// The gateway is there; it takes messages of so many bytes, where it says so.
     pub(super) fn connected(&mut self, limit: Option<usize>) {
         self.limit = limit.filter(|limit| *limit > 0);
-        match self.hello.as_ref().filter(|hello| hello.answered).map(|hello| hello.text.clone()) {
-            Some(hello) => {
-                self.link = Link::Greeting;
-                self.run_errand(&hello, Errand::Hello);
+        match self.handshake.as_ref().filter(|handshake| handshake.answered).map(|handshake| handshake.text.clone()) {
+            Some(handshake) => {
+                self.link = BridgeLink::Greeting;
+                self.send_own_request(&handshake, BridgeRequest::Handshake);
             }
             None => self.proceed(),
         }
@@ -169,21 +169,22 @@ impl Bridge {
 
     /// The connection is gone, and with it everything that was under way.
     pub(super) fn lost(&mut self, why: &str, now: Instant) {
-        self.link = Link::Away(why.to_owned());
-        self.errands.clear();
+        self.link = BridgeLink::Away(why.to_owned());
+        self.own_requests.clear();
         self.to_gateway.clear();
-        let hello = self.hello.as_ref().filter(|hello| !hello.answered).map(|hello| hello.id.clone());
+        let handshake =
+            self.handshake.as_ref().filter(|handshake| !handshake.answered).map(|handshake| handshake.id.clone());
         for id in self.open.take() {
-            if Some(&id) != hello.as_ref() {
+            if Some(&id) != handshake.as_ref() {
                 self.fail(&id, &self.gone());
-            } else if let Some(Hello { text, .. }) = &self.hello {
+            } else if let Some(ClientHandshake { text, .. }) = &self.handshake {
                 // Without its answer a client gives up, so this one is asked again.
                 let heads = Heads::read(text).expect("it was read before");
                 self.waiting_bytes += text.len();
-                self.waiting.push_front(Waiting { text: text.clone(), heads, until: now + PATIENCE });
+                self.waiting.push_front(WaitingMessage { text: text.clone(), heads, until: now + RECONNECT_TIMEOUT });
             }
         }
-        for id in self.asked.take() {
+        for id in self.open_questions.take() {
             let reason =
                 RawValue::from_string(format!(r#"{{"requestId":{},"reason":"the gateway is gone"}}"#, id.to_json()));
             let cancelled = notification(CANCELLED, Some(&reason.expect("an id is JSON")));
@@ -211,10 +212,10 @@ impl Bridge {
     }
 
     /// A line from the client.
-    pub(super) fn handle_line(&mut self, line: Line, now: Instant) {
+    pub(super) fn handle_line(&mut self, line: ReadLine, now: Instant) {
         let bytes = match line {
-            Line::Whole(bytes) => bytes,
-            Line::TooLong => {
+            ReadLine::Whole(bytes) => bytes,
+            ReadLine::TooLong => {
                 return self.fail_unread(INVALID_REQUEST, format!("the message has more than {MAX_LINE} bytes"));
             }
         };
@@ -235,8 +236,8 @@ impl Bridge {
     }
 
     fn pass(&mut self, text: &str, heads: Heads, now: Instant) {
-        if let Some(Head::Response { id, .. }) = heads.only()
-            && !self.asked.close(id)
+        if let Some(MessageHead::Response { id, .. }) = heads.only()
+            && !self.open_questions.close(id)
         {
             // It answers a question of a session that is over.
             return;
@@ -246,11 +247,11 @@ impl Bridge {
             return heads.requests().for_each(|id| self.fail(id, &error));
         }
         self.note(text, &heads);
-        if self.link == Link::Ready {
+        if self.link == BridgeLink::Ready {
             self.send(text.to_owned(), &heads);
         } else if self.waiting.len() < MAX_WAITING && self.waiting_bytes + text.len() <= MAX_WAITING_BYTES {
             self.waiting_bytes += text.len();
-            self.waiting.push_back(Waiting { text: text.to_owned(), heads, until: now + PATIENCE });
+            self.waiting.push_back(WaitingMessage { text: text.to_owned(), heads, until: now + RECONNECT_TIMEOUT });
         } else {
             self.turn_away(&heads);
         }
@@ -259,10 +260,14 @@ impl Bridge {
     /// Keeps the messages that a new session has to get again.
     fn note(&mut self, text: &str, heads: &Heads) {
         match heads.only() {
-            Some(Head::Request { id, method }) => match &**method {
+            Some(MessageHead::Request { id, method }) => match &**method {
                 "initialize" => {
-                    self.hello =
-                        Some(Hello { text: text.to_owned(), id: id.clone(), answered: false, initialized: None });
+                    self.handshake = Some(ClientHandshake {
+                        text: text.to_owned(),
+                        id: id.clone(),
+                        answered: false,
+                        initialized: None,
+                    });
                     (self.level, self.subscriptions) = (None, BTreeMap::new());
                 }
                 "logging/setLevel" => self.level = Some(text.to_owned()),
@@ -280,15 +285,17 @@ impl Bridge {
                 }
                 _ => {}
             },
-            Some(Head::Notification { method }) if matches!(&**method, "notifications/initialized" | "initialized") => {
-                if let Some(hello) = &mut self.hello {
-                    hello.initialized = Some(text.to_owned());
+            Some(MessageHead::Notification { method })
+                if matches!(&**method, "notifications/initialized" | "initialized") =>
+            {
+                if let Some(handshake) = &mut self.handshake {
+                    handshake.initialized = Some(text.to_owned());
                 }
             }
-            Some(Head::Notification { method }) if &**method == "exit" => {
-                self.exited = self.hello.as_ref().is_some_and(|hello| speaks_draft(&hello.text));
+            Some(MessageHead::Notification { method }) if &**method == "exit" => {
+                self.exited = self.handshake.as_ref().is_some_and(|handshake| speaks_draft(&handshake.text));
             }
-            Some(Head::Notification { method }) if &**method == CANCELLED => {
+            Some(MessageHead::Notification { method }) if &**method == CANCELLED => {
                 // There may be no answer to it, and nobody waits for one.
                 if let Some(id) = cancelled(text) {
                     self.open.close(&id);
@@ -306,35 +313,39 @@ impl Bridge {
     /// A text from the gateway.
     pub(super) fn handle_text(&mut self, text: &str) -> Result<(), NotTakenBack> {
         let Some(heads) = Heads::read(text) else { return Ok(()) };
-        if let Some(Head::Response { id, succeeded }) = heads.only()
-            && let Some(errand) = self.errands.remove(id)
+        if let Some(MessageHead::Response { id, succeeded }) = heads.only()
+            && let Some(own_request) = self.own_requests.remove(id)
         {
-            return match errand {
-                Errand::Standing => Ok(()),
-                Errand::Hello if *succeeded => {
+            return match own_request {
+                BridgeRequest::Standing => Ok(()),
+                BridgeRequest::Handshake if *succeeded => {
                     self.taken_back(text);
                     Ok(())
                 }
-                Errand::Hello => Err(NotTakenBack(error_message(text))),
+                BridgeRequest::Handshake => Err(NotTakenBack(error_message(text))),
             };
         }
-        if matches!(heads.only(), Some(Head::Notification { method }) if &**method == CANCELLED)
+        if matches!(heads.only(), Some(MessageHead::Notification { method }) if &**method == CANCELLED)
             && let Some(id) = cancelled(text)
         {
-            self.asked.close(&id);
+            self.open_questions.close(&id);
         }
         for head in &heads.all {
             match head {
-                Head::Response { id, succeeded } => {
+                MessageHead::Response { id, succeeded } => {
                     self.open.close(id);
-                    if let Some(hello) = self.hello.as_mut().filter(|hello| !hello.answered && hello.id == *id) {
-                        hello.answered = *succeeded;
+                    if let Some(handshake) =
+                        self.handshake.as_mut().filter(|handshake| !handshake.answered && handshake.id == *id)
+                    {
+                        handshake.answered = *succeeded;
                         if !*succeeded {
-                            self.hello = None;
+                            self.handshake = None;
                         }
                     }
                 }
-                Head::Request { id, .. } if self.asked.len() < MAX_OPEN => self.asked.open(id.clone()),
+                MessageHead::Request { id, .. } if self.open_questions.len() < MAX_OPEN => {
+                    self.open_questions.open(id.clone())
+                }
                 _ => {}
             }
         }
@@ -346,10 +357,10 @@ impl Bridge {
 
     /// The new session has taken the client's `initialize`: subscriptions and the log level of the old one follow.
     fn taken_back(&mut self, answer: &str) {
-        self.to_gateway.extend(self.hello.as_ref().and_then(|hello| hello.initialized.clone()));
+        self.to_gateway.extend(self.handshake.as_ref().and_then(|handshake| handshake.initialized.clone()));
         let standing: Vec<_> = self.level.iter().chain(self.subscriptions.values()).cloned().collect();
         for text in standing {
-            self.run_errand(&text, Errand::Standing);
+            self.send_own_request(&text, BridgeRequest::Standing);
         }
         for list in promised_lists(answer) {
             // Changes in between were not announced.
@@ -361,27 +372,27 @@ impl Bridge {
 
     /// Everything that waited may go.
     fn proceed(&mut self) {
-        self.link = Link::Ready;
+        self.link = BridgeLink::Ready;
         self.waiting_bytes = 0;
-        for Waiting { text, heads, .. } in std::mem::take(&mut self.waiting) {
+        for WaitingMessage { text, heads, .. } in std::mem::take(&mut self.waiting) {
             self.send(text, &heads);
         }
     }
 
     /// Asks something of the gateway that the client has asked before, under an id of our own.
-    fn run_errand(&mut self, text: &str, errand: Errand) {
+    fn send_own_request(&mut self, text: &str, own_request: BridgeRequest) {
         let Some(mut members) = Members::parse(text) else { return };
         self.number += 1;
         let id = format!("{}-{}", self.name, self.number);
         members.set("id", &id);
-        self.errands.insert(RpcId::String(id.into()), errand);
+        self.own_requests.insert(RpcId::String(id.into()), own_request);
         self.to_gateway.push_back(members.to_raw().get().to_owned());
     }
 
     fn gone(&self) -> RpcError {
         let why = match &self.link {
-            Link::Away(why) => format!(": {why}"),
-            Link::Greeting | Link::Ready => String::new(),
+            BridgeLink::Away(why) => format!(": {why}"),
+            BridgeLink::Greeting | BridgeLink::Ready => String::new(),
         };
         RpcError::new(GONE, format!("the gateway is gone{why}; reconnecting"))
     }
@@ -391,8 +402,8 @@ impl Bridge {
         let error = self.gone();
         for id in heads.requests() {
             self.fail(id, &error);
-            if self.hello.as_ref().is_some_and(|hello| !hello.answered && hello.id == *id) {
-                self.hello = None;
+            if self.handshake.as_ref().is_some_and(|handshake| !handshake.answered && handshake.id == *id) {
+                self.handshake = None;
             }
         }
     }
@@ -403,7 +414,7 @@ impl Bridge {
         heads.requests().for_each(|id| self.fail(id, &error));
         // The asker must not wait for an answer that cannot be sent.
         for id in heads.responses() {
-            if self.asked.close(id) && self.link == Link::Ready {
+            if self.open_questions.close(id) && self.link == BridgeLink::Ready {
                 self.to_gateway.push_back(failure(&id.to_raw(), &error).get().to_owned());
             }
         }
@@ -430,12 +441,12 @@ fn error_message(text: &str) -> String {
 
 /// Ids that wait for an answer, in the order they came.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenIds {
     ids: HashMap<RpcId, u64>,
     next: u64,
 }
 
-impl Open {
+impl OpenIds {
     fn len(&self) -> usize {
         self.ids.len()
     }

@@ -13,7 +13,7 @@ impl Scene {
     }
 
     fn client(&mut self, line: &str) -> &mut Self {
-        self.bridge.handle_line(Line::Whole(line.as_bytes().to_vec()), self.now);
+        self.bridge.handle_line(ReadLine::Whole(line.as_bytes().to_vec()), self.now);
         self.tell(&format!("client: {line}"))
     }
 
@@ -74,8 +74,8 @@ fn greeted() -> Scene {
 fn texts_pass_as_they_are_and_lines_that_are_none_are_refused() {
     let mut scene = Scene::new();
     scene.client(r#" {"id": 1, "method": "ping", "x": 1e400} "#).client("").client("  \t").client("{").client("5");
-    scene.bridge.handle_line(Line::Whole(vec![0xff]), scene.now);
-    scene.bridge.handle_line(Line::TooLong, scene.now);
+    scene.bridge.handle_line(ReadLine::Whole(vec![0xff]), scene.now);
+    scene.bridge.handle_line(ReadLine::TooLong, scene.now);
     scene.tell("bytes, and too many");
     scene.gateway("{\"id\":1,\n \"result\":{\"a\\n\": 1}}\n").gateway("no JSON");
     insta::assert_snapshot!(scene.end(), @r#"
@@ -160,11 +160,11 @@ fn what_waits_too_long_is_told() {
     scene
         .lost()
         .client(r#"{"id":1,"method":"a"}"#)
-        .passes(PATIENCE / 2)
+        .passes(RECONNECT_TIMEOUT / 2)
         .client(r#"{"method":"notifications/cancelled"}"#)
         .client(r#"[{"id":2,"method":"b"},{"id":3,"method":"c"}]"#)
-        .passes(PATIENCE / 2)
-        .passes(PATIENCE / 2)
+        .passes(RECONNECT_TIMEOUT / 2)
+        .passes(RECONNECT_TIMEOUT / 2)
         .connected();
     insta::assert_snapshot!(scene.end(), @r#"
     lost
@@ -205,7 +205,7 @@ fn an_initialize_without_an_answer_is_asked_again() {
     "#);
 
     let mut scene = Scene::new();
-    scene.client(HELLO).lost().passes(PATIENCE).connected();
+    scene.client(HELLO).lost().passes(RECONNECT_TIMEOUT).connected();
     insta::assert_snapshot!(scene.end(), @r#"
     client: {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"big":12345678901234567890}}
       → gateway {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"big":12345678901234567890}}
@@ -299,7 +299,7 @@ fn what_is_cancelled_is_waited_for_no_longer() {
 fn nothing_grows_without_bound() {
     let mut scene = Scene::new();
     for id in 0..MAX_OPEN {
-        scene.bridge.handle_line(Line::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
+        scene.bridge.handle_line(ReadLine::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
     }
     assert_eq!(scene.bridge.client_backlog(), 0);
     scene.bridge.to_gateway.clear();
@@ -312,7 +312,7 @@ fn nothing_grows_without_bound() {
     let mut scene = greeted();
     scene.lost().told.clear();
     for id in 0..MAX_WAITING {
-        scene.bridge.handle_line(Line::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
+        scene.bridge.handle_line(ReadLine::Whole(format!(r#"{{"id":{id},"method":"a"}}"#).into_bytes()), scene.now);
     }
     assert_eq!(scene.bridge.client_backlog(), 0);
     scene.client(r#"{"id":"one more","method":"a"}"#);

@@ -10,9 +10,9 @@ use clap::ValueEnum;
 use salon_protocol::{ParticipantId, TopicName};
 use serde_json::Value;
 
-use crate::access::claims::Claims;
-use crate::access::credentials::{Credentials, Stored};
-use crate::access::{Access, Source, USUAL_GATEWAY};
+use crate::access::claims::TokenClaims;
+use crate::access::credentials::{StoredLogins, StoredToken};
+use crate::access::{Access, TokenSource, USUAL_GATEWAY};
 use crate::json;
 
 /// A client that a configuration can be printed for.
@@ -28,7 +28,7 @@ pub(crate) enum McpClient {
 }
 
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct PrintedConfig {
     /// To be pasted.
     pub(super) text: String,
     /// Where it belongs, and what else is needed.
@@ -36,7 +36,7 @@ pub(super) struct Printed {
 }
 
 /// How a client reaches the room.
-struct Way {
+struct RoomAccess {
     topic: TopicName,
     url: String,
     command: String,
@@ -53,14 +53,14 @@ pub(super) fn print(
     topic: TopicName,
     only: Option<&ParticipantId>,
     access: &Access,
-) -> anyhow::Result<Printed> {
+) -> anyhow::Result<PrintedConfig> {
     if by_url && client == McpClient::ClaudeDesktop {
         bail!(
             "the file of Claude Desktop takes commands only\n\nhint: leave out `--http`; the command reaches gateways \
              elsewhere as well, with `--gateway URL`"
         );
     }
-    let (way, mut notes) = Way::find(client, topic, only, access)?;
+    let (way, mut notes) = RoomAccess::find(client, topic, only, access)?;
     let text = if by_url { client.by_url(&way) } else { client.by_command(&way) };
     notes.splice(0..0, client.place(by_url, &way));
     if by_url {
@@ -70,24 +70,24 @@ pub(super) fn print(
             topic = way.topic
         ));
     }
-    Ok(Printed { text, notes })
+    Ok(PrintedConfig { text, notes })
 }
 
-impl Way {
+impl RoomAccess {
     fn find(
         client: McpClient,
         topic: TopicName,
         only: Option<&ParticipantId>,
         access: &Access,
     ) -> anyhow::Result<(Self, Vec<String>)> {
-        let stored = Credentials::read()?;
+        let stored = StoredLogins::read()?;
         let place = access.place_among(&stored)?;
         let given = access.given()?;
         let mut notes = Vec::new();
         // A token says whom it is for; where it is not at hand, the name of the client will do.
         let kept = || stored.of(&place).and_then(|login| login.token.as_ref());
         let of_token = match given.as_ref().map(|(_, token)| token).or_else(kept) {
-            Some(Stored::Token(token)) => Some(Claims::read(&token.0)?.participant),
+            Some(StoredToken::Token(token)) => Some(TokenClaims::read(&token.0)?.participant),
             _ => None,
         };
         let id = access.identity.clone().or(of_token).unwrap_or_else(|| client.usual_id());
@@ -102,14 +102,14 @@ impl Way {
         if let Some(ca) = &access.ca {
             flag("--ca", absolute(ca));
         }
-        let needs_token = matches!(given, Some((Source::Flag | Source::Variable, _)));
+        let needs_token = matches!(given, Some((TokenSource::Flag | TokenSource::Variable, _)));
         match given {
-            Some((_, Stored::File(path))) => flag("--token-file", absolute(&path)),
-            Some((_, Stored::Command(command))) => flag("--token-command", command),
-            Some((_, Stored::Token(_))) => {}
+            Some((_, StoredToken::File(path))) => flag("--token-file", absolute(&path)),
+            Some((_, StoredToken::Command(command))) => flag("--token-command", command),
+            Some((_, StoredToken::Token(_))) => {}
             None => match access.tokens_among(&place, &stored, &[]).map(|tokens| tokens.source) {
-                Ok(Source::LocalKey(data)) if absolute(&data) != usual_data() => flag("--data", absolute(&data)),
-                Ok(Source::Login) => notes.push(format!(
+                Ok(TokenSource::LocalKey(data)) if absolute(&data) != usual_data() => flag("--data", absolute(&data)),
+                Ok(TokenSource::Login) => notes.push(format!(
                     "the token for it is the one that `salon login` keeps; if that is not for `{id}`, give one with `--token-file`"
                 )),
                 _ => {}
@@ -183,7 +183,7 @@ impl McpClient {
         }
     }
 
-    fn by_command(self, way: &Way) -> String {
+    fn by_command(self, way: &RoomAccess) -> String {
         let (command, args) = (quoted(&way.command), list(&way.args));
         let with_type = format!(r#"{{"type":"stdio","command":{command},"args":{args}"#);
         let without = format!(r#"{{"command":{command},"args":{args}"#);
@@ -231,7 +231,7 @@ impl McpClient {
         }
     }
 
-    fn by_url(self, way: &Way) -> String {
+    fn by_url(self, way: &RoomAccess) -> String {
         let url = quoted(&way.url);
         let headers =
             format!(r#""headers":{{"Authorization":{}}}"#, quoted(&format!("Bearer {}", self.token_reference())));
@@ -272,7 +272,7 @@ impl McpClient {
         }
     }
 
-    fn place(self, by_url: bool, way: &Way) -> Vec<String> {
+    fn place(self, by_url: bool, way: &RoomAccess) -> Vec<String> {
         let words: Vec<_> = [&way.command].into_iter().chain(&way.args).map(|word| shell(word)).collect();
         match (self, by_url) {
             (Self::ClaudeCode, false) => vec![

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// What a message is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Head {
+pub(super) enum MessageHead {
     Request {
         id: RpcId,
         method: Box<str>,
@@ -29,13 +29,13 @@ pub(super) enum Head {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Heads {
     /// Of the message, or of every message of a batch.
-    pub(super) all: Vec<Head>,
+    pub(super) all: Vec<MessageHead>,
     /// Whether it is one message rather than a batch.
     pub(super) single: bool,
 }
 
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct HeadFields<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -56,20 +56,22 @@ impl Heads {
     pub(super) fn read(text: &str) -> Option<Self> {
         let whole: &RawValue = serde_json::from_str(text).ok()?;
         Some(match serde_json::from_str::<Vec<&RawValue>>(whole.get()) {
-            Ok(batch) => Self { all: batch.into_iter().map(|one| Head::read(one.get())).collect(), single: false },
-            Err(_) => Self { all: vec![Head::read(whole.get())], single: true },
+            Ok(batch) => {
+                Self { all: batch.into_iter().map(|one| MessageHead::read(one.get())).collect(), single: false }
+            }
+            Err(_) => Self { all: vec![MessageHead::read(whole.get())], single: true },
         })
     }
 
     /// The message, where there is one alone.
-    pub(super) fn only(&self) -> Option<&Head> {
+    pub(super) fn only(&self) -> Option<&MessageHead> {
         self.all.first().filter(|_| self.single)
     }
 
     /// The ids that wait for an answer.
     pub(super) fn requests(&self) -> impl Iterator<Item = &RpcId> {
         self.all.iter().filter_map(|head| match head {
-            Head::Request { id, .. } => Some(id),
+            MessageHead::Request { id, .. } => Some(id),
             _ => None,
         })
     }
@@ -77,15 +79,15 @@ impl Heads {
     /// The ids that are answered.
     pub(super) fn responses(&self) -> impl Iterator<Item = &RpcId> {
         self.all.iter().filter_map(|head| match head {
-            Head::Response { id, .. } => Some(id),
+            MessageHead::Response { id, .. } => Some(id),
             _ => None,
         })
     }
 }
 
-impl Head {
+impl MessageHead {
     fn read(text: &str) -> Self {
-        let Ok(fields) = serde_json::from_str::<Fields<'_>>(text) else { return Self::Other };
+        let Ok(fields) = serde_json::from_str::<HeadFields<'_>>(text) else { return Self::Other };
         let id = fields.id.and_then(|id| RpcId::parse(id.get()));
         match (id, fields.method, fields.result, fields.error) {
             (Some(id), Some(method), ..) => Self::Request { id, method: method.into() },
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn nesting_costs_no_stack() {
         let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
-        assert_eq!(Heads::read(&deep).map(|heads| heads.all), Some(vec![Head::Other]));
+        assert_eq!(Heads::read(&deep).map(|heads| heads.all), Some(vec![MessageHead::Other]));
         let inside = format!(r#"{{"id":1,"method":"x","params":{deep}}}"#);
         assert!(Heads::read(&inside).is_some());
     }

@@ -13,13 +13,13 @@ const BACKLOG: usize = 16;
 
 /// A line that was read, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum ReadLine {
     Whole(Vec<u8>),
     TooLong,
 }
 
 /// Lines of standard input, until it ends.
-pub(super) fn input() -> io::Result<mpsc::Receiver<Line>> {
+pub(super) fn input() -> io::Result<mpsc::Receiver<ReadLine>> {
     let (sender, lines) = mpsc::channel(BACKLOG);
     thread::Builder::new().name("stdin".into()).spawn(move || {
         let mut stdin = io::stdin().lock();
@@ -52,7 +52,7 @@ pub(super) fn output() -> io::Result<(mpsc::Sender<String>, oneshot::Receiver<()
 }
 
 /// Reads one line; `None` at the end.
-fn read(from: &mut impl BufRead, most: usize) -> io::Result<Option<Line>> {
+fn read(from: &mut impl BufRead, most: usize) -> io::Result<Option<ReadLine>> {
     let mut line = Vec::new();
     let bound = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     if from.take(bound).read_until(b'\n', &mut line)? == 0 {
@@ -60,14 +60,14 @@ fn read(from: &mut impl BufRead, most: usize) -> io::Result<Option<Line>> {
     }
     if line.last() == Some(&b'\n') {
         line.pop();
-        return Ok(Some(Line::Whole(line)));
+        return Ok(Some(ReadLine::Whole(line)));
     }
     if line.len() <= most {
         // The last one has no end of its own.
-        return Ok(Some(Line::Whole(line)));
+        return Ok(Some(ReadLine::Whole(line)));
     }
     skip_line(from)?;
-    Ok(Some(Line::TooLong))
+    Ok(Some(ReadLine::TooLong))
 }
 
 /// Passes over the rest of a line.
@@ -95,8 +95,8 @@ mod tests {
         let mut told = Vec::new();
         while let Some(line) = read(&mut from, 4).expect("memory can be read") {
             told.push(match line {
-                Line::Whole(bytes) => String::from_utf8(bytes).expect("text"),
-                Line::TooLong => "(too long)".into(),
+                ReadLine::Whole(bytes) => String::from_utf8(bytes).expect("text"),
+                ReadLine::TooLong => "(too long)".into(),
             });
         }
         assert_eq!(told, ["ab", "", "abcd", "(too long)", "(too long)", "x"]);

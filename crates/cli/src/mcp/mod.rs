@@ -16,10 +16,10 @@ use clap::Args;
 use salon_client::Backoff;
 use salon_protocol::{ParticipantId, TopicName};
 
-use self::config::{McpClient, Printed};
-use self::pump::{Door, Ends, Pump};
+use self::config::{McpClient, PrintedConfig};
+use self::pump::{BridgeDoor, Ends, Pump};
 use crate::access::{Access, Reach};
-use crate::commands::outcome::Asking;
+use crate::commands::outcome::HintContext;
 use crate::guests::import::USUAL_TOPIC;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: McpArgs) -> Result<(), Trouble> {
             let is_named = topic.is_some();
             let topic = topic.unwrap_or_else(|| TopicName::new(USUAL_TOPIC).expect("the usual topic is one"));
             let printed = config::print(client, args.http, topic, args.only.as_ref(), &args.access);
-            let Printed { text, notes } = printed.map_err(Trouble::usage)?;
+            let PrintedConfig { text, notes } = printed.map_err(Trouble::usage)?;
             hand_over(format_args!("{text}"))?;
             if !is_named {
                 note(format_args!(
@@ -89,12 +89,12 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
             "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {topic} --id {id}`"
         )));
     }
-    let asking = Asking { place: &place, topic: Some(topic) };
+    let asking = HintContext { place: &place, topic: Some(topic) };
     let path = match &args.only {
         Some(participant) => format!("/mcp/{topic}/{participant}"),
         None => format!("/mcp/{topic}"),
     };
-    let door = Door { client, path: path.into(), backoff: Backoff::default() };
+    let door = BridgeDoor { client, path: path.into(), backoff: Backoff::default() };
     let socket = door.open().await.map_err(|error| asking.trouble(&error))?;
     if std::io::stdin().is_terminal() {
         note(format_args!(

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::bridge::{Bridge, NotTakenBack};
-use super::lines::Line;
+use super::lines::ReadLine;
 use crate::signals::Stop;
 use crate::{note, safe};
 
@@ -31,13 +31,13 @@ const MAX_UNREAD: usize = 64;
 
 /// Which address of which gateway.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct BridgeDoor {
     pub(super) client: Client,
     pub(super) path: Arc<str>,
     pub(super) backoff: Backoff,
 }
 
-impl Door {
+impl BridgeDoor {
     pub(super) async fn open(&self) -> Result<TextSocket, RestError> {
         TextSocket::to_gateway(&self.client, &self.path, super::SUBPROTOCOL).await
     }
@@ -50,39 +50,46 @@ impl Door {
 
 /// The client's end.
 pub(super) struct Ends {
-    pub(super) input: mpsc::Receiver<Line>,
+    pub(super) input: mpsc::Receiver<ReadLine>,
     pub(super) output: mpsc::Sender<String>,
     /// Everything for the client is written.
     pub(super) written: oneshot::Receiver<()>,
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<TextSocket, RestError>> + Send>>;
+type SocketOpening = Pin<Box<dyn Future<Output = Result<TextSocket, RestError>> + Send>>;
 
 /// The gateway, as far as it is there.
-enum Way {
+enum GatewaySocket {
     /// Nobody needs it now.
     None,
-    Opening(Opening),
+    Opening(SocketOpening),
     Open(Box<TextSocket>),
 }
 
 pub(super) struct Pump {
-    door: Door,
+    door: BridgeDoor,
     bridge: Bridge,
-    way: Way,
+    way: GatewaySocket,
     /// When the connection there is began.
     opened: Instant,
     /// How many attempts to come back there were since a connection lasted.
     attempt: u32,
     /// Whether the outage has been reported.
-    told: bool,
+    is_reported: bool,
 }
 
 impl Pump {
-    pub(super) fn new(door: Door, socket: TextSocket) -> Self {
+    pub(super) fn new(door: BridgeDoor, socket: TextSocket) -> Self {
         let mut bridge = Bridge::new(format!("salon-{}", uuid::Uuid::new_v4().simple()));
         bridge.connected(socket.message_limit());
-        Self { door, bridge, way: Way::Open(Box::new(socket)), opened: Instant::now(), attempt: 0, told: false }
+        Self {
+            door,
+            bridge,
+            way: GatewaySocket::Open(Box::new(socket)),
+            opened: Instant::now(),
+            attempt: 0,
+            is_reported: false,
+        }
     }
 
     /// Runs until the client is done, or somebody asks to stop, or the gateway does not let it in again.
@@ -95,8 +102,8 @@ impl Pump {
         let ended = loop {
             self.hand_over();
             let sent = match &self.way {
-                Way::Open(socket) => socket.is_idle(),
-                Way::None | Way::Opening(_) => true,
+                GatewaySocket::Open(socket) => socket.is_idle(),
+                GatewaySocket::None | GatewaySocket::Opening(_) => true,
             };
             if last.is_some() && sent && !self.bridge.is_in_flight() && self.bridge.client_backlog() == 0 {
                 break Ok(());
@@ -134,13 +141,13 @@ impl Pump {
     /// Gives the gateway what is for it, and asks for one where one is needed.
     fn hand_over(&mut self) {
         match &mut self.way {
-            Way::Open(socket) => {
+            GatewaySocket::Open(socket) => {
                 while let Some(text) = self.bridge.poll_gateway() {
                     socket.send(text);
                 }
             }
-            Way::None if self.bridge.wants_gateway() => self.come_back(),
-            Way::None | Way::Opening(_) => {}
+            GatewaySocket::None if self.bridge.wants_gateway() => self.come_back(),
+            GatewaySocket::None | GatewaySocket::Opening(_) => {}
         }
     }
 
@@ -154,12 +161,12 @@ impl Pump {
             }
             Happened::Closed(Closed { why, .. }) => self.lose(&why),
             Happened::Opened(socket) => {
-                if std::mem::take(&mut self.told) {
+                if std::mem::take(&mut self.is_reported) {
                     note(format_args!("the gateway is back"));
                 }
                 self.opened = Instant::now();
                 self.bridge.connected(socket.message_limit());
-                self.way = Way::Open(socket);
+                self.way = GatewaySocket::Open(socket);
             }
             // A provider of tokens that fails may be as cut off as we are.
             Happened::NotOpened(error) if error.is_passing() || matches!(error, RestError::Token(_)) => {
@@ -176,17 +183,17 @@ impl Pump {
         if self.opened.elapsed() >= STEADY {
             self.attempt = 0;
         }
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             note(format_args!("the gateway is gone: {}; waiting for it", safe::line(why)));
         }
         self.bridge.lost(why, Instant::now());
-        self.way = Way::None;
+        self.way = GatewaySocket::None;
     }
 
     fn come_back(&mut self) {
         let wait = self.door.backoff.delay(self.attempt, uuid::Uuid::new_v4().as_u64_pair().0);
         self.attempt = self.attempt.saturating_add(1);
-        self.way = Way::Opening(Box::pin(self.door.clone().open_after(wait)));
+        self.way = GatewaySocket::Opening(Box::pin(self.door.clone().open_after(wait)));
     }
 
     /// Says goodbye to both sides.
@@ -210,7 +217,7 @@ impl Pump {
             let _ = written.await;
         };
         let to_gateway = async {
-            if let Way::Open(socket) = self.way {
+            if let GatewaySocket::Open(socket) = self.way {
                 socket.close().await;
             }
         };
@@ -227,14 +234,14 @@ enum Happened {
 }
 
 /// What happens next on the way to the gateway. Nothing is lost when this is given up in between.
-async fn happens(way: &mut Way) -> Happened {
+async fn happens(way: &mut GatewaySocket) -> Happened {
     match way {
-        Way::None => std::future::pending().await,
-        Way::Opening(opening) => match opening.await {
+        GatewaySocket::None => std::future::pending().await,
+        GatewaySocket::Opening(opening) => match opening.await {
             Ok(socket) => Happened::Opened(Box::new(socket)),
             Err(error) => Happened::NotOpened(error),
         },
-        Way::Open(socket) => match socket.next().await {
+        GatewaySocket::Open(socket) => match socket.next().await {
             Ok(event) => Happened::Said(event),
             Err(closed) => Happened::Closed(closed),
         },

@@ -7,7 +7,7 @@ use salon_gateway::config::Overrides;
 use salon_protocol::TopicName;
 
 use super::flags::SettingFlags;
-use crate::args::Places;
+use crate::args::Locations;
 use crate::guests::import::USUAL_TOPIC;
 use crate::guests::plan::Sources;
 
@@ -32,7 +32,7 @@ Whether the gateway that runs with these settings answers:
   salon serve --health")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    pub(crate) places: Places,
+    pub(crate) places: Locations,
     /// Print a link that signs a browser in as you, once, and open it where there is a desktop
     #[arg(long, conflicts_with = "check")]
     pub(crate) open: bool,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use anyhow::anyhow;
-use salon_gateway::auth::{Grant, Links};
+use salon_gateway::auth::{Grant, SignInLinks};
 use salon_gateway::config::Config;
 use salon_protocol::{ParticipantKind, Timestamp, TopicPattern};
 use tokio::process::Command;
@@ -18,7 +18,7 @@ use crate::{clock, out};
 const STAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// A link that signs a browser in as this user, for every topic: the user who starts a gateway may enter everywhere.
-pub(super) fn link(config: &Config, address: SocketAddr, links: &Links) -> Result<String, Trouble> {
+pub(super) fn link(config: &Config, address: SocketAddr, links: &SignInLinks) -> Result<String, Trouble> {
     if !config.ui.enabled {
         return Err(Trouble::usage(anyhow!(
             "`--open` opens a page, and the page is switched off\n\nhint: leave out `--open`, or `ui.enabled = false` (`--ui-enabled=false`)"

@@ -10,11 +10,11 @@ use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
 use super::variables;
-use crate::guests::plan::Plan;
+use crate::guests::plan::GuestPlan;
 use crate::hand_over;
 use crate::trouble::Trouble;
 
-pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &Plan) -> Result<(), Trouble> {
+pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) -> Result<(), Trouble> {
     let data = config.data.display().to_string();
     let mut notes = salon_gateway::check(config).map_err(|error| super::explain(error, &data))?;
     #[cfg(feature = "nats")]
@@ -110,7 +110,7 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
     report
 }
 
-fn guests(plan: &Plan) -> Vec<(&'static str, String)> {
+fn guests(plan: &GuestPlan) -> Vec<(&'static str, String)> {
     let guest = plan.guests.iter().map(|planned| {
         let (id, topic) = (&planned.key.id, &planned.key.topic);
         let told = match &planned.ready {

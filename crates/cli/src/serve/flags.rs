@@ -3,7 +3,7 @@
 //! Deliberately absent: defaults. What neither a flag nor a variable gives is left to the file, and after that to the gateway.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use salon_gateway::config::{Form, Overrides, SETTINGS, Setting, Unfit};
+use salon_gateway::config::{InvalidValue, Overrides, SETTINGS, Setting, SettingForm};
 
 /// The setting that other commands have a flag for as well: [`Places`](crate::args::Places) has it.
 const DATA: &str = "data";
@@ -23,7 +23,8 @@ pub(crate) fn help(key: &str) -> String {
 
 fn flag(setting: &'static Setting) -> Arg {
     let declaration = setting.declaration;
-    let check = move |text: &str| -> Result<String, Unfit> { (declaration.check)(text).map(|()| text.to_owned()) };
+    let check =
+        move |text: &str| -> Result<String, InvalidValue> { (declaration.check)(text).map(|()| text.to_owned()) };
     let flag = Arg::new(&*setting.key)
         .long(setting.flag.trim_start_matches('-'))
         .value_name(declaration.placeholder)
@@ -34,9 +35,9 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_parser(check);
     let flag = if declaration.heading.is_empty() { flag } else { flag.help_heading(declaration.heading) };
     match declaration.form {
-        Form::Single => flag,
-        Form::List => flag.action(ArgAction::Append).value_delimiter(','),
-        Form::Switch => flag.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        SettingForm::Single => flag,
+        SettingForm::List => flag.action(ArgAction::Append).value_delimiter(','),
+        SettingForm::Switch => flag.num_args(0..=1).require_equals(true).default_missing_value("true"),
     }
 }
 
@@ -61,7 +62,7 @@ impl FromArgMatches for SettingFlags {
         for setting in settings() {
             let Some(texts) = matches.get_many::<String>(&setting.key) else { continue };
             let texts: Vec<_> = texts.cloned().collect();
-            let unfit = |error: Unfit| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error);
+            let unfit = |error: InvalidValue| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error);
             self.0.set(&setting.key, &texts).map_err(unfit)?;
         }
         Ok(())

@@ -18,7 +18,7 @@ const TALKATIVE: &str = "async_nats";
 
 /// Which lines there are.
 pub(crate) struct Filter {
-    asked: EnvFilter,
+    env_filter: EnvFilter,
     /// What of the talkative is asked for by name.
     named: Vec<String>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Filter {
 pub(crate) fn filter(directives: &str) -> Result<Filter, Trouble> {
     let targets = directives.split(',').filter_map(|directive| directive.split(['=', '[']).next());
     let named = targets.filter(|target| target.starts_with(TALKATIVE)).map(str::to_owned).collect();
-    EnvFilter::try_new(directives).map(|asked| Filter { asked, named }).map_err(|error| {
+    EnvFilter::try_new(directives).map(|env_filter| Filter { env_filter, named }).map_err(|error| {
         let hint = "use a level (error, warn, info, debug, trace), or directives such as `info,salon_gateway=debug`";
         Trouble::usage(anyhow!("`{directives}` does not say which log lines there are: {error}\n\nhint: {hint}"))
     })
@@ -44,8 +44,8 @@ fn is_discreet(line: &Metadata<'_>, named: &[String]) -> bool {
     *line.level() <= Level::INFO || !line.target().starts_with(TALKATIVE) || is_named()
 }
 
-fn lines(format: LogFormat, Filter { asked, named }: Filter) -> Dispatch {
-    let lines = tracing_subscriber::fmt().with_env_filter(asked).with_writer(std::io::stderr);
+fn lines(format: LogFormat, Filter { env_filter, named }: Filter) -> Dispatch {
+    let lines = tracing_subscriber::fmt().with_env_filter(env_filter).with_writer(std::io::stderr);
     let discreet = filter_fn(move |line| is_discreet(line, &named));
     // It would print them on stderr, and fail when the terminal is gone.
     let lines = lines.log_internal_errors(false);

@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use salon_gateway::auth::{Links, LocalKey};
+use salon_gateway::auth::{LocalKey, SignInLinks};
 use salon_gateway::config::{Config, LogFormat};
 use salon_gateway::{Entrances, ServeError, Timings};
 #[cfg(feature = "nats")]
@@ -21,7 +21,7 @@ use salon_log::sqlite::OpenError;
 use tokio::net::TcpListener;
 
 use crate::guests::hosting::Hosting;
-use crate::guests::plan::{Answers, Plan};
+use crate::guests::plan::{GuestPlan, InputAnswers};
 use crate::signals::{Hangup, Stop};
 use crate::trouble::Trouble;
 use crate::{note, out};
@@ -42,11 +42,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
         return runtime.block_on(health::run(&config));
     }
     if args.check {
-        let plan = args.sources().plan(&config, &Answers::default()).map_err(Trouble::usage)?;
+        let plan = args.sources().plan(&config, &InputAnswers::default()).map_err(Trouble::usage)?;
         return runtime.block_on(check::run(&config, file.as_deref(), &plan));
     }
     // People are asked before anything runs that would talk across them.
-    let answers = Answers::asking();
+    let answers = InputAnswers::asking();
     let plan = args.sources().plan(&config, &answers).map_err(Trouble::usage)?;
     logging::start(config.log.format, filter);
     if args.test_timings {
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     runtime.block_on(serve(config, args, plan, answers))
 }
 
-async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -> Result<(), Trouble> {
+async fn serve(config: Config, args: &ServeArgs, plan: GuestPlan, answers: InputAnswers) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
     let hangup = Hangup::listen()?;
     let listener = listen(config.listen)?;
@@ -70,7 +70,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: Plan, answers: Answers) -
     let framed_address = framed.as_ref().map(TcpListener::local_addr).transpose().map_err(Trouble::failed)?;
     let data = config.data.display().to_string();
     let announced = config.clone();
-    let links = Links::new();
+    let links = SignInLinks::new();
     let link = args.open.then(|| browser::link(&config, address, &links)).transpose()?;
     let ready = move || {
         announce(&announced, address, framed_address);

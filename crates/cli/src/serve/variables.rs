@@ -29,13 +29,13 @@ pub(crate) fn unknown() -> Vec<String> {
 }
 
 fn judge(names: impl Iterator<Item = OsString>) -> Vec<String> {
-    let known = known();
+    let known_names = known_names();
     let ours = names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.starts_with(PREFIX));
     let wrong: BTreeSet<_> = ours
-        .filter(|name| !known.contains(name) && !OF_SERVICES.iter().any(|service| name.starts_with(service)))
+        .filter(|name| !known_names.contains(name) && !OF_SERVICES.iter().any(|service| name.starts_with(service)))
         .collect();
     let told = wrong.iter().map(|name| {
-        let hint = match nearest(name, known.iter().map(String::as_str), MAX_WRONG) {
+        let hint = match nearest(name, known_names.iter().map(String::as_str), MAX_WRONG) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`salon serve --help` tells those there are".into(),
         };
@@ -63,7 +63,7 @@ fn refuse(names: impl Iterator<Item = OsString>) -> Result<(), Trouble> {
 }
 
 /// Every variable that some command reads.
-fn known() -> BTreeSet<String> {
+fn known_names() -> BTreeSet<String> {
     let commands = Cli::command();
     let all = commands.get_subcommands().flat_map(|command| std::iter::once(command).chain(command.get_subcommands()));
     let flags = all.flat_map(clap::Command::get_arguments);
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn those_of_every_command_are_known() {
-        let known = ["SALON_CONFIG", "SALON_DATA", "SALON_GATEWAY", "SALON_TOKEN", "SALON_CA", "SALON_INTEROP"];
-        assert_eq!(told(&known), "");
+        let known_names = ["SALON_CONFIG", "SALON_DATA", "SALON_GATEWAY", "SALON_TOKEN", "SALON_CA", "SALON_INTEROP"];
+        assert_eq!(told(&known_names), "");
         assert_eq!(told(&["SALON_SERVICE_HOST", "SALON_PORT_8787_TCP"]), "", "Kubernetes sets them");
     }
 }

@@ -9,19 +9,19 @@ const MAX_OPEN: usize = 1024;
 
 /// The calls that wait for an answer, each with what is to be known when it comes.
 #[derive(Debug)]
-pub(crate) struct Calls<T> {
+pub(crate) struct OpenCalls<T> {
     open: HashMap<EnvelopeId, T>,
     /// Every call that was asked, the oldest first; answered ones are passed over.
     order: VecDeque<EnvelopeId>,
 }
 
-impl<T> Default for Calls<T> {
+impl<T> Default for OpenCalls<T> {
     fn default() -> Self {
         Self { open: HashMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<T> Calls<T> {
+impl<T> OpenCalls<T> {
     pub(crate) fn ask(&mut self, id: EnvelopeId, call: T) {
         self.order.push_back(id.clone());
         self.open.insert(id, call);
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn only_so_many_calls_are_remembered() {
         let id = |n: usize| EnvelopeId::new(format!("e{n}")).expect("an id");
-        let mut calls = Calls::default();
+        let mut calls = OpenCalls::default();
         for n in 0..=MAX_OPEN {
             calls.ask(id(n), n);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use salon_protocol::{CHAT_METHOD, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent};
 
-use self::calls::Calls;
+use self::calls::OpenCalls;
 use crate::{clock, safe};
 
 /// The longest text shown of one thing.
@@ -20,11 +20,11 @@ const MAX_CHARS: usize = 96;
 const WHO_WIDTH: usize = 24;
 
 /// Turns envelopes into lines, remembering the calls that are open.
-pub(crate) struct Transcript {
+pub(crate) struct LineTranscript {
     colour: bool,
     /// The most characters of a chat line, and of anything else.
     most: (usize, usize),
-    open: Calls<Open>,
+    open: OpenCalls<TranscriptCall>,
     /// Everybody seen so far, in order of appearance: the order of the colours.
     seen: Vec<ParticipantId>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Transcript {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct When<'a> {
     /// What the line says of it.
-    pub(crate) shown: &'a str,
+    pub(crate) time_text: &'a str,
     /// By this machine's own clock, since any moment; needed for the duration of a call.
     pub(crate) since: Option<Duration>,
 }
@@ -43,22 +43,22 @@ pub(crate) fn sent_at(envelope: &Envelope) -> String {
     reading::sent(envelope).map_or_else(String::new, clock::second)
 }
 
-struct Open {
+struct TranscriptCall {
     what: String,
-    asked: Option<Duration>,
+    requested_at: Option<Duration>,
 }
 
 #[derive(Clone, Copy)]
-enum Tone {
+enum LineTone {
     Dim,
     Good,
     Bad,
 }
 
-impl Transcript {
+impl LineTranscript {
     /// Lines to be read as they go by, none of them long.
     pub(crate) fn new(colour: bool) -> Self {
-        Self { colour, most: (MAX_CHARS, MAX_CHARS), open: Calls::default(), seen: Vec::new() }
+        Self { colour, most: (MAX_CHARS, MAX_CHARS), open: OpenCalls::default(), seen: Vec::new() }
     }
 
     /// Shows chat whole, and more of everything else.
@@ -75,7 +75,7 @@ impl Transcript {
             (_, Some(Message::Response { .. })) => self.response(envelope, when),
             (_, Some(Message::Notification { method })) => self.notification(envelope, method),
         };
-        Some(format!("{}  {told}", self.tone(Tone::Dim, &format!("{:>5}", when.shown))))
+        Some(format!("{}  {told}", self.tone(LineTone::Dim, &format!("{:>5}", when.time_text))))
     }
 
     fn presence(&mut self, presence: &Presence) -> Option<String> {
@@ -84,34 +84,34 @@ impl Transcript {
         match presence.event {
             PresenceEvent::Join => {
                 let kind = participant.kind.map(|kind| format!(", {}", with_article(kind.word())));
-                Some(format!("{} {name} joined{}", self.tone(Tone::Good, "+"), kind.unwrap_or_default()))
+                Some(format!("{} {name} joined{}", self.tone(LineTone::Good, "+"), kind.unwrap_or_default()))
             }
-            PresenceEvent::Leave => Some(format!("{} {name} left", self.tone(Tone::Bad, "-"))),
+            PresenceEvent::Leave => Some(format!("{} {name} left", self.tone(LineTone::Bad, "-"))),
             PresenceEvent::Heartbeat => None,
         }
     }
 
     fn request(&mut self, envelope: &Envelope, method: &str, when: When<'_>) -> String {
         let params = reading::members(envelope.params().unwrap_or("{}"));
-        let reading::Asked { what, details } = reading::asked(method, &params);
+        let reading::RequestText { what, details } = reading::request_text(method, &params);
         let space = if details.is_empty() { "" } else { " " };
         let line = format!("{}{}{space}{}", self.way(envelope, "→"), self.printable(&what), self.printable(&details));
-        self.open.ask(envelope.id().clone(), Open { what, asked: when.since });
+        self.open.ask(envelope.id().clone(), TranscriptCall { what, requested_at: when.since });
         line
     }
 
     fn response(&mut self, envelope: &Envelope, when: When<'_>) -> String {
         let open = self.open.answer(envelope.correlation());
-        let reading::Answered { worked, says } = reading::answered(envelope);
-        let mark = if worked { self.tone(Tone::Good, "✓") } else { self.tone(Tone::Bad, "✗") };
+        let reading::AnswerText { worked, says } = reading::answered(envelope);
+        let mark = if worked { self.tone(LineTone::Good, "✓") } else { self.tone(LineTone::Bad, "✗") };
         let what = open.as_ref().map_or("answer", |open| &open.what);
         let mut line = format!("{}{mark} {}", self.way(envelope, "→"), self.printable(what));
         if !says.is_empty() {
             let _ = write!(line, ": {}", self.printable(&says));
         }
-        if let (Some(now), Some(asked)) = (when.since, open.and_then(|open| open.asked)) {
-            let took = format!(" ({} ms)", now.saturating_sub(asked).as_millis());
-            line.push_str(&self.tone(Tone::Dim, &took));
+        if let (Some(now), Some(requested_at)) = (when.since, open.and_then(|open| open.requested_at)) {
+            let took = format!(" ({} ms)", now.saturating_sub(requested_at).as_millis());
+            line.push_str(&self.tone(LineTone::Dim, &took));
         }
         line
     }
@@ -133,7 +133,7 @@ impl Transcript {
             }
             None => method.strip_prefix("notifications/").unwrap_or(method).to_owned(),
         };
-        format!("{}{}", self.way(envelope, "…"), self.tone(Tone::Dim, &self.printable(&text)))
+        format!("{}{}", self.way(envelope, "…"), self.tone(LineTone::Dim, &self.printable(&text)))
     }
 
     /// Sender and recipients, padded.
@@ -169,11 +169,11 @@ impl Transcript {
         safe::clipped(text, self.most.1)
     }
 
-    fn tone(&self, tone: Tone, text: &str) -> String {
+    fn tone(&self, tone: LineTone, text: &str) -> String {
         match tone {
-            Tone::Dim => self.paint("2", text),
-            Tone::Good => self.paint("32", text),
-            Tone::Bad => self.paint("31", text),
+            LineTone::Dim => self.paint("2", text),
+            LineTone::Good => self.paint("32", text),
+            LineTone::Bad => self.paint("31", text),
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
 
     /// Lines for envelopes that come 10 ms apart, each given as `from → to correlation payload`.
     fn told(colour: bool, envelopes: &[(&str, &str, &str, &str)]) -> String {
-        let mut transcript = Transcript::new(colour);
+        let mut transcript = LineTranscript::new(colour);
         let mut lines = Vec::new();
         for (n, (from, to, about, payload)) in envelopes.iter().enumerate() {
             let kind = if payload.contains("jsonrpc") { "mcp" } else { "presence" };
@@ -206,7 +206,7 @@ mod tests {
             );
             let envelope = Envelope::restore(text).expect("an envelope");
             let since = Some(Duration::from_millis(10 * n as u64));
-            lines.extend(transcript.line(&envelope, When { shown: "1:01", since }));
+            lines.extend(transcript.line(&envelope, When { time_text: "1:01", since }));
         }
         lines.join("\n")
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::json;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestText {
     /// A tool's name, or a method.
     pub(crate) what: String,
     /// Its arguments, as one would type them; empty when there are none.
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerText {
     /// Neither an error of the protocol nor one of the tool.
     pub(crate) worked: bool,
     /// What the answer says; empty when there is nothing to it.
@@ -59,7 +59,7 @@ fn text(members: &Members, name: &str) -> String {
     member(members, name).unwrap_or_default()
 }
 
-pub(crate) fn asked(method: &str, params: &Members) -> Asked {
+pub(crate) fn request_text(method: &str, params: &Members) -> RequestText {
     let (what, details) = match method {
         "tools/call" => (text(params, "name"), arguments(params.get("arguments"))),
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => (method.to_owned(), text(params, "uri")),
@@ -70,7 +70,7 @@ pub(crate) fn asked(method: &str, params: &Members) -> Asked {
         "elicitation/create" => ("asks".to_owned(), text(params, "message")),
         _ => (method.to_owned(), String::new()),
     };
-    Asked { what, details: details.trim_end().to_owned() }
+    RequestText { what, details: details.trim_end().to_owned() }
 }
 
 /// Arguments as one would type them: `x=1 label="two words"`.
@@ -87,7 +87,7 @@ fn value_text(value: &RawValue) -> String {
     }
 }
 
-pub(crate) fn answered(envelope: &Envelope) -> Answered {
+pub(crate) fn answered(envelope: &Envelope) -> AnswerText {
     let payload = members(envelope.payload());
     let (worked, says) = match payload.get("error") {
         Some(error) => {
@@ -97,7 +97,7 @@ pub(crate) fn answered(envelope: &Envelope) -> Answered {
         }
         None => result(payload.get("result")),
     };
-    Answered { worked, says: says.trim_end().to_owned() }
+    AnswerText { worked, says: says.trim_end().to_owned() }
 }
 
 fn result(result: Option<&RawValue>) -> (bool, String) {
@@ -176,7 +176,7 @@ mod tests {
         let text = format!(
             r#"{{"protocol":"mcp-x/v0","id":"e","ts":"2025-08-17T14:00:00Z","from":"a","to":["b"],"kind":"mcp","correlation_id":"c","payload":{{"jsonrpc":"2.0","id":1,{result}}}}}"#
         );
-        let Answered { worked, says } = answered(&Envelope::restore(text).expect("an envelope"));
+        let AnswerText { worked, says } = answered(&Envelope::restore(text).expect("an envelope"));
         format!("{} {says}", if worked { "✓" } else { "✗" })
     }
 

@@ -11,7 +11,7 @@ const TRAIL: &str = ".local/share/salon/audit.log";
 async fn serve(home: &Home) {
     let running = home.serve("--audit-max-size 1").await;
     for _ in 0..3 {
-        let call = salon_testkit::http::Call::new("GET", "/v0/topics").bearer("no-token");
+        let call = salon_testkit::http::HttpCall::new("GET", "/v0/topics").bearer("no-token");
         assert_eq!(call.send(running.address).await.expect("an answer").status, 401);
     }
     running.signal(Signal::TERM);

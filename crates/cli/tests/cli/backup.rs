@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use insta::assert_snapshot;
-use salon_testkit::http::Call;
+use salon_testkit::http::HttpCall;
 use salon_testkit::run;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ async fn say(address: SocketAddr, token: &str, id: &str) -> String {
         "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": "alice", "kind": "mcp",
         "payload": { "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": "x".repeat(500) } },
     });
-    let call = Call::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(envelope.to_string());
+    let call = HttpCall::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(envelope.to_string());
     let answer = call.send(address).await.expect("an answer");
     assert_eq!(answer.status, 201, "{}", answer.body);
     let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
@@ -50,7 +50,7 @@ async fn history(address: SocketAddr, token: &str) -> Vec<String> {
     let (mut ids, mut before) = (Vec::new(), String::new());
     loop {
         let path = format!("/v0/topics/{TOPIC}/history?limit=1000{before}");
-        let page = Call::new("GET", path).bearer(token).send(address).await.expect("an answer");
+        let page = HttpCall::new("GET", path).bearer(token).send(address).await.expect("an answer");
         assert_eq!(page.status, 200, "{}", page.body);
         let page: Value = serde_json::from_str(&page.body).expect("JSON");
         let envelopes = page["history"].as_array().expect("a list");
@@ -394,14 +394,14 @@ fn a_restore_that_was_interrupted_is_told_and_done_again() {
 
 /// What the gateway answers to the browser that has a cookie.
 async fn session(address: SocketAddr, method: &str, cookie: &str) -> u16 {
-    let call = Call::new(method, "/v0/session").header("Origin", format!("http://{address}"));
+    let call = HttpCall::new(method, "/v0/session").header("Origin", format!("http://{address}"));
     let call = call.header("Sec-Fetch-Site", "same-origin").header("Cookie", cookie);
     call.send(address).await.expect("an answer").status
 }
 
 /// Signs in, as a browser does, and hands out the cookie.
 async fn sign_in(address: SocketAddr, token: &str) -> String {
-    let call = Call::new("POST", "/v0/session").header("Origin", format!("http://{address}"));
+    let call = HttpCall::new("POST", "/v0/session").header("Origin", format!("http://{address}"));
     let call = call.header("Sec-Fetch-Site", "same-origin").body(json!({ "token": token }).to_string());
     let answer = call.send(address).await.expect("an answer");
     assert_eq!(answer.status, 201, "{}", answer.body);

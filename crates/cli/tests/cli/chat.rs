@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use salon_client::mcp::{Elicitation, ElicitationAction};
 use salon_client::{Client, Gateway as Place, Room, StaticToken, ToolCall, ToolError, Toolbox};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
-use salon_testkit::{Engine, Gateway, Options, Token, run, within};
+use salon_testkit::{TestEngine, TestGateway, TestOptions, TestToken, run, within};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -17,20 +17,20 @@ use crate::salon::Home;
 
 const TOPIC: &str = "room:alpha";
 
-async fn gateway() -> Gateway {
-    Gateway::start(Options::new(Engine::Sqlite)).await.expect("a gateway")
+async fn gateway() -> TestGateway {
+    TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.expect("a gateway")
 }
 
-fn token(gateway: &Gateway, id: &str) -> String {
-    gateway.token(&Token::new(id)).expect("a token")
+fn token(gateway: &TestGateway, id: &str) -> String {
+    gateway.token(&TestToken::new(id)).expect("a token")
 }
 
-fn client(gateway: &Gateway, id: &str) -> Client {
+fn client(gateway: &TestGateway, id: &str) -> Client {
     let place = Place::new(&format!("http://{}", gateway.address())).expect("an address");
     Client::new(place, StaticToken::new(token(gateway, id)))
 }
 
-async fn enter(gateway: &Gateway, id: &str, kind: ParticipantKind, tools: Toolbox) -> Room {
+async fn enter(gateway: &TestGateway, id: &str, kind: ParticipantKind, tools: Toolbox) -> Room {
     let topic = TopicName::new(TOPIC).expect("a topic");
     client(gateway, id).room(topic).kind(kind).offer(tools).join().await.expect("it enters")
 }
@@ -64,7 +64,7 @@ fn rover(go: Arc<Notify>) -> Toolbox {
 }
 
 /// A terminal with alice in the room.
-async fn alice<'a>(home: &'a Home, gateway: &Gateway, variables: &str) -> Pane<'a> {
+async fn alice<'a>(home: &'a Home, gateway: &TestGateway, variables: &str) -> Pane<'a> {
     let command = format!("chat {TOPIC} --gateway http://{}", gateway.address());
     let variables = format!("{variables} SALON_TOKEN={}", token(gateway, "alice"));
     Pane::open(home, &command, &variables).await
@@ -278,7 +278,7 @@ fn a_refused_entry_is_reported_in_the_ordinary_way() {
     ");
     run(async {
         let gateway = gateway().await;
-        let mut token = Token::new("alice");
+        let mut token = TestToken::new("alice");
         token.claim("topics", "room:beta").expect("a claim");
         let token = gateway.token(&token).expect("a token");
         let command = format!("chat {TOPIC} --gateway http://{}", gateway.address());

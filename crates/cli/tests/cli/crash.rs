@@ -1,13 +1,13 @@
 use std::path::Path;
 
-use salon_testkit::crash::{Plan, grace};
+use salon_testkit::crash::{CrashPlan, grace};
 use salon_testkit::run;
 
 use crate::salon::BINARY;
 
 #[test]
 fn whatever_anybody_saw_survives_twenty_kills() {
-    run(Plan::random().run(Path::new(BINARY))).expect("nothing is lost, doubled or out of order");
+    run(CrashPlan::random().run(Path::new(BINARY))).expect("nothing is lost, doubled or out of order");
 }
 
 #[test]

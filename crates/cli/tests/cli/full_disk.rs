@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use salon_testkit::http::Call;
-use salon_testkit::{Event, Socket, run};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{TestSocket, TestSocketEvent, run};
 use serde_json::{Value, json};
 
 use crate::salon::{BINARY, Home, Running};
@@ -15,7 +15,7 @@ const BLOCKS: usize = 20 << 11;
 /// How much one envelope says.
 const TEXT: usize = 128 << 10;
 /// More than fits, whatever the log does with its files.
-const MOST: usize = 10 * (BLOCKS << 9) / TEXT;
+const MAX_MESSAGES: usize = 10 * (BLOCKS << 9) / TEXT;
 
 fn envelope(number: usize) -> String {
     let params = json!({ "text": "x".repeat(TEXT) });
@@ -28,16 +28,16 @@ fn envelope(number: usize) -> String {
 
 /// Publishes one after the other until something else than the echo comes; tells what was echoed, and what came until the end.
 async fn publish_until_refused(address: SocketAddr, token: &str) -> (Vec<String>, Vec<Value>) {
-    let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(token);
-    let mut socket = Socket::connect(address, call).await.expect("it listens").expect("it lets alice in");
+    let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(token);
+    let mut socket = TestSocket::connect(address, call).await.expect("it listens").expect("it lets alice in");
     let mut echoed = Vec::new();
     let mut errors = Vec::new();
-    for number in 0..MOST {
+    for number in 0..MAX_MESSAGES {
         socket.text(envelope(number)).await.expect("sent");
         // Until the echo of this one, only the welcome and presence may come.
         while echoed.len() == number {
             match socket.next().await.expect("an answer") {
-                Event::Text(text) => {
+                TestSocketEvent::Text(text) => {
                     let heard: Value = serde_json::from_str(&text).expect("JSON");
                     if heard["id"] == format!("e{number}") {
                         echoed.push(format!("e{number}"));
@@ -45,7 +45,7 @@ async fn publish_until_refused(address: SocketAddr, token: &str) -> (Vec<String>
                         errors.push(heard);
                     }
                 }
-                Event::Closed(code, reason) => {
+                TestSocketEvent::Closed(code, reason) => {
                     errors.push(json!({ "closed": code, "reason": reason }));
                     return (echoed, errors);
                 }
@@ -53,7 +53,7 @@ async fn publish_until_refused(address: SocketAddr, token: &str) -> (Vec<String>
             }
         }
     }
-    panic!("all {MOST} were taken: the limit did not hold");
+    panic!("all {MAX_MESSAGES} were taken: the limit did not hold");
 }
 
 async fn history(address: SocketAddr, token: &str) -> Vec<String> {
@@ -61,7 +61,7 @@ async fn history(address: SocketAddr, token: &str) -> Vec<String> {
     let mut before = String::new();
     loop {
         let path = format!("/v0/topics/{TOPIC}/history?limit=50{before}");
-        let page = Call::new("GET", path).bearer(token).send(address).await.expect("an answer");
+        let page = HttpCall::new("GET", path).bearer(token).send(address).await.expect("an answer");
         let page: Value = serde_json::from_str(&page.body).expect("JSON");
         let envelopes = page["history"].as_array().expect("a list");
         ids.extend(envelopes.iter().filter_map(|envelope| envelope["id"].as_str().map(str::to_owned)));

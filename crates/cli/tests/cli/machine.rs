@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use salon_testkit::http::Call;
-use salon_testkit::{Event, Socket, run};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{TestSocket, TestSocketEvent, run};
 use serde_json::{Value, json};
 
 use crate::salon::{Home, Signal};
@@ -11,15 +11,15 @@ use crate::salon::{Home, Signal};
 const TOPIC: &str = "room:secrets";
 const SECRET: &str = "s3cret-that-nobody-may-see";
 
-async fn connect(address: SocketAddr, path: &str, token: Option<&str>) -> Socket {
-    let call = Call::new("GET", format!("{path}?topic={TOPIC}"));
-    let call = token.into_iter().fold(call, Call::bearer);
-    Socket::connect(address, call).await.expect("it listens").expect("it lets them in")
+async fn connect(address: SocketAddr, path: &str, token: Option<&str>) -> TestSocket {
+    let call = HttpCall::new("GET", format!("{path}?topic={TOPIC}"));
+    let call = token.into_iter().fold(call, HttpCall::bearer);
+    TestSocket::connect(address, call).await.expect("it listens").expect("it lets them in")
 }
 
-async fn next(socket: &mut Socket) -> String {
+async fn next(socket: &mut TestSocket) -> String {
     match socket.next().await.expect("a frame") {
-        Event::Text(text) => text,
+        TestSocketEvent::Text(text) => text,
         other => panic!("{other:?} instead of text"),
     }
 }
@@ -66,7 +66,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
             told.push_str(&error);
         }
         let stream =
-            Call::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
+            HttpCall::new("GET", format!("/context/v1/stream?topic={TOPIC}")).header("accept", "text/event-stream");
         let answer = stream.bearer(&alices).send(address).await.expect("an answer");
         assert_eq!(answer.status, 409, "while there is a WebSocket there is no stream: {}", answer.body);
         alice.close().await.expect("a goodbye");
@@ -80,7 +80,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
         for (id, token) in [("p1", alices.as_str()), ("p2", SECRET)] {
             let body = message("notification", id, "*", json!({ "chat": { "text": "hello" } }), token);
             let path = format!("/context/v1/messages?topic={TOPIC}");
-            let answer = Call::new("POST", path).bearer(&alices).body(body).send(address).await.expect("an answer");
+            let answer = HttpCall::new("POST", path).bearer(&alices).body(body).send(address).await.expect("an answer");
             assert_eq!(answer.status, if id == "p1" { 202 } else { 401 }, "{}", answer.body);
             told.push_str(&answer.body);
         }
@@ -91,7 +91,7 @@ fn a_token_in_a_message_is_in_no_room_history_log_line_or_error() {
             assert!(heard.contains(&format!(r#""id":"{id}""#)), "{id} came through: {heard}");
         }
         let path = format!("/v0/topics/{TOPIC}/history?limit=1000");
-        let history = Call::new("GET", path).bearer(&bobs).send(address).await.expect("an answer").body;
+        let history = HttpCall::new("GET", path).bearer(&bobs).send(address).await.expect("an answer").body;
 
         running.signal(Signal::TERM);
         drop(bob);

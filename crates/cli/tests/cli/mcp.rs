@@ -20,7 +20,7 @@ const WELCOME: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"capabilities":{}}}"#
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// Where a gateway would be.
-struct Place {
+struct BridgeScene {
     home: Home,
     listener: TcpListener,
     address: SocketAddr,
@@ -40,7 +40,7 @@ struct Client {
     lines: tokio::io::Lines<tokio::io::BufReader<tokio::process::ChildStdout>>,
 }
 
-impl Place {
+impl BridgeScene {
     async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -148,7 +148,7 @@ impl Client {
 }
 
 /// A client and a gateway that have greeted each other.
-async fn greeted(place: &Place) -> (Client, Session) {
+async fn greeted(place: &BridgeScene) -> (Client, Session) {
     let mut client = place.client(&["room:alpha"]).await;
     let mut session = place.accept(None).await;
     client.says(HELLO).await;
@@ -163,7 +163,7 @@ async fn greeted(place: &Place) -> (Client, Session) {
 #[test]
 fn texts_pass_both_ways_and_the_last_answers_are_waited_for() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let mut client = place.client(&["room:alpha", "--as", "claude"]).await;
         let mut session = place.accept(None).await;
         assert_eq!(session.asked, "/mcp/room:alpha mcp true");
@@ -192,7 +192,7 @@ fn texts_pass_both_ways_and_the_last_answers_are_waited_for() {
 #[test]
 fn one_participant_has_an_address_of_its_own() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let mut client = place.client(&["room:alpha", "--only", "robot-1"]).await;
         let mut session = place.accept(None).await;
         assert_eq!(session.asked, "/mcp/room:alpha/robot-1 mcp true");
@@ -205,7 +205,7 @@ fn one_participant_has_an_address_of_its_own() {
 #[test]
 fn a_lost_gateway_is_waited_for_and_greeted_again() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let (mut client, mut session) = greeted(&place).await;
         client.says(r#"{"id":1,"method":"tools/call"}"#).await;
         assert_eq!(session.hears().await, r#"{"id":1,"method":"tools/call"}"#);
@@ -240,7 +240,7 @@ fn a_lost_gateway_is_waited_for_and_greeted_again() {
 #[test]
 fn a_gateway_that_refuses_to_take_it_back_ends_it() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let (mut client, mut session) = greeted(&place).await;
         client.says(r#"{"id":1,"method":"a"}"#).await;
         session.hears().await;
@@ -262,7 +262,7 @@ fn a_gateway_that_refuses_to_take_it_back_ends_it() {
 #[test]
 fn a_message_beyond_the_limit_is_refused_and_the_connection_stays() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let mut client = place.client(&["room:alpha"]).await;
         let mut session = place.accept(Some(1000)).await;
         let long = "x".repeat(1000);
@@ -282,7 +282,7 @@ fn a_message_beyond_the_limit_is_refused_and_the_connection_stays() {
 #[test]
 fn much_passes_while_nobody_reads_for_a_while() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let mut client = place.client(&["room:alpha"]).await;
         let session = place.accept(None).await;
         const MANY: usize = 400;
@@ -321,7 +321,7 @@ fn much_passes_while_nobody_reads_for_a_while() {
 #[test]
 fn it_stops_when_asked() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let (mut client, mut session) = greeted(&place).await;
         client.says(r#"{"id":1,"method":"a"}"#).await;
         session.hears().await;
@@ -337,7 +337,7 @@ fn it_stops_when_asked() {
 #[test]
 fn it_ends_when_nobody_reads() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let (client, mut session) = greeted(&place).await;
         let Client { mut child, stdin, lines } = client;
         drop(lines);
@@ -352,7 +352,7 @@ fn it_ends_when_nobody_reads() {
 #[test]
 fn what_keeps_it_from_starting_is_told() {
     run(async {
-        let place = Place::new().await;
+        let place = BridgeScene::new().await;
         let told = |ran: Ran| {
             let told = format!("{}{}exit: {}", ran.stdout, ran.stderr, ran.code.expect("no signal"));
             told.replace(&place.address.to_string(), "ADDRESS")
@@ -387,7 +387,7 @@ fn what_keeps_it_from_starting_is_told() {
         hint: `salon token --id bob` makes one, to be given with `--token`; without `--as` you are `claude`
         exit: 2
         ");
-        let Place { home, listener, address } = place;
+        let BridgeScene { home, listener, address } = place;
         drop(listener);
         let here = format!("mcp room:alpha --gateway http://{address}");
         let shown = |text: String| text.replace(&address.to_string(), "ADDRESS");

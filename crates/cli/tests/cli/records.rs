@@ -2,28 +2,28 @@
 
 use std::net::SocketAddr;
 
-use salon_testkit::http::{Answer, Call};
-use salon_testkit::{Event, Socket, run};
+use salon_testkit::http::{HttpAnswer, HttpCall};
+use salon_testkit::{TestSocket, TestSocketEvent, run};
 use serde_json::{Value, json};
 
 use crate::salon::{Home, Signal};
 
 const TOPIC: &str = "room:records";
 
-async fn enter(address: SocketAddr, token: &str) -> Socket {
-    let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(token);
-    Socket::connect(address, call).await.expect("it listens").expect("it lets them in")
+async fn enter(address: SocketAddr, token: &str) -> TestSocket {
+    let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(token);
+    TestSocket::connect(address, call).await.expect("it listens").expect("it lets them in")
 }
 
-async fn next(socket: &mut Socket) -> String {
+async fn next(socket: &mut TestSocket) -> String {
     match socket.next().await.expect("a frame") {
-        Event::Text(text) => text,
+        TestSocketEvent::Text(text) => text,
         other => panic!("{other:?} instead of text"),
     }
 }
 
-async fn get(address: SocketAddr, path: &str, token: &str) -> Answer {
-    Call::new("GET", path).bearer(token).send(address).await.expect("an answer")
+async fn get(address: SocketAddr, path: &str, token: &str) -> HttpAnswer {
+    HttpCall::new("GET", path).bearer(token).send(address).await.expect("an answer")
 }
 
 fn envelope(id: &str, from: &str, rest: &str) -> String {
@@ -72,7 +72,8 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
         assert_eq!(metric(&metrics, r#"salon_refusals_total{code="unauthorized"}"#), 1.0);
         assert!(metric(&metrics, "salon_append_seconds_count") >= 1.0);
         assert!(metrics.contains("salon_delivery_seconds_bucket") && metrics.contains("salon_reader_lag"), "{metrics}");
-        let proxied = Call::new("GET", "/metrics").header("X-Forwarded-For", "192.0.2.1").send(running.address).await;
+        let proxied =
+            HttpCall::new("GET", "/metrics").header("X-Forwarded-For", "192.0.2.1").send(running.address).await;
         assert_eq!(proxied.expect("an answer").status, 401, "a client behind a proxy is not local");
 
         let mut bob = enter(running.address, &home.token(TOPIC, "bob").await).await;
@@ -82,7 +83,7 @@ fn what_happens_is_counted_and_kept_and_secrets_are_not() {
 
         running.signal(Signal::TERM);
         assert!(next(&mut alice).await.contains("closing"));
-        assert!(matches!(alice.next().await, Ok(Event::Closed(1001, _))));
+        assert!(matches!(alice.next().await, Ok(TestSocketEvent::Closed(1001, _))));
         let ran = running.end().await;
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 
-use salon_testkit::process::{self, Pipe, Process};
+use salon_testkit::process::{self, OutputPipe, Process};
 use salon_testkit::{DEADLINE, Failure, Scratch};
 use tokio::process::Command;
 
@@ -113,7 +113,7 @@ impl Running {
 
     /// The next line of its output.
     pub(crate) async fn line(&mut self) -> Option<String> {
-        told(self.process.line(Pipe::Out).await)
+        told(self.process.line(OutputPipe::Out).await)
     }
 
     /// Reads lines until one has a text in it, and hands out all of them.
@@ -136,7 +136,7 @@ impl Running {
 
     /// Reads its errors until they have several texts in them, in any order.
     pub(crate) async fn complained_of(&mut self, texts: &[&str]) -> String {
-        told(self.process.prints(Pipe::Err, texts).await)
+        told(self.process.prints(OutputPipe::Err, texts).await)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -1,4 +1,4 @@
-use salon_testkit::http::Call;
+use salon_testkit::http::HttpCall;
 use salon_testkit::run;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -11,7 +11,7 @@ fn it_serves_until_told_to_stop() {
     for signal in [Signal::TERM, Signal::INT] {
         run(async {
             let running = home.serve("").await;
-            let health = Call::new("GET", "/health").send(running.address).await.expect("an answer");
+            let health = HttpCall::new("GET", "/health").send(running.address).await.expect("an answer");
             assert_eq!(health.status, 200);
             running.signal(signal);
             let ran = running.end().await;
@@ -41,7 +41,7 @@ fn a_token_made_beside_it_opens_its_door() {
     run(async {
         let running = home.serve("").await;
         let token = home.token("room:alpha", "alice").await;
-        let topics = Call::new("GET", "/v0/topics").bearer(&token).send(running.address).await.expect("an answer");
+        let topics = HttpCall::new("GET", "/v0/topics").bearer(&token).send(running.address).await.expect("an answer");
         assert_eq!((topics.status, &*topics.body), (200, r#"{"topics":[]}"#));
     });
 }
@@ -95,7 +95,7 @@ fn a_data_directory_has_one_gateway() {
     let home = Home::new();
     run(async {
         let running = home.serve("").await;
-        Call::new("GET", "/health").send(running.address).await.expect("it has opened its log");
+        HttpCall::new("GET", "/health").send(running.address).await.expect("it has opened its log");
         let second = home.salon("serve --listen 127.0.0.1:0").await;
         assert_eq!(second.code, Some(1));
         let told = second.stderr.replace(&home.path().display().to_string(), "HOME");
@@ -114,7 +114,7 @@ fn a_check_beside_a_running_gateway_says_so_and_disturbs_nobody() {
     let home = Home::new();
     run(async {
         let running = home.serve("").await;
-        Call::new("GET", "/health").send(running.address).await.expect("it has opened its log");
+        HttpCall::new("GET", "/health").send(running.address).await.expect("it has opened its log");
         let told = home.told("serve --check").await;
         assert!(told.contains("note        `HOME/.local/share/salon` is in use by another gateway now\n"), "{told}");
         assert!(told.ends_with("exit: 0"), "{told}");

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use salon_client::mcp::Elicitation;
 use salon_client::{Client, Gateway as At, Room, RpcError, StaticToken, ToolCall, ToolError, Toolbox};
 use salon_protocol::{ParticipantKind, TopicName};
-use salon_testkit::{Engine, Gateway, Options, Token, within};
+use salon_testkit::{TestEngine, TestGateway, TestOptions, TestToken, within};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -19,7 +19,7 @@ pub(crate) const TOPIC: &str = "room:alpha";
 /// Everything there is, and nobody on it yet.
 pub(crate) struct Stage {
     pub(crate) home: Home,
-    pub(crate) gateway: Gateway,
+    pub(crate) gateway: TestGateway,
 }
 
 /// What happens to a call that does not end by itself.
@@ -40,7 +40,7 @@ impl Drop for Dropped {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        let gateway = Gateway::start(Options::new(Engine::Sqlite)).await.expect("it starts");
+        let gateway = TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.expect("it starts");
         Self { home: Home::new(), gateway }
     }
 
@@ -50,7 +50,7 @@ impl Stage {
 
     /// A token that opens every topic, with claims such as `topics=room:*` separated by blanks.
     pub(crate) fn token(&self, id: &str, claims: &str) -> String {
-        let mut token = Token::new(id);
+        let mut token = TestToken::new(id);
         for claim in claims.split_whitespace() {
             let (name, value) = claim.split_once('=').expect("a claim");
             token.claim(name, value).expect("a claim");

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use salon_testkit::http::{Answer, Call};
-use salon_testkit::{Event, Socket, run};
+use salon_testkit::http::{HttpAnswer, HttpCall};
+use salon_testkit::{TestSocket, TestSocketEvent, run};
 use serde_json::{Value, json};
 
 use crate::salon::{BINARY, Home, Running, Signal};
@@ -30,8 +30,8 @@ impl Browser {
     }
 
     /// What the page would send, before it is sent: whatever is no GET says where it comes from.
-    fn call(&self, method: &str, path: &str) -> Call {
-        let call = Call::new(method, path);
+    fn call(&self, method: &str, path: &str) -> HttpCall {
+        let call = HttpCall::new(method, path);
         let call = if method == "GET" { call } else { call.header("Origin", self.origin()) };
         let call = call.header("Sec-Fetch-Site", "same-origin");
         match &self.cookie {
@@ -40,15 +40,15 @@ impl Browser {
         }
     }
 
-    async fn send(&self, call: Call) -> Answer {
+    async fn send(&self, call: HttpCall) -> HttpAnswer {
         call.send(self.address).await.expect("an answer")
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> HttpAnswer {
         self.send(self.call("GET", path)).await
     }
 
-    async fn sign_in(&mut self, body: Value) -> Answer {
+    async fn sign_in(&mut self, body: Value) -> HttpAnswer {
         let answer = self.send(self.call("POST", "/v0/session").body(body.to_string())).await;
         if let Some(set) = answer.header("set-cookie") {
             self.cookie = set.split(';').next().map(str::to_owned);
@@ -56,23 +56,26 @@ impl Browser {
         answer
     }
 
-    async fn sign_out(&self) -> Answer {
+    async fn sign_out(&self) -> HttpAnswer {
         self.send(self.call("DELETE", "/v0/session")).await
     }
 
     /// A socket, as the page opens one.
-    async fn enter(&self, topic: &str) -> Socket {
+    async fn enter(&self, topic: &str) -> TestSocket {
         let asked = self.call("POST", "/v0/tickets").body(json!({ "topic": topic }).to_string());
         let answer = self.send(asked).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
         let ticket: Value = serde_json::from_str(&answer.body).expect("JSON");
         let ticket = ticket["ticket"].as_str().expect("a ticket");
-        let call = Call::new("GET", format!("/v0/ws?topic={topic}&share=true&kind=human&ticket={ticket}"));
-        Socket::connect(self.address, call.header("Origin", self.origin())).await.expect("it listens").expect("let in")
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={topic}&share=true&kind=human&ticket={ticket}"));
+        TestSocket::connect(self.address, call.header("Origin", self.origin()))
+            .await
+            .expect("it listens")
+            .expect("let in")
     }
 }
 
-fn told(answer: &Answer) -> Value {
+fn told(answer: &HttpAnswer) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
@@ -116,18 +119,18 @@ fn the_page_comes_with_its_headers() {
         set-cookie: -
         ");
 
-        let head = browser.send(Call::new("HEAD", "/")).await;
+        let head = browser.send(HttpCall::new("HEAD", "/")).await;
         assert_eq!((head.status, &*head.body), (200, ""));
         assert_eq!(head.header("etag"), page.header("etag"));
         assert_eq!(head.header("content-length"), Some(page.body.len().to_string().as_str()));
 
         let tag = header("etag");
         for known in [tag.clone(), format!("\"x\", W/{tag}"), "*".to_owned()] {
-            let again = browser.send(Call::new("GET", "/").header("If-None-Match", known)).await;
+            let again = browser.send(HttpCall::new("GET", "/").header("If-None-Match", known)).await;
             assert_eq!((again.status, &*again.body), (304, ""));
             assert_eq!(again.header("etag"), Some(&*tag));
         }
-        let other = browser.send(Call::new("GET", "/").header("If-None-Match", "\"x\"")).await;
+        let other = browser.send(HttpCall::new("GET", "/").header("If-None-Match", "\"x\"")).await;
         assert_eq!(other.status, 200);
 
         let script = browser.get("/ui/src/main.js").await;
@@ -135,7 +138,7 @@ fn the_page_comes_with_its_headers() {
         assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
         assert!(script.header("content-security-policy").is_some() && script.header("etag").is_some());
         assert_ne!(script.header("etag"), Some(&*tag));
-        assert_eq!(browser.send(Call::new("POST", "/")).await.status, 405);
+        assert_eq!(browser.send(HttpCall::new("POST", "/")).await.status, 405);
     });
 }
 
@@ -228,7 +231,7 @@ fn a_browser_signs_in_with_a_token_and_takes_part() {
 
         assert_eq!(told(&browser.get("/v0/session").await)["participant"]["id"], "alice");
         let mut socket = browser.enter(TOPIC).await;
-        let Event::Text(welcome) = socket.next().await.expect("a frame") else { panic!("no welcome") };
+        let TestSocketEvent::Text(welcome) = socket.next().await.expect("a frame") else { panic!("no welcome") };
         assert!(welcome.contains(r#""id":"alice""#), "{welcome}");
         assert_eq!(told(&browser.get("/v0/topics").await), json!({ "topics": [TOPIC] }));
         let participants = told(&browser.get(&format!("/v0/topics/{TOPIC}/participants")).await);
@@ -264,13 +267,13 @@ fn a_cookie_opens_nothing_else_and_is_no_token() {
             let answer = browser.send(browser.call(method, &path).body(body)).await;
             assert_eq!(answer.status, 401, "{path}: {}", answer.body);
         }
-        let socket = Socket::connect(running.address, browser.call("GET", &format!("/v0/ws?topic={TOPIC}"))).await;
+        let socket = TestSocket::connect(running.address, browser.call("GET", &format!("/v0/ws?topic={TOPIC}"))).await;
         assert_eq!(socket.expect("it listens").expect_err("not let in").status, 401);
 
         for path in ["/v0/topics", &format!("/v0/topics/{TOPIC}/history")] {
-            let bearer = Call::new("GET", path).bearer(value).send(running.address).await.expect("an answer");
+            let bearer = HttpCall::new("GET", path).bearer(value).send(running.address).await.expect("an answer");
             assert_eq!(bearer.status, 401, "a cookie's value is no token");
-            let as_cookie = Call::new("GET", path).header("Cookie", format!("{name}={token}"));
+            let as_cookie = HttpCall::new("GET", path).header("Cookie", format!("{name}={token}"));
             let answer = as_cookie.send(running.address).await.expect("an answer");
             assert_eq!(answer.status, 401, "a token is no cookie");
         }
@@ -292,7 +295,7 @@ fn only_the_page_of_the_gateway_may_use_the_cookie() {
         browser.sign_in(json!({ "token": token })).await;
         let cookie = browser.cookie.clone().expect("a cookie");
         let body = json!({ "topic": TOPIC }).to_string();
-        let ticket = || Call::new("POST", "/v0/tickets").header("Cookie", &*cookie).body(&*body);
+        let ticket = || HttpCall::new("POST", "/v0/tickets").header("Cookie", &*cookie).body(&*body);
         let own = browser.origin();
         let elsewhere = format!("http://127.0.0.1:{}", running.address.port() ^ 1);
         for (call, status) in [
@@ -310,7 +313,7 @@ fn only_the_page_of_the_gateway_may_use_the_cookie() {
             let answer = call.send(running.address).await.expect("an answer");
             assert_eq!(answer.status, status, "{:?}: {}", call.headers, answer.body);
         }
-        let topics = || Call::new("GET", "/v0/topics").header("Cookie", &*cookie);
+        let topics = || HttpCall::new("GET", "/v0/topics").header("Cookie", &*cookie);
         for (call, status) in [
             (topics(), 200),
             (topics().header("Sec-Fetch-Site", "same-origin"), 200),
@@ -323,7 +326,7 @@ fn only_the_page_of_the_gateway_may_use_the_cookie() {
         // Nobody is signed in or out from elsewhere either.
         for origin in [None, Some("https://evil.example"), Some("http://localhost:5173"), Some(&*elsewhere)] {
             for (method, body) in [("POST", json!({ "token": token }).to_string()), ("DELETE", String::new())] {
-                let call = Call::new(method, "/v0/session").header("Cookie", &*cookie).body(body);
+                let call = HttpCall::new(method, "/v0/session").header("Cookie", &*cookie).body(body);
                 let call = origin.into_iter().fold(call, |call, origin| call.header("Origin", origin));
                 let answer = call.send(running.address).await.expect("an answer");
                 assert_eq!((answer.status, answer.header("set-cookie")), (403, None), "{method} from {origin:?}");
@@ -405,7 +408,7 @@ fn the_demo_has_a_link_to_its_room() {
         assert_eq!(told(&answer)["topics"], json!(["room:demo"]));
         // Hangs up at once: a gateway that stops waits for that.
         let welcome = browser.enter("room:demo").await.next().await;
-        let Ok(Event::Text(welcome)) = welcome else { panic!("no welcome: {welcome:?}") };
+        let Ok(TestSocketEvent::Text(welcome)) = welcome else { panic!("no welcome: {welcome:?}") };
         assert!(welcome.contains(r#""id":"rover""#), "everybody is there: {welcome}");
         demo.signal(Signal::INT);
         assert_eq!(demo.end().await.code, Some(0));
@@ -467,14 +470,15 @@ fn signing_out_closes_what_the_browser_has_open() {
         for tab in &mut tabs {
             let closed = loop {
                 match tab.next().await.expect("an end") {
-                    Event::Text(_) => {}
+                    TestSocketEvent::Text(_) => {}
                     other => break other,
                 }
             };
-            assert_eq!(closed, Event::Closed(4401, "the token has expired".into()));
+            assert_eq!(closed, TestSocketEvent::Closed(4401, "the token has expired".into()));
         }
-        let late = Call::new("GET", format!("/v0/ws?topic={TOPIC}&share=true&ticket={kept}"));
-        let late = Socket::connect(running.address, late.header("Origin", leaves.origin())).await.expect("it listens");
+        let late = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}&share=true&ticket={kept}"));
+        let late =
+            TestSocket::connect(running.address, late.header("Origin", leaves.origin())).await.expect("it listens");
         assert_eq!(late.expect_err("a ticket of an ended sign-in").status, 401);
 
         let chat = json!({ "protocol": "mcp-x/v0", "id": "still-here", "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": [],
@@ -482,8 +486,8 @@ fn signing_out_closes_what_the_browser_has_open() {
         elsewhere.text(chat.to_string()).await.expect("sent");
         loop {
             match elsewhere.next().await.expect("a frame") {
-                Event::Text(text) if text.contains("still-here") => break,
-                Event::Text(_) => {}
+                TestSocketEvent::Text(text) if text.contains("still-here") => break,
+                TestSocketEvent::Text(_) => {}
                 other => panic!("another sign-in of the same person ended: {other:?}"),
             }
         }
@@ -496,7 +500,7 @@ fn answers_to_pages_say_all_that_they_vary_with() {
     run(async {
         let running = home.serve("").await;
         let browser = Browser::new(running.address);
-        let call = Call::new("GET", "/ui/src/main.js").header("Origin", browser.origin());
+        let call = HttpCall::new("GET", "/ui/src/main.js").header("Origin", browser.origin());
         let answer = browser.send(call).await;
         let vary: Vec<_> =
             answer.headers.iter().filter(|(name, _)| name == "vary").map(|(_, value)| &**value).collect();
@@ -522,7 +526,7 @@ fn guessing_is_slowed_down() {
         }
         let refused = refused.expect("a limit");
         assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
-        let topics = Call::new("GET", "/v0/topics").bearer(&token).send(running.address).await.expect("an answer");
+        let topics = HttpCall::new("GET", "/v0/topics").bearer(&token).send(running.address).await.expect("an answer");
         assert_eq!(topics.status, 200, "it concerns signing in and nothing else");
         drop(running);
 
@@ -559,7 +563,7 @@ fn behind_a_proxy_with_tls_the_public_url_counts() {
         let (link, code) = link(&running.until("#code=").await);
         assert_eq!(link, format!("https://example.org/salon/#code={code}"));
         let sign_in = |origin: &str| {
-            let call = Call::new("POST", "/v0/session").header("Origin", origin);
+            let call = HttpCall::new("POST", "/v0/session").header("Origin", origin);
             call.header("Host", "example.org").body(json!({ "code": code }).to_string())
         };
         let plain = sign_in("http://example.org").send(running.address).await.expect("an answer");
@@ -570,7 +574,7 @@ fn behind_a_proxy_with_tls_the_public_url_counts() {
         assert!(set.starts_with("__Secure-salon_session_") && set.contains("; Path=/salon; "), "{set}");
         assert!(set.ends_with("; HttpOnly; SameSite=Strict; Secure"), "{set}");
         // A proxy may well call the gateway by another name.
-        let call = Call::new("POST", "/v0/tickets")
+        let call = HttpCall::new("POST", "/v0/tickets")
             .header("Origin", "https://example.org")
             .header("Cookie", set.split(';').next().expect("a pair"));
         let ticket = call.body(r#"{"topic":"room:a"}"#).send(running.address).await.expect("an answer");

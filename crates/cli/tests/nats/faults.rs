@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
-use salon_testkit::faults::Stage;
+use salon_testkit::faults::FaultStage;
 use salon_testkit::{Failure, nats_trials};
 
 use crate::salon::BINARY;
@@ -22,9 +22,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-async fn scene(faults: impl AsyncFnOnce(&mut Stage) -> Result<(), Failure>) {
+async fn scene(faults: impl AsyncFnOnce(&mut FaultStage) -> Result<(), Failure>) {
     let played = async {
-        let mut stage = Stage::open(Path::new(BINARY)).await?;
+        let mut stage = FaultStage::open(Path::new(BINARY)).await?;
         match faults(&mut stage).await {
             Ok(()) => stage.finish().await,
             Err(told) => Err(stage.explain(told)),

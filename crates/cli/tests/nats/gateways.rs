@@ -1,9 +1,9 @@
 //! Several gateways on NATS as an operator starts them, and one that is killed.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::nats::Servers;
-use salon_testkit::{Event, Socket, nats_trials};
+use salon_testkit::http::HttpCall;
+use salon_testkit::nats::NatsServers;
+use salon_testkit::{TestSocket, TestSocketEvent, nats_trials};
 use serde_json::Value;
 
 use crate::salon::{Home, Running, Signal};
@@ -12,18 +12,18 @@ pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![the_participants_of_a_killed_gateway_leave_and_resume_elsewhere, what_a_start_on_nats_needs_is_told,]
 }
 
-async fn connect(home: &Home, running: &Running, id: &str, further: &str) -> Socket {
+async fn connect(home: &Home, running: &Running, id: &str, further: &str) -> TestSocket {
     let token = home.token("room:a", id).await;
-    let call = Call::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
-    Socket::connect(running.address, call).await.expect("an answer").expect("a socket")
+    let call = HttpCall::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
+    TestSocket::connect(running.address, call).await.expect("an answer").expect("a socket")
 }
 
 /// What comes until something wanted, as JSON.
-async fn until(socket: &mut Socket, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+async fn until(socket: &mut TestSocket, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut came = Vec::new();
     loop {
         match socket.next().await.expect("a frame") {
-            Event::Text(text) => came.push(serde_json::from_str::<Value>(&text).expect("JSON")),
+            TestSocketEvent::Text(text) => came.push(serde_json::from_str::<Value>(&text).expect("JSON")),
             other => panic!("after {came:?} there was {other:?}"),
         }
         if came.last().is_some_and(&wanted) {
@@ -46,7 +46,7 @@ fn beside(home: &Home) -> Home {
 }
 
 async fn the_participants_of_a_killed_gateway_leave_and_resume_elsewhere() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let home = Home::new();
     let serve = format!("--test-timings --store {}", servers.url());
     let mut one = home.serve(&serve).await;
@@ -76,7 +76,7 @@ async fn the_participants_of_a_killed_gateway_leave_and_resume_elsewhere() {
 }
 
 async fn what_a_start_on_nats_needs_is_told() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let home = Home::new();
     let serve = format!("--test-timings --store {}", servers.url());
     let one = home.serve(&serve).await;

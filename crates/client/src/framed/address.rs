@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use hyper::http::uri::Authority;
 
-use crate::gateway::{Dial, InvalidAddress, Tcp, Way, Wire};
+use crate::gateway::{Connector, Dial, InvalidAddress, Tcp, Wire};
 use crate::tls::Tls;
 
 /// Where a gateway listens for frames: `tcp://127.0.0.1:8788`, or `tls://chat.example:8788`.
 #[derive(Clone)]
 pub struct FramedAddress {
     text: Arc<str>,
-    way: Way,
+    way: Connector,
 }
 
 impl fmt::Debug for FramedAddress {
@@ -45,12 +45,12 @@ impl FramedAddress {
             if secure { Some(Tls::speaking(&[]).ok_or_else(|| InvalidAddress::NoTls(text.to_owned()))?) } else { None };
         let tcp = Tcp { host, port, tls };
         let scheme = if secure { "tls" } else { "tcp" };
-        Ok(Self { text: format!("{scheme}://{authority}").into(), way: Way::Tcp(tcp) })
+        Ok(Self { text: format!("{scheme}://{authority}").into(), way: Connector::Tcp(tcp) })
     }
 
     /// A gateway that is reached in a way of one's own.
     pub fn through(dial: impl Dial) -> Self {
-        Self { text: "tcp://localhost".into(), way: Way::Own(Arc::new(dial)) }
+        Self { text: "tcp://localhost".into(), way: Connector::Own(Arc::new(dial)) }
     }
 
     /// Trusts the certificates of a PEM file beside those the system trusts. Needs the feature `tls`.

@@ -18,14 +18,14 @@ const MAX_HEADER: usize = 64 << 10;
 const MAX_BODY: usize = 256 << 20;
 
 /// A request as it is sent, however often.
-pub(super) struct Request {
+pub(super) struct FramedRequest {
     id: String,
     frame: Vec<u8>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Header<'a> {
+struct FrameHeader<'a> {
     id: &'a str,
     method: &'static str,
     version: &'static str,
@@ -37,8 +37,8 @@ struct Header<'a> {
     destination: Option<&'a ParticipantId>,
 }
 
-impl Request {
-    fn new(header: &Header<'_>, body: &[u8]) -> Self {
+impl FramedRequest {
+    fn new(header: &FrameHeader<'_>, body: &[u8]) -> Self {
         let head = serde_json::to_vec(header).expect("a header has only string keys");
         let mut frame = Vec::with_capacity(8 + head.len() + body.len());
         for part in [&head[..], body] {
@@ -59,9 +59,9 @@ fn fresh() -> String {
 }
 
 /// A request whose body is JSON.
-pub(super) fn json(method: &'static str, body: &impl Serialize) -> Request {
+pub(super) fn json(method: &'static str, body: &impl Serialize) -> FramedRequest {
     let (id, timestamp) = (fresh(), now());
-    let header = Header {
+    let header = FrameHeader {
         id: &id,
         method,
         version: VERSION,
@@ -71,13 +71,13 @@ pub(super) fn json(method: &'static str, body: &impl Serialize) -> Request {
         destination: None,
     };
     let body = serde_json::to_vec(body).unwrap_or_default();
-    Request::new(&header, &body)
+    FramedRequest::new(&header, &body)
 }
 
 /// A SEND whose body is bytes.
-pub(super) fn binary(content_type: &str, session: &str, to: Option<&ParticipantId>, body: &[u8]) -> Request {
+pub(super) fn binary(content_type: &str, session: &str, to: Option<&ParticipantId>, body: &[u8]) -> FramedRequest {
     let (id, timestamp) = (fresh(), now());
-    let header = Header {
+    let header = FrameHeader {
         id: &id,
         method: "SEND",
         version: VERSION,
@@ -86,27 +86,27 @@ pub(super) fn binary(content_type: &str, session: &str, to: Option<&ParticipantI
         session_id: Some(session),
         destination: to,
     };
-    Request::new(&header, body)
+    FramedRequest::new(&header, body)
 }
 
 /// An answer.
-pub(super) struct Reply {
+pub(super) struct FramedReply {
     code: u16,
     body: Vec<u8>,
 }
 
-impl Reply {
+impl FramedReply {
     /// The no that it is, if it is one.
     pub(super) fn refusal(&self) -> Result<Option<FramedError>, FramedError> {
         #[derive(Deserialize)]
-        struct No {
+        struct ErrorReply {
             code: String,
             message: String,
         }
         if self.code == 200 {
             return Ok(None);
         }
-        let No { code: word, message } = self.body()?;
+        let ErrorReply { code: word, message } = self.body()?;
         Ok(Some(FramedError::Refused { code: self.code, word, message }))
     }
 
@@ -117,15 +117,15 @@ impl Reply {
 }
 
 /// One connection.
-pub(super) struct Line(BufReader<Box<dyn Wire>>);
+pub(super) struct FramedLine(BufReader<Box<dyn Wire>>);
 
-impl Line {
+impl FramedLine {
     pub(super) fn new(wire: Box<dyn Wire>) -> Self {
         Self(BufReader::new(wire))
     }
 
     /// Sends a request and reads until its answer comes.
-    pub(super) async fn ask(&mut self, request: &Request) -> io::Result<Reply> {
+    pub(super) async fn ask(&mut self, request: &FramedRequest) -> io::Result<FramedReply> {
         #[derive(Deserialize)]
         struct Answer {
             id: String,
@@ -140,7 +140,7 @@ impl Line {
             let Answer { id, code } = serde_json::from_slice(&header).map_err(unreadable)?;
             // An answer without an id is about the connection itself.
             if id == request.id || id.is_empty() {
-                return Ok(Reply { code, body });
+                return Ok(FramedReply { code, body });
             }
         }
     }

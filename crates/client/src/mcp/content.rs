@@ -42,7 +42,7 @@ impl Content {
         }
     }
 
-    fn known(raw: &RawValue) -> Result<Self, String> {
+    fn parse_known(raw: &RawValue) -> Result<Self, String> {
         let mut members: Members = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
         Ok(match required::<String>(&mut members, "type")?.as_str() {
             "text" => Self::Text(Text::from_members(members)?),
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         // Whatever the reason it is not known, it can still be passed on.
-        Ok(Self::known(&raw).unwrap_or(Self::Other(raw)))
+        Ok(Self::parse_known(&raw).unwrap_or(Self::Other(raw)))
     }
 }
 

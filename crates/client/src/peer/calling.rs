@@ -15,7 +15,7 @@ use crate::mcp::ToolResult;
 use crate::{Call, CallError, DEFAULT_TIMEOUT, Progress, RequestOptions};
 
 /// How long a call may take in all, however much progress it reports.
-const AT_MOST: Duration = Duration::from_secs(60 * 60);
+const MAX_CALL_TIME: Duration = Duration::from_secs(60 * 60);
 
 type OnProgress = Box<dyn FnMut(Progress) + Send>;
 
@@ -35,7 +35,7 @@ pub struct CallTool {
 impl CallTool {
     pub(super) fn new(peer: Peer, name: String, arguments: &(impl Serialize + ?Sized)) -> Self {
         let options = RequestOptions { timeout: DEFAULT_TIMEOUT, ..RequestOptions::default() };
-        Self { peer, name, arguments: arguments_of(arguments), options, at_most: AT_MOST, on_progress: None }
+        Self { peer, name, arguments: arguments_of(arguments), options, at_most: MAX_CALL_TIME, on_progress: None }
     }
 
     /// How long to wait without an answer or progress: 60 s by default. Every progress notification restarts it.

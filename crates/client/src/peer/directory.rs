@@ -23,7 +23,7 @@ pub(crate) struct Directory {
     /// Handshakes under way at once where no participant was named.
     pub(crate) at_once: usize,
     pub(crate) greetings: Semaphore,
-    met: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
+    peers: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
     stand_ins: Mutex<HashMap<ParticipantId, Arc<dyn Service>>>,
     /// The room's own service, which its dispatcher keeps; nothing where requests are answered by hand.
     service: Option<Weak<dyn Service>>,
@@ -38,7 +38,7 @@ impl Directory {
             discovery,
             at_once,
             greetings: Semaphore::new(at_once),
-            met: Mutex::default(),
+            peers: Mutex::default(),
             stand_ins: Mutex::default(),
             service: service.map(Arc::downgrade),
         }
@@ -83,12 +83,12 @@ impl Directory {
                 let Some(presence) = envelope.presence() else { return };
                 // A join of a participant that is here means that it starts over and remembers nothing.
                 if presence.event != PresenceEvent::Heartbeat {
-                    self.met().remove(&presence.participant.id);
+                    self.peers().remove(&presence.participant.id);
                 }
             }
             Kind::Mcp => {
                 let Some(Message::Notification { method }) = envelope.message() else { return };
-                if let Some(known) = self.met().get(envelope.from()).filter(|known| envelope.concerns(&known.me)) {
+                if let Some(known) = self.peers().get(envelope.from()).filter(|known| envelope.concerns(&known.me)) {
                     known.hear(method);
                 }
             }
@@ -98,47 +98,47 @@ impl Directory {
 
     /// Forgets everybody, because they have forgotten this participant or envelopes were missed.
     pub(crate) fn forget_all(&self) {
-        self.met().clear();
+        self.peers().clear();
     }
 
     /// Those with whom hands were shaken.
     pub(crate) fn greeted(&self) -> Vec<ParticipantId> {
-        let met = self.met();
-        met.iter().filter(|(_, known)| known.is_greeted()).map(|(id, _)| id.clone()).collect()
+        let peers = self.peers();
+        peers.iter().filter(|(_, known)| known.is_greeted()).map(|(id, _)| id.clone()).collect()
     }
 
     pub(super) fn of(&self, me: &ParticipantId, peer: &ParticipantId) -> Arc<Acquaintance> {
-        let mut met = self.met();
-        met.entry(peer.clone()).or_insert_with(|| Arc::new(Acquaintance::new(me.clone()))).clone()
+        let mut peers = self.peers();
+        peers.entry(peer.clone()).or_insert_with(|| Arc::new(Acquaintance::new(me.clone()))).clone()
     }
 
     /// Forgets somebody who turned out not to be here, so that names nobody has do not pile up.
     fn forget(&self, peer: &ParticipantId, known: &Arc<Acquaintance>) {
-        let mut met = self.met();
-        if met.get(peer).is_some_and(|current| Arc::ptr_eq(current, known)) {
-            met.remove(peer);
+        let mut peers = self.peers();
+        if peers.get(peer).is_some_and(|current| Arc::ptr_eq(current, known)) {
+            peers.remove(peer);
         }
     }
 
-    fn met(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Acquaintance>>> {
-        self.met.lock()
+    fn peers(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Acquaintance>>> {
+        self.peers.lock()
     }
 }
 
 /// Nothing that can panic runs while one of these is held.
 impl fmt::Debug for Directory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directory").field("met", &self.met().keys()).finish_non_exhaustive()
+        f.debug_struct("Directory").field("met", &self.peers().keys()).finish_non_exhaustive()
     }
 }
 
-type Greeting = Result<Handshake, CallError>;
+type HandshakeOutcome = Result<Handshake, CallError>;
 
 /// One of the others, from a handshake to the moment it leaves or starts over.
 pub(crate) struct Acquaintance {
     me: ParticipantId,
     /// The handshake that is under way or was made. Calls made while it is under way wait for the same.
-    greeting: Mutex<Option<watch::Receiver<Option<Greeting>>>>,
+    greeting: Mutex<Option<watch::Receiver<Option<HandshakeOutcome>>>>,
     pub(super) tools: CachedList<Tool>,
     pub(super) resources: CachedList<Resource>,
     pub(super) templates: CachedList<ResourceTemplate>,
@@ -171,7 +171,7 @@ impl Acquaintance {
         }
     }
 
-    fn greeting(&self) -> MutexGuard<'_, Option<watch::Receiver<Option<Greeting>>>> {
+    fn greeting(&self) -> MutexGuard<'_, Option<watch::Receiver<Option<HandshakeOutcome>>>> {
         self.greeting.lock()
     }
 
@@ -180,7 +180,7 @@ impl Acquaintance {
     }
 
     /// The participant's answer to the handshake, which is started unless it was. A failed one is started again.
-    pub(super) async fn handshake(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> Greeting {
+    pub(super) async fn handshake(self: &Arc<Self>, room: &Room, peer: &ParticipantId) -> HandshakeOutcome {
         let mut greeting = {
             let mut greeting = self.greeting();
             match &*greeting {
@@ -197,7 +197,7 @@ impl Acquaintance {
 
     /// Performs the handshake in a task of its own: MCP lets no client cancel it, and the task that wanted it first may stop waiting. It
     /// ends within [`GREETING`](super::GREETING).
-    fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<Greeting>> {
+    fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<HandshakeOutcome>> {
         let (tell, told) = watch::channel(None);
         tokio::spawn(async move {
             let outcome = introduce(&room, &peer).await;
@@ -212,7 +212,7 @@ impl Acquaintance {
 }
 
 /// Whether a handshake was made or is under way.
-fn is_of_use(greeting: &watch::Receiver<Option<Greeting>>) -> bool {
+fn is_of_use(greeting: &watch::Receiver<Option<HandshakeOutcome>>) -> bool {
     match &*greeting.borrow() {
         Some(outcome) => outcome.is_ok(),
         None => greeting.has_changed().is_ok(),

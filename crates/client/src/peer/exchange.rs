@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use salon_mcp::caller::{CallEnd, CallFailure, CallId, Caller, CallerProfile, CallerStep, RequestId, WholeList};
-use salon_mcp::handshake::Hello;
+use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::input::Question;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, meta};
@@ -244,7 +244,7 @@ fn profile(room: &Room) -> CallerProfile {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
     let info = json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") });
     let capabilities = room.shared().directory.declares().to_owned();
-    CallerProfile::new(Hello { asked: None, capabilities, info: Some(raw(&info)) })
+    CallerProfile::new(HandshakeParams { asked: None, capabilities, info: Some(raw(&info)) })
 }
 
 fn call_error(method: &str, failure: CallFailure) -> CallError {

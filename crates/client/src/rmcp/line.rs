@@ -28,7 +28,7 @@ const INBOX: usize = 256;
 const MAX_CALLS: usize = 256;
 
 /// An rmcp service keeps its own time, so a call only has to end some day.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a message of an rmcp service did not get into the room.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -46,25 +46,25 @@ pub enum LineError {
 }
 
 /// One conversation.
-pub(super) struct Line {
+pub(super) struct RmcpLine {
     room: RoomRef,
     peer: ParticipantId,
     inbox: mpsc::Sender<Box<RawValue>>,
     end: CancellationToken,
-    state: Mutex<State>,
+    state: Mutex<RmcpLineState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RmcpLineState {
     /// How many requests the participant made.
     count: u64,
     /// Requests of the participant that wait for the service's answer.
-    asked: HashMap<u64, Asked>,
+    pending: HashMap<u64, PendingAnswer>,
     /// Calls of the service that wait for the participant's answer, by the service's id for them. A reason sent here cancels one.
     calls: HashMap<String, oneshot::Sender<String>>,
 }
 
-struct Asked {
+struct PendingAnswer {
     answer: oneshot::Sender<Result<Box<RawValue>, RpcError>>,
     envelope: EnvelopeId,
     token: Option<Box<RawValue>>,
@@ -72,7 +72,7 @@ struct Asked {
 
 /// What of a JSON-RPC message is looked at.
 #[derive(Deserialize)]
-struct Head {
+struct LineHead {
     id: Option<Box<RawValue>>,
     method: Option<String>,
     params: Option<Box<RawValue>>,
@@ -82,9 +82,9 @@ struct Head {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Params {
+struct LineParams {
     #[serde(rename = "_meta")]
-    meta: Meta,
+    meta: ParamsMeta,
     progress_token: Option<Box<RawValue>>,
     request_id: Option<Box<RawValue>>,
     reason: Option<String>,
@@ -92,17 +92,17 @@ struct Params {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Meta {
+struct ParamsMeta {
     progress_token: Option<Box<RawValue>>,
 }
 
-impl Params {
+impl LineParams {
     fn read(params: Option<&str>) -> Self {
         params.and_then(|params| serde_json::from_str(params).ok()).unwrap_or_default()
     }
 }
 
-impl Line {
+impl RmcpLine {
     pub(super) fn new(
         room: RoomRef,
         peer: ParticipantId,
@@ -123,11 +123,11 @@ impl Line {
     /// Ends every call, and leaves every question unanswered.
     pub(super) fn close(&self) {
         self.end.cancel();
-        let asked = std::mem::take(&mut self.state().asked);
-        drop(asked);
+        let pending = std::mem::take(&mut self.state().pending);
+        drop(pending);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RmcpLineState> {
         // Nothing that can panic runs while it is held.
         self.state.lock()
     }
@@ -137,16 +137,16 @@ impl Line {
         let Some(mut payload) = Members::parse(request.envelope().payload()) else {
             return ready(Err(RpcError::internal("the request is no object"))).boxed();
         };
-        let token = Params::read(request.envelope().params()).meta.progress_token;
+        let token = LineParams::read(request.envelope().params()).meta.progress_token;
         let (answer, answered) = oneshot::channel();
         let number = {
             let mut state = self.state();
             state.count += 1;
             let number = state.count;
-            state.asked.insert(number, Asked { answer, envelope: request.envelope().id().clone(), token });
+            state.pending.insert(number, PendingAnswer { answer, envelope: request.envelope().id().clone(), token });
             number
         };
-        let waiting = Waiting { line: self.clone(), number };
+        let waiting = UnansweredRequest { line: self.clone(), number };
         payload.set("id", &number);
         if self.inbox.try_send(payload.to_raw()).is_err() {
             return ready(Err(RpcError::internal("too much is waiting here; ask again later"))).boxed();
@@ -174,7 +174,7 @@ impl Line {
 
     /// Answers a request that the service does not understand.
     pub(super) fn refuse(&self, message: &RawValue, why: &str) {
-        let Ok(Head { id: Some(id), method: Some(_), .. }) = serde_json::from_str(message.get()) else { return };
+        let Ok(LineHead { id: Some(id), method: Some(_), .. }) = serde_json::from_str(message.get()) else { return };
         self.answer(&id, Err(RpcError::invalid_params(why)));
     }
 
@@ -183,19 +183,19 @@ impl Line {
         let broken = |error: serde_json::Error| LineError::Json(Arc::new(error));
         let message = RawValue::from_string(message.map_err(broken)?).map_err(broken)?;
         match serde_json::from_str(message.get()).map_err(broken)? {
-            Head { method: Some(method), id: Some(id), params, .. } => {
+            LineHead { method: Some(method), id: Some(id), params, .. } => {
                 self.call(method, id, params.unwrap_or_else(empty_object)).await;
                 Ok(())
             }
-            Head { method: Some(method), id: None, params, .. } => {
-                self.tell(&method, Params::read(params.as_deref().map(RawValue::get)), message).await
+            LineHead { method: Some(method), id: None, params, .. } => {
+                self.tell(&method, LineParams::read(params.as_deref().map(RawValue::get)), message).await
             }
-            Head { id: Some(id), result, error, .. } => {
+            LineHead { id: Some(id), result, error, .. } => {
                 let answer = result.ok_or_else(|| error.unwrap_or_else(|| RpcError::internal("there was no answer")));
                 self.answer(&id, answer);
                 Ok(())
             }
-            Head { .. } => Ok(()),
+            LineHead { .. } => Ok(()),
         }
     }
 
@@ -211,8 +211,8 @@ impl Line {
             }
             room
         };
-        let token = Params::read(Some(params.get())).meta.progress_token;
-        let options = RequestOptions { timeout: PATIENCE, progress: token.is_some(), ..RequestOptions::default() };
+        let token = LineParams::read(Some(params.get())).meta.progress_token;
+        let options = RequestOptions { timeout: CALL_TIMEOUT, progress: token.is_some(), ..RequestOptions::default() };
         let call = match room {
             Some(room) => room.request_with(&self.peer, &method, &params, options).await,
             None => Err(CallError::Cancelled),
@@ -265,7 +265,7 @@ impl Line {
     }
 
     /// Sends the service's notification to the participant.
-    async fn tell(&self, method: &str, params: Params, message: Box<RawValue>) -> Result<(), LineError> {
+    async fn tell(&self, method: &str, params: LineParams, message: Box<RawValue>) -> Result<(), LineError> {
         if method == "notifications/cancelled" {
             let cancel = params.request_id.and_then(|id| self.state().calls.remove(id.get()));
             if let Some(cancel) = cancel {
@@ -276,8 +276,9 @@ impl Line {
         }
         let correlation = params.progress_token.and_then(|token| {
             let state = self.state();
-            let meant = state.asked.values().find(|asked| asked.token.as_ref().is_some_and(|t| t.get() == token.get()));
-            meant.map(|asked| asked.envelope.clone())
+            let meant =
+                state.pending.values().find(|pending| pending.token.as_ref().is_some_and(|t| t.get() == token.get()));
+            meant.map(|pending| pending.envelope.clone())
         });
         let Some(room) = self.room.upgrade() else { return Err(LineError::Left) };
         let outgoing = Outgoing { to: vec![self.peer.clone()], correlation, payload: message };
@@ -285,23 +286,23 @@ impl Line {
     }
 
     fn answer(&self, id: &RawValue, answer: Result<Box<RawValue>, RpcError>) {
-        let asked = id.get().parse().ok().and_then(|number: u64| self.state().asked.remove(&number));
-        if let Some(asked) = asked {
+        let pending = id.get().parse().ok().and_then(|number: u64| self.state().pending.remove(&number));
+        if let Some(pending) = pending {
             // The asker may have cancelled.
-            let _ = asked.answer.send(answer);
+            let _ = pending.answer.send(answer);
         }
     }
 }
 
 /// A request that the service has not answered. Dropping it cancels it at the service.
-struct Waiting {
-    line: Arc<Line>,
+struct UnansweredRequest {
+    line: Arc<RmcpLine>,
     number: u64,
 }
 
-impl Drop for Waiting {
+impl Drop for UnansweredRequest {
     fn drop(&mut self) {
-        if self.line.state().asked.remove(&self.number).is_some() {
+        if self.line.state().pending.remove(&self.number).is_some() {
             let mut cancelled = Members::default();
             cancelled.set("jsonrpc", "2.0");
             cancelled.set("method", "notifications/cancelled");

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use super::refreshing::Kept;
+use super::refreshing::KeptToken;
 use super::{InvalidToken, MAX_TOKEN, Token, TokenError, TokenProvider};
 
 /// How long a program may take.
@@ -32,14 +32,14 @@ pub struct TokenCommand {
     program: OsString,
     args: Vec<OsString>,
     timeout: Duration,
-    kept: Kept,
+    kept: KeptToken,
 }
 
 impl TokenCommand {
     /// Runs `program` with `args` for a token.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Self { program: program.into(), args, timeout: TIMEOUT, kept: Kept::default() }
+        Self { program: program.into(), args, timeout: TIMEOUT, kept: KeptToken::default() }
     }
 
     /// Gives the program another time to answer.

@@ -26,7 +26,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// ```
 pub struct Refreshing<F> {
     fetch: F,
-    kept: Kept,
+    kept: KeptToken,
 }
 
 impl<F, Fut> Refreshing<F>
@@ -36,7 +36,7 @@ where
 {
     /// Takes tokens from `fetch`.
     pub fn new(fetch: F) -> Self {
-        Self { fetch, kept: Kept::default() }
+        Self { fetch, kept: KeptToken::default() }
     }
 }
 
@@ -61,13 +61,13 @@ type Fetched = (Token, Option<SystemTime>);
 
 /// The last token that was fetched and how long it is worth keeping, or why there is none.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptToken {
     last: Mutex<Option<Result<Fetched, TokenError>>>,
     /// How often one was fetched. A caller that waited while it changed takes the result, even one that asked for a refresh.
     fetched: AtomicU64,
 }
 
-impl Kept {
+impl KeptToken {
     pub(super) async fn get<Fut>(&self, refresh: bool, fetch: impl Fn() -> Fut) -> Result<Token, TokenError>
     where
         Fut: Future<Output = Result<Token, TokenError>>,

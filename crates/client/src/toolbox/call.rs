@@ -129,10 +129,10 @@ impl fmt::Debug for ToolCall {
 /// Any error can be turned into one with `?`; the caller's model then reads what went wrong, as MCP wants it, in a result that is
 /// marked as an error. An [`RpcError`] is passed on as the JSON-RPC error it is.
 #[derive(Debug)]
-pub struct ToolError(Cause);
+pub struct ToolError(ToolErrorCause);
 
 #[derive(Debug)]
-enum Cause {
+enum ToolErrorCause {
     Failed(String),
     Answer(RpcError),
 }
@@ -140,18 +140,18 @@ enum Cause {
 impl ToolError {
     /// The tool failed, with a text for a model.
     pub fn failed(why: impl Into<String>) -> Self {
-        Self(Cause::Failed(why.into()))
+        Self(ToolErrorCause::Failed(why.into()))
     }
 
     /// The arguments do not fit.
     pub fn invalid(why: impl Into<String>) -> Self {
-        Self(Cause::Answer(RpcError::invalid_params(why)))
+        Self(ToolErrorCause::Answer(RpcError::invalid_params(why)))
     }
 
     pub(super) fn into_answer(self) -> Result<Box<RawValue>, RpcError> {
         match self.0 {
-            Cause::Failed(why) => json_of(&ToolResult::error(why)),
-            Cause::Answer(error) => Err(error),
+            ToolErrorCause::Failed(why) => json_of(&ToolResult::error(why)),
+            ToolErrorCause::Answer(error) => Err(error),
         }
     }
 }
@@ -159,8 +159,8 @@ impl ToolError {
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Cause::Failed(why) => f.write_str(why),
-            Cause::Answer(error) => error.fmt(f),
+            ToolErrorCause::Failed(why) => f.write_str(why),
+            ToolErrorCause::Answer(error) => error.fmt(f),
         }
     }
 }
@@ -169,7 +169,7 @@ impl fmt::Display for ToolError {
 impl<E: std::error::Error + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
         match (&error as &dyn Any).downcast_ref::<RpcError>() {
-            Some(error) => Self(Cause::Answer(error.clone())),
+            Some(error) => Self(ToolErrorCause::Answer(error.clone())),
             None => Self::failed(error.to_string()),
         }
     }

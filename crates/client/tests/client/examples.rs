@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use salon_client::{Events, Room};
-use salon_testkit::{Gateway, Token, within};
+use salon_testkit::{TestGateway, TestToken, within};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
@@ -13,7 +13,7 @@ use crate::peers::until_joined;
 use crate::stage::{entering, gateway, heard, id, topic};
 
 /// A program from the directory of examples. Building the whole package builds them; `cargo test --test client` alone does not.
-fn example(gateway: &Gateway, name: &str, who: &str) -> Command {
+fn example(gateway: &TestGateway, name: &str, who: &str) -> Command {
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
     path.set_file_name("examples");
@@ -22,7 +22,7 @@ fn example(gateway: &Gateway, name: &str, who: &str) -> Command {
     let mut command = Command::new(path);
     command
         .env("SALON_GATEWAY", format!("http://{}", gateway.address()))
-        .env("SALON_TOKEN", gateway.token(&Token::new(who)).unwrap())
+        .env("SALON_TOKEN", gateway.token(&TestToken::new(who)).unwrap())
         .arg(topic().as_str())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -30,13 +30,13 @@ fn example(gateway: &Gateway, name: &str, who: &str) -> Command {
     command
 }
 
-async fn start(gateway: &Gateway, events: &mut Events, name: &str, who: &str) -> Child {
+async fn start(gateway: &TestGateway, events: &mut Events, name: &str, who: &str) -> Child {
     let child = example(gateway, name, who).spawn().unwrap();
     until_joined(events, who).await;
     child
 }
 
-async fn stage() -> (Gateway, Room, Events) {
+async fn stage() -> (TestGateway, Room, Events) {
     let gateway = gateway().await;
     let (alice, events) = entering(&gateway, "alice").join_listening().await.unwrap();
     (gateway, alice, events)

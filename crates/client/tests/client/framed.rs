@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use salon_client::{Event, Events, FramedAddress, FramedEntry, FramedError, FramedSession};
 use salon_protocol::{Presence, PresenceEvent};
-use salon_testkit::{Engine, Options, Token, within};
+use salon_testkit::{TestEngine, TestOptions, TestToken, within};
 use serde_json::json;
 
 use crate::stage::{Scissors, client, entering, gateway, history, id, topic};
@@ -15,13 +15,13 @@ fn entry() -> FramedEntry {
     FramedEntry::new().topic(topic()).capabilities(["lift"])
 }
 
-async fn connect(gateway: &salon_testkit::Gateway, address: FramedAddress) -> FramedSession {
-    let token = gateway.token(&Token::new("lift")).unwrap();
+async fn connect(gateway: &salon_testkit::TestGateway, address: FramedAddress) -> FramedSession {
+    let token = gateway.token(&TestToken::new("lift")).unwrap();
     let (who, entry) = (id("lift"), entry());
     within("a session", FramedSession::connect(address, &who, &token, &entry)).await.unwrap().unwrap()
 }
 
-fn address(gateway: &salon_testkit::Gateway) -> FramedAddress {
+fn address(gateway: &salon_testkit::TestGateway) -> FramedAddress {
     FramedAddress::new(&format!("tcp://{}", gateway.framed_address())).unwrap()
 }
 
@@ -109,7 +109,7 @@ async fn lost_connections_lose_and_double_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_let_in_is_told_why() {
     let gateway = gateway().await;
-    let token = gateway.token(&Token::new("lift")).unwrap();
+    let token = gateway.token(&TestToken::new("lift")).unwrap();
     let not_its_own = FramedSession::connect(address(&gateway), &id("bob"), &token, &entry()).await;
     assert!(matches!(not_its_own, Err(FramedError::Refused { code: 403, .. })), "{not_its_own:?}");
     let no_token = FramedSession::connect(address(&gateway), &id("lift"), "", &entry()).await;
@@ -123,11 +123,11 @@ async fn who_is_not_let_in_is_told_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_does_not_end_is_answered_with_408() {
-    let options = Options::new(Engine::Sqlite).set("frame-timeout", "100").unwrap();
-    let gateway = salon_testkit::Gateway::start(options).await.unwrap();
+    let options = TestOptions::new(TestEngine::Sqlite).set("frame-timeout", "100").unwrap();
+    let gateway = salon_testkit::TestGateway::start(options).await.unwrap();
     // A session may be silent.
     let mut lift = connect(&gateway, address(&gateway)).await;
-    let mut slow = salon_testkit::framed::Framed::open(gateway.framed_address()).await.unwrap();
+    let mut slow = salon_testkit::framed::FramedClient::open(gateway.framed_address()).await.unwrap();
     slow.bytes(&[0, 0, 0, 100, b'{']).await.unwrap();
     let reply = slow.reply().await.unwrap();
     assert_eq!((reply.code(), &reply.json()["code"]), (408, &json!("timeout")));

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use salon_client::protocol::Message;
 use salon_client::{CallError, Discovery, Gather, Room, ToolCall, Toolbox};
-use salon_testkit::{Gateway, within};
+use salon_testkit::{TestGateway, within};
 use serde_json::json;
 
 use crate::peers::{count, echo, stuck, until_sent};
 use crate::stage::{entering, gateway, history, id};
 
 /// A participant that votes the same each time.
-async fn voter(gateway: &Gateway, name: &str, vote: &'static str) -> Room {
+async fn voter(gateway: &TestGateway, name: &str, vote: &'static str) -> Room {
     let toolbox = Toolbox::new(name)
         .tool("wait", "Votes", json!({"type": "object"}), move |_: ToolCall| async move { Ok(vote.into()) });
     entering(gateway, name).offer(toolbox).join().await.unwrap()

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use salon_client::mcp::{ElicitationAnswer, LogLevel, Root};
 use salon_client::protocol::Message;
 use salon_client::{CallError, Outgoing, Request, ResultError, Room, RpcError, Service, Toolbox};
-use salon_testkit::{Gateway, within};
+use salon_testkit::{TestGateway, within};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -46,7 +46,7 @@ impl<F: Fn(&str, &Value, Request) -> Answer + Send + Sync + 'static> Service for
 }
 
 struct Stage {
-    gateway: Gateway,
+    gateway: TestGateway,
     bob: Room,
     /// What bob was asked: methods and parameters.
     requests: Arc<Mutex<Vec<(String, Value)>>>,

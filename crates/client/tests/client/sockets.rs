@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use salon_client::internal::{Closed, SocketEvent, TextSocket};
 use salon_client::{Client, Gateway, Refreshing, RestError, StaticToken};
-use salon_testkit::{Token, within};
+use salon_testkit::{TestToken, within};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 
@@ -76,7 +76,7 @@ async fn what_is_refused_is_told() {
 async fn a_refused_token_is_replaced_once() {
     let gateway = gateway().await;
     let asked = Arc::new(AtomicU32::new(0));
-    let good = gateway.token(&Token::new("alice")).unwrap();
+    let good = gateway.token(&TestToken::new("alice")).unwrap();
     let tokens = Refreshing::new({
         let asked = asked.clone();
         move || {
@@ -97,7 +97,7 @@ async fn a_refused_token_is_replaced_once() {
 async fn an_end_says_why() {
     let gateway = gateway().await;
     let scissors = Scissors::new(&gateway);
-    let token = gateway.token(&Token::new("alice")).unwrap();
+    let token = gateway.token(&TestToken::new("alice")).unwrap();
     let through = Client::new(Gateway::through(scissors.clone()), StaticToken::new(token));
     let mut cut = TextSocket::to_gateway(&through, PATH, SUBPROTOCOL).await.unwrap();
     assert!(text_with(&mut cut, "welcome").await.is_ok());

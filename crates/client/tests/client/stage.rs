@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use salon_client::protocol::{Envelope, ParticipantId, TopicName};
 use salon_client::{Backoff, Client, Dial, Entering, Event, Events, Gateway, StaticToken, Wire};
-use salon_testkit::{Engine, Failure, Options, Token, within};
+use salon_testkit::{Failure, TestEngine, TestOptions, TestToken, within};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -19,18 +19,18 @@ pub(crate) fn id(text: &str) -> ParticipantId {
 }
 
 /// A gateway of one's own.
-pub(crate) async fn gateway() -> salon_testkit::Gateway {
-    salon_testkit::Gateway::start(Options::new(Engine::Sqlite)).await.unwrap()
+pub(crate) async fn gateway() -> salon_testkit::TestGateway {
+    salon_testkit::TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.unwrap()
 }
 
 /// A client of it, as somebody.
-pub(crate) fn client(gateway: &salon_testkit::Gateway, id: &str) -> Client {
+pub(crate) fn client(gateway: &salon_testkit::TestGateway, id: &str) -> Client {
     let address = Gateway::new(&format!("http://{}", gateway.address())).unwrap();
-    Client::new(address, StaticToken::new(gateway.token(&Token::new(id)).unwrap()))
+    Client::new(address, StaticToken::new(gateway.token(&TestToken::new(id)).unwrap()))
 }
 
 /// On the way into the room, coming back quickly where connections are lost on purpose.
-pub(crate) fn entering(gateway: &salon_testkit::Gateway, id: &str) -> Entering {
+pub(crate) fn entering(gateway: &salon_testkit::TestGateway, id: &str) -> Entering {
     client(gateway, id).room(topic()).backoff(quick())
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Scissors {
 }
 
 impl Scissors {
-    pub(crate) fn new(gateway: &salon_testkit::Gateway) -> Self {
+    pub(crate) fn new(gateway: &salon_testkit::TestGateway) -> Self {
         Self::at(gateway.address())
     }
 

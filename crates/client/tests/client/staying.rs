@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::FutureExt;
 use salon_client::protocol::EnvelopeId;
 use salon_client::{Client, End, Event, Gateway, Link, PublishError, Refreshing, StaticToken};
-use salon_testkit::{Engine, Options, Token, within};
+use salon_testkit::{TestEngine, TestOptions, TestToken, within};
 use tokio::io::AsyncReadExt;
 
 use crate::stage::{Scissors, client, entering, gateway, heard, history, quick, topic};
@@ -44,7 +44,7 @@ async fn lost_connections_lose_and_double_nothing() {
     let gateway = gateway().await;
     let scissors = Scissors::new(&gateway);
     let through = |id: &str| {
-        let token = gateway.token(&Token::new(id)).unwrap();
+        let token = gateway.token(&TestToken::new(id)).unwrap();
         Client::new(Gateway::through(scissors.clone()), StaticToken::new(token)).room(topic()).backoff(quick())
     };
     let (alice, mut alices) = through("alice").join_listening().await.unwrap();
@@ -101,8 +101,8 @@ async fn a_restarted_gateway_is_found_again() {
 #[tokio::test]
 async fn a_listener_that_fell_behind_catches_up_from_the_history() {
     const LINES: usize = 3000;
-    let options = Options::new(Engine::Sqlite).set("limits.rate", "0").unwrap();
-    let gateway = salon_testkit::Gateway::start(options).await.unwrap();
+    let options = TestOptions::new(TestEngine::Sqlite).set("limits.rate", "0").unwrap();
+    let gateway = salon_testkit::TestGateway::start(options).await.unwrap();
     let (alice, mut idle) = entering(&gateway, "alice").join_listening().await.unwrap();
     let saying = (0..LINES).map(|n| {
         let alice = alice.clone();
@@ -134,8 +134,8 @@ async fn a_listener_that_fell_behind_catches_up_from_the_history() {
 #[tokio::test]
 async fn a_listener_that_gives_up_while_catching_up_loses_nothing() {
     const LINES: usize = 1500;
-    let options = Options::new(Engine::Sqlite).set("limits.rate", "0").unwrap();
-    let gateway = salon_testkit::Gateway::start(options).await.unwrap();
+    let options = TestOptions::new(TestEngine::Sqlite).set("limits.rate", "0").unwrap();
+    let gateway = salon_testkit::TestGateway::start(options).await.unwrap();
     let (alice, mut idle) = entering(&gateway, "alice").join_listening().await.unwrap();
     for n in 0..LINES {
         alice.say(&n.to_string()).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_door_that_is_slammed_is_knocked_on_again() {
     let scissors = Scissors::new(&gateway);
     let slammed = Arc::new(AtomicU32::new(0));
     let way = Slamming { way: scissors.clone(), left: slammed.clone() };
-    let token = gateway.token(&Token::new("alice")).unwrap();
+    let token = gateway.token(&TestToken::new("alice")).unwrap();
     let entering = Client::new(Gateway::through(way), StaticToken::new(token)).room(topic()).backoff(quick());
     let alice = entering.join().await.unwrap();
     slammed.store(3, Ordering::SeqCst);
@@ -185,8 +185,9 @@ impl salon_client::Dial for Slamming {
 
 #[tokio::test]
 async fn a_publisher_that_is_too_fast_is_slowed_down_and_loses_nothing() {
-    let options = Options::new(Engine::Sqlite).set("limits.rate", "50").unwrap().set("limits.burst", "5").unwrap();
-    let gateway = salon_testkit::Gateway::start(options).await.unwrap();
+    let options =
+        TestOptions::new(TestEngine::Sqlite).set("limits.rate", "50").unwrap().set("limits.burst", "5").unwrap();
+    let gateway = salon_testkit::TestGateway::start(options).await.unwrap();
     let alice = entering(&gateway, "alice").join().await.unwrap();
     let saying = (0..30).map(|n| {
         let alice = alice.clone();
@@ -214,9 +215,9 @@ async fn a_newer_connection_takes_the_seat_for_good() {
 #[tokio::test]
 async fn a_token_that_ran_out_is_replaced_by_a_fresh_one() {
     let gateway = gateway().await;
-    let mut short = Token::new("alice");
+    let mut short = TestToken::new("alice");
     short.claim("expires", "1").unwrap();
-    let tokens = [gateway.token(&short).unwrap(), gateway.token(&Token::new("alice")).unwrap()];
+    let tokens = [gateway.token(&short).unwrap(), gateway.token(&TestToken::new("alice")).unwrap()];
     let asked = Arc::new(AtomicU32::new(0));
     let provider = Refreshing::new({
         let asked = asked.clone();
@@ -241,7 +242,7 @@ async fn a_token_that_ran_out_is_replaced_by_a_fresh_one() {
 #[tokio::test]
 async fn a_token_for_another_topic_is_told_at_once() {
     let gateway = gateway().await;
-    let mut token = Token::new("alice");
+    let mut token = TestToken::new("alice");
     token.claim("topics", "room:other").unwrap();
     let address = Gateway::new(&format!("http://{}", gateway.address())).unwrap();
     let client = Client::new(address, StaticToken::new(gateway.token(&token).unwrap()));

@@ -131,7 +131,7 @@ async fn a_refresh_that_fails_fails_once_for_everyone_who_waited() {
 async fn a_token_that_expires_soon_is_replaced_before_it_does() {
     let gateway = gateway().await;
     let token = |expires: &str| {
-        let mut token = salon_testkit::Token::new("alice");
+        let mut token = salon_testkit::TestToken::new("alice");
         token.claim("expires", expires).unwrap();
         gateway.token(&token).unwrap()
     };

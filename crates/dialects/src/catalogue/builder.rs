@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 
 use super::merged::{Merged, is_same, weight};
@@ -24,20 +24,20 @@ fn next_version() -> u64 {
 
 /// What every participant of a room offers, at one moment. Cheap to clone and never changed.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct CatalogueSnapshot {
     version: u64,
     listings: [Arc<Merged>; 4],
     left_out: usize,
 }
 
-impl Default for Snapshot {
+impl Default for CatalogueSnapshot {
     /// Nothing is known of anybody. Every other snapshot has a higher version.
     fn default() -> Self {
         Self::empty(0)
     }
 }
 
-impl Snapshot {
+impl CatalogueSnapshot {
     fn empty(version: u64) -> Self {
         Self { version, listings: Listing::ALL.map(|listing| Arc::new(Merged::new(listing, version))), left_out: 0 }
     }
@@ -88,7 +88,7 @@ pub enum Placement {
 #[derive(Debug)]
 pub struct SnapshotBuilder {
     /// What was published last.
-    published: Arc<Snapshot>,
+    published: Arc<CatalogueSnapshot>,
     listings: [Arc<Merged>; 4],
     left_out: BTreeSet<(ParticipantId, Listing)>,
     /// The version of the next snapshot, once something has changed.
@@ -99,9 +99,9 @@ pub struct SnapshotBuilder {
 
 impl SnapshotBuilder {
     /// Goes on after the snapshot that readers have, with nothing in it.
-    pub fn after(before: &Snapshot) -> Self {
+    pub fn after(before: &CatalogueSnapshot) -> Self {
         let version = if before.version == 0 { 0 } else { next_version() };
-        let published = Snapshot::empty(version);
+        let published = CatalogueSnapshot::empty(version);
         Self {
             listings: published.listings.clone(),
             published: Arc::new(published),
@@ -119,7 +119,7 @@ impl SnapshotBuilder {
 
     /// Puts a participant's list in place of what was there. `is_news` where it is the first list of this participant and clients that
     /// have not listed are to be told of it; other changes always are.
-    pub fn put(&mut self, who: &ParticipantId, listing: Listing, items: Arc<[Item]>, is_news: bool) -> Placement {
+    pub fn put(&mut self, who: &ParticipantId, listing: Listing, items: Arc<[ListItem]>, is_news: bool) -> Placement {
         let merged = &self.listings[listing as usize];
         let before = merged.offer(who);
         if before.is_some_and(|before| is_same(before, &items)) {
@@ -166,7 +166,7 @@ impl SnapshotBuilder {
         }
     }
 
-    fn change(&mut self, who: &ParticipantId, listing: Listing, items: Option<Arc<[Item]>>, is_news: bool) {
+    fn change(&mut self, who: &ParticipantId, listing: Listing, items: Option<Arc<[ListItem]>>, is_news: bool) {
         let version = *self.version.get_or_insert_with(next_version);
         // Copied once per published snapshot.
         let merged = Arc::make_mut(&mut self.listings[listing as usize]);
@@ -180,7 +180,7 @@ impl SnapshotBuilder {
     }
 
     /// What a participant offers; `None` while that is not known.
-    pub fn offer(&self, who: &ParticipantId, listing: Listing) -> Option<&Arc<[Item]>> {
+    pub fn offer(&self, who: &ParticipantId, listing: Listing) -> Option<&Arc<[ListItem]>> {
         self.listings[listing as usize].offer(who)
     }
 
@@ -199,10 +199,10 @@ impl SnapshotBuilder {
     }
 
     /// The newest snapshot. Costs nothing while nothing changes.
-    pub fn snapshot(&mut self) -> Arc<Snapshot> {
+    pub fn snapshot(&mut self) -> Arc<CatalogueSnapshot> {
         if let Some(version) = self.version.take() {
             let left_out = self.left_out.len();
-            self.published = Arc::new(Snapshot { version, listings: self.listings.clone(), left_out });
+            self.published = Arc::new(CatalogueSnapshot { version, listings: self.listings.clone(), left_out });
         }
         self.published.clone()
     }

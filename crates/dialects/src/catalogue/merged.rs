@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 use serde_json::value::RawValue;
 
@@ -25,12 +25,12 @@ const MAX_TEMPLATES: usize = 1024;
 
 /// A participant's place in the order of all: the host is first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct OwnerRank {
     is_guest: bool,
     pub(crate) who: ParticipantId,
 }
 
-impl Place {
+impl OwnerRank {
     pub(crate) fn of(who: &ParticipantId) -> Self {
         Self { is_guest: !who.is_host(), who: who.clone() }
     }
@@ -42,7 +42,7 @@ pub(super) type Labels = Box<[Option<Arc<str>>]>;
 /// What one participant offers, and as what the room lists it.
 #[derive(Debug)]
 pub(crate) struct Offered {
-    pub(super) items: Arc<[Item]>,
+    pub(super) items: Arc<[ListItem]>,
     pub(super) labels: Labels,
     /// The items as the room lists them. Made when they are first listed, once for all sessions.
     rendered: OnceLock<Box<[Option<Box<RawValue>>]>>,
@@ -50,11 +50,11 @@ pub(crate) struct Offered {
 }
 
 impl Offered {
-    fn new(items: Arc<[Item]>, labels: Labels) -> Self {
+    fn new(items: Arc<[ListItem]>, labels: Labels) -> Self {
         Self { items, labels, rendered: OnceLock::new(), templates: OnceLock::new() }
     }
 
-    pub(crate) fn items(&self) -> &[Item] {
+    pub(crate) fn items(&self) -> &[ListItem] {
         &self.items
     }
 
@@ -65,7 +65,7 @@ impl Offered {
 
     /// An item as the room lists it.
     pub(crate) fn rendered(&self, listing: Listing, who: &ParticipantId, index: usize) -> Option<&RawValue> {
-        let render = |(item, label): (&Item, &Option<Arc<str>>)| render(listing, who, label.as_deref()?, item);
+        let render = |(item, label): (&ListItem, &Option<Arc<str>>)| render(listing, who, label.as_deref()?, item);
         let rendered = self.rendered.get_or_init(|| self.items.iter().zip(&self.labels).map(render).collect());
         rendered.get(index)?.as_deref()
     }
@@ -78,14 +78,14 @@ impl Offered {
 }
 
 #[derive(Debug, Clone)]
-enum Index {
+enum MergeIndex {
     Names(NameIndex),
     Uris(UriIndex),
 }
 
 /// A change of one participant's list.
 #[derive(Debug, Clone)]
-pub(crate) struct Change {
+pub(crate) struct ListChange {
     pub(super) version: u64,
     pub(crate) who: ParticipantId,
     /// Whether it is news to clients that have not listed. The first look at a participant that was there before is none.
@@ -95,27 +95,27 @@ pub(crate) struct Change {
 /// One listing of everybody's.
 #[derive(Debug, Clone)]
 pub struct Merged {
-    owners: BTreeMap<Place, Arc<Offered>>,
-    index: Index,
+    owners: BTreeMap<OwnerRank, Arc<Offered>>,
+    index: MergeIndex,
     items: usize,
     bytes: usize,
     /// The version of the snapshot that it changed in last, and of the last change that was news.
     version: u64,
     announced: u64,
     /// The newest changes: all that came after the version `complete_after`.
-    changes: VecDeque<Change>,
+    changes: VecDeque<ListChange>,
     complete_after: u64,
 }
 
 /// What a list weighs in bytes.
-pub(super) fn weight(items: &[Item]) -> usize {
+pub(super) fn weight(items: &[ListItem]) -> usize {
     /// What an item weighs beyond its text.
     const OVERHEAD: usize = 128;
     items.iter().map(|item| item.raw.get().len() + item.name.len() + OVERHEAD).sum()
 }
 
 /// Whether two lists say the same.
-pub(crate) fn is_same(one: &[Item], other: &[Item]) -> bool {
+pub(crate) fn is_same(one: &[ListItem], other: &[ListItem]) -> bool {
     std::ptr::eq(one, other)
         || one.len() == other.len()
             && one.iter().zip(other).all(|(one, other)| one.name == other.name && one.raw.get() == other.raw.get())
@@ -124,8 +124,8 @@ pub(crate) fn is_same(one: &[Item], other: &[Item]) -> bool {
 impl Merged {
     pub(crate) fn new(listing: Listing, version: u64) -> Self {
         let index = match listing {
-            Listing::Tools | Listing::Prompts => Index::Names(NameIndex::default()),
-            Listing::Resources | Listing::Templates => Index::Uris(UriIndex::default()),
+            Listing::Tools | Listing::Prompts => MergeIndex::Names(NameIndex::default()),
+            Listing::Resources | Listing::Templates => MergeIndex::Uris(UriIndex::default()),
         };
         Self {
             owners: BTreeMap::new(),
@@ -142,7 +142,7 @@ impl Merged {
     /// All of these lists at once. No item gets a name that is `taken`, unless its owner has that name there.
     pub(crate) fn build(
         listing: Listing,
-        lists: impl Iterator<Item = (Place, Arc<[Item]>)>,
+        lists: impl Iterator<Item = (OwnerRank, Arc<[ListItem]>)>,
         taken: &dyn Fn(&ParticipantId, &str) -> bool,
     ) -> Self {
         let mut merged = Self::new(listing, 0);
@@ -154,28 +154,28 @@ impl Merged {
     }
 
     /// Puts a participant's list in place of what was there, or removes it.
-    pub(super) fn replace(&mut self, who: &ParticipantId, items: Option<Arc<[Item]>>) {
-        let place = Place::of(who);
+    pub(super) fn replace(&mut self, who: &ParticipantId, items: Option<Arc<[ListItem]>>) {
+        let place = OwnerRank::of(who);
         let mut affected = BTreeSet::new();
         let mut is_rebuilt = false;
         if let Some(before) = self.owners.remove(&place) {
             self.items -= before.items.len();
             self.bytes -= weight(&before.items);
             match &mut self.index {
-                Index::Names(names) => {
+                MergeIndex::Names(names) => {
                     names.remove(&place, &before.items, &before.labels);
                     is_rebuilt = names.displaced > 0;
                 }
-                Index::Uris(uris) => affected.extend(uris.remove(&place, &before.items)),
+                MergeIndex::Uris(uris) => affected.extend(uris.remove(&place, &before.items)),
             }
         }
         if let Some(items) = items {
             self.items += items.len();
             self.bytes += weight(&items);
             let labels = match &mut self.index {
-                Index::Names(names) if is_rebuilt || names.displaced > 0 => None,
-                Index::Names(names) => names.add(&place, &items),
-                Index::Uris(uris) => {
+                MergeIndex::Names(names) if is_rebuilt || names.displaced > 0 => None,
+                MergeIndex::Names(names) => names.add(&place, &items),
+                MergeIndex::Uris(uris) => {
                     affected.extend(uris.add(&place, &items));
                     Some(uris.labels(&place, &items))
                 }
@@ -194,14 +194,14 @@ impl Merged {
     /// Names everything again, in order.
     fn rebuild(&mut self, taken: &dyn Fn(&ParticipantId, &str) -> bool) {
         match &mut self.index {
-            Index::Names(names) => {
+            MergeIndex::Names(names) => {
                 *names = NameIndex::default();
                 for (place, offered) in &mut self.owners {
                     let labels = names.add_next(place, &offered.items, taken);
                     label_again(offered, labels);
                 }
             }
-            Index::Uris(uris) => {
+            MergeIndex::Uris(uris) => {
                 *uris = UriIndex::default();
                 for (place, offered) in &self.owners {
                     uris.add(place, &offered.items);
@@ -214,8 +214,8 @@ impl Merged {
         }
     }
 
-    fn relabel(&mut self, place: &Place) {
-        if let (Index::Uris(uris), Some(offered)) = (&self.index, self.owners.get_mut(place)) {
+    fn relabel(&mut self, place: &OwnerRank) {
+        if let (MergeIndex::Uris(uris), Some(offered)) = (&self.index, self.owners.get_mut(place)) {
             let labels = uris.labels(place, &offered.items);
             label_again(offered, labels);
         }
@@ -232,7 +232,7 @@ impl Merged {
         {
             self.complete_after = oldest.version;
         }
-        self.changes.push_back(Change { version, who: who.clone(), is_news });
+        self.changes.push_back(ListChange { version, who: who.clone(), is_news });
     }
 
     /// The version of the snapshot that this listing changed in last.
@@ -246,7 +246,7 @@ impl Merged {
     }
 
     /// The changes after a version; `None` when they are no longer all known.
-    pub(crate) fn changes_since(&self, version: u64) -> Option<impl Iterator<Item = &Change>> {
+    pub(crate) fn changes_since(&self, version: u64) -> Option<impl Iterator<Item = &ListChange>> {
         let newer = self.changes.iter().filter(move |change| change.version > version);
         (version >= self.complete_after).then_some(newer)
     }
@@ -262,12 +262,12 @@ impl Merged {
     }
 
     /// What a participant offers; `None` while that is not known.
-    pub fn offer(&self, who: &ParticipantId) -> Option<&Arc<[Item]>> {
-        self.owners.get(&Place::of(who)).map(|offered| &offered.items)
+    pub fn offer(&self, who: &ParticipantId) -> Option<&Arc<[ListItem]>> {
+        self.owners.get(&OwnerRank::of(who)).map(|offered| &offered.items)
     }
 
     /// Participants and what they offer, in order, from a place on.
-    pub(crate) fn from(&self, first: Bound<Place>) -> impl Iterator<Item = (&Place, &Offered)> {
+    pub(crate) fn from(&self, first: Bound<OwnerRank>) -> impl Iterator<Item = (&OwnerRank, &Offered)> {
         self.owners.range((first, Bound::Unbounded)).map(|(place, offered)| (place, &**offered))
     }
 
@@ -280,29 +280,29 @@ impl Merged {
 
     /// Whether an item has another name than it would have alone.
     pub(crate) fn has_displaced(&self) -> bool {
-        matches!(&self.index, Index::Names(names) if names.displaced > 0)
+        matches!(&self.index, MergeIndex::Names(names) if names.displaced > 0)
     }
 
     /// Whose tool or prompt the room lists under a name, and its owner's name for it.
     pub(crate) fn labelled(&self, label: &str) -> Option<(&ParticipantId, &str)> {
-        let Index::Names(names) = &self.index else { return None };
+        let MergeIndex::Names(names) = &self.index else { return None };
         names.labels.get(label).map(|(who, own)| (who, &**own))
     }
 
     /// Whose tools or prompts `participant__name` is where it is not the listed name, and their owners' names for them.
     pub(crate) fn aliased(&self, name: &str) -> impl Iterator<Item = (&ParticipantId, &str)> {
         let known = match &self.index {
-            Index::Names(names) => names.aliases.get(name),
-            Index::Uris(_) => None,
+            MergeIndex::Names(names) => names.aliases.get(name),
+            MergeIndex::Uris(_) => None,
         };
         known.into_iter().flatten().map(|(place, own)| (&place.who, &**own))
     }
 
     /// Which participants have a tool or prompt of this name of their own, or list this URI, in order.
-    pub(crate) fn owners_of(&self, name: &str) -> &[Place] {
+    pub(crate) fn owners_of(&self, name: &str) -> &[OwnerRank] {
         match &self.index {
-            Index::Names(names) => names.bare.get(name).map_or(&[], Vec::as_slice),
-            Index::Uris(uris) => uris.owners(name),
+            MergeIndex::Names(names) => names.bare.get(name).map_or(&[], Vec::as_slice),
+            MergeIndex::Uris(uris) => uris.owners(name),
         }
     }
 
@@ -320,13 +320,13 @@ impl Merged {
             .map(|(place, offered)| format!("{} {:?} {:?}", place.who, offered.labels, offered.items.len()))
             .collect();
         match &self.index {
-            Index::Names(names) => {
+            MergeIndex::Names(names) => {
                 lines.extend(names.labels.iter().map(|(label, owner)| format!("label {label} {owner:?}")));
                 lines.extend(names.aliases.iter().map(|(name, owners)| format!("alias {name} {owners:?}")));
                 lines.extend(names.bare.iter().map(|(name, owners)| format!("bare {name} {owners:?}")));
                 lines.push(format!("displaced {}", names.displaced));
             }
-            Index::Uris(uris) => {
+            MergeIndex::Uris(uris) => {
                 lines.extend(uris.owners.iter().map(|(uri, owners)| format!("uri {uri} {owners:?}")));
             }
         }

@@ -1,6 +1,6 @@
 //! The room's catalogue, as dialects read it: what every participant offers, and under which names the room lists it.
 //!
-//! The room's host finds out what participants offer and publishes a [`Snapshot`]: immutable, with a version, names and URIs merged once
+//! The room's host finds out what participants offer and publishes a [`CatalogueSnapshot`]: immutable, with a version, names and URIs merged once
 //! per change ([`merged`]). Sessions read snapshots; none of them asks or merges per participant.
 //!
 //! Deliberately absent: asking participants, ages and deadlines. Those are the host's.
@@ -17,12 +17,12 @@ mod uris;
 
 use std::sync::Arc;
 
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 
-pub use builder::{MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Placement, Snapshot, SnapshotBuilder};
+pub use builder::{CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Placement, SnapshotBuilder};
 pub use merged::Merged;
-pub(crate) use merged::{Offered, Place, is_same};
+pub(crate) use merged::{Offered, OwnerRank, is_same};
 pub(crate) use names::natural;
 pub(crate) use render::render;
 pub(crate) use uris::{SCHEME, qualified as qualified_uri};
@@ -42,7 +42,7 @@ pub struct CatalogueAnswer {
     /// What was asked.
     pub query: CatalogueQuery,
     /// The items; `None` when they are not to be had.
-    pub items: Option<Arc<[Item]>>,
+    pub items: Option<Arc<[ListItem]>>,
 }
 
 /// What a session asks that sees the room as one server.
@@ -57,7 +57,7 @@ pub enum RoomQuery {
         /// The kinds.
         listings: &'static [Listing],
     },
-    /// Look at these lists of whoever joins from now on.
+    /// Look at these lists of a participant that joins from now on.
     Watch {
         /// The kinds.
         listings: Vec<Listing>,
@@ -79,10 +79,10 @@ pub enum RoomAnswer {
         /// The query's number.
         number: u64,
         /// What participants offer by now.
-        snapshot: Option<Arc<Snapshot>>,
+        snapshot: Option<Arc<CatalogueSnapshot>>,
     },
     /// To [`RoomQuery::Watch`].
     Watching,
     /// To [`RoomQuery::Next`].
-    Next(Arc<Snapshot>),
+    Next(Arc<CatalogueSnapshot>),
 }

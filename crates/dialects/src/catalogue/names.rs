@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use salon_mcp::listing::Item;
+use salon_mcp::listing::ListItem;
 use salon_protocol::ParticipantId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::merged::{Labels, Place};
+use super::merged::{Labels, OwnerRank};
 use super::shards::Shards;
 
 /// The longest name that every host takes.
@@ -24,9 +24,9 @@ pub(super) struct NameIndex {
     /// By the listed name: whose, and its own name.
     pub(super) labels: Shards<(ParticipantId, Arc<str>)>,
     /// By `participant__name`, where that is not the listed name.
-    pub(super) aliases: Shards<Vec<(Place, Arc<str>)>>,
+    pub(super) aliases: Shards<Vec<(OwnerRank, Arc<str>)>>,
     /// By the own name, in the order of all participants.
-    pub(super) bare: Shards<Vec<Place>>,
+    pub(super) bare: Shards<Vec<OwnerRank>>,
     /// How many items have not the name they would have alone. While there are none, no list changes the names of another.
     pub(super) displaced: usize,
 }
@@ -34,7 +34,7 @@ pub(super) struct NameIndex {
 impl NameIndex {
     /// Adds a participant's list, if each of its items can have the first name of its choice. Changes nothing otherwise: then the names of
     /// all depend on their order.
-    pub(super) fn add(&mut self, place: &Place, items: &[Item]) -> Option<Labels> {
+    pub(super) fn add(&mut self, place: &OwnerRank, items: &[ListItem]) -> Option<Labels> {
         let mut own = HashSet::new();
         let mut is_free = |label: &Arc<str>| self.labels.get(label).is_none() && own.insert(label.clone());
         let mut labels = Vec::with_capacity(items.len());
@@ -57,8 +57,8 @@ impl NameIndex {
     /// not `taken` elsewhere.
     pub(super) fn add_next(
         &mut self,
-        place: &Place,
-        items: &[Item],
+        place: &OwnerRank,
+        items: &[ListItem],
         taken: &dyn Fn(&ParticipantId, &str) -> bool,
     ) -> Labels {
         let mut labels = Vec::with_capacity(items.len());
@@ -78,7 +78,7 @@ impl NameIndex {
         labels.into()
     }
 
-    fn insert(&mut self, place: &Place, name: &str, label: &Arc<str>) {
+    fn insert(&mut self, place: &OwnerRank, name: &str, label: &Arc<str>) {
         let (who, name): (_, Arc<str>) = (&place.who, name.into());
         self.labels.insert(label.clone(), (who.clone(), name.clone()));
         let full = qualified(who, &name);
@@ -94,7 +94,7 @@ impl NameIndex {
     }
 
     /// Removes a participant's list.
-    pub(super) fn remove(&mut self, place: &Place, items: &[Item], labels: &Labels) {
+    pub(super) fn remove(&mut self, place: &OwnerRank, items: &[ListItem], labels: &Labels) {
         for (item, label) in items.iter().zip(labels) {
             let Some(label) = label else { continue };
             self.labels.remove(label);
@@ -118,7 +118,7 @@ impl NameIndex {
 }
 
 /// The names of a list's items; none for one that repeats a name of its owner's, or that cannot be called here.
-fn callable(items: &[Item]) -> impl Iterator<Item = Option<&str>> {
+fn callable(items: &[ListItem]) -> impl Iterator<Item = Option<&str>> {
     let mut own = HashSet::new();
     items.iter().map(move |item| (own.insert(&*item.name) && !requires_task(item)).then_some(&*item.name))
 }
@@ -179,7 +179,7 @@ fn hashed(who: &ParticipantId, name: &str, attempt: u32) -> String {
 }
 
 /// Whether a tool can be called only as a task (MCP 2025-11-25, "Tool-Level Negotiation"), which the room does not carry.
-fn requires_task(item: &Item) -> bool {
+fn requires_task(item: &ListItem) -> bool {
     #[derive(Deserialize)]
     struct Tool<'a> {
         #[serde(borrow)]

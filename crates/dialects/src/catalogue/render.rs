@@ -1,13 +1,13 @@
 //! An item as the room lists it. Only its `name`, `uri` or `uriTemplate` and its titles differ from what its owner wrote.
 
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{Members, ParticipantId};
 use serde_json::value::RawValue;
 
 use super::names;
 
 /// An item under the label that the room lists it by; `None` for one that is no object.
-pub(crate) fn render(listing: Listing, who: &ParticipantId, label: &str, item: &Item) -> Option<Box<RawValue>> {
+pub(crate) fn render(listing: Listing, who: &ParticipantId, label: &str, item: &ListItem) -> Option<Box<RawValue>> {
     let is_shown_as_written = who.is_host() && *label == *item.name;
     if is_shown_as_written {
         return Some(item.raw.clone());

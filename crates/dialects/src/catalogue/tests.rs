@@ -7,20 +7,20 @@ fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).expect("a name")
 }
 
-fn items(listing: Listing, names: &[String]) -> Arc<[Item]> {
+fn items(listing: Listing, names: &[String]) -> Arc<[ListItem]> {
     let item = |name: &String| {
         let object = serde_json::json!({ listing.label(): name });
-        Item { name: name.as_str().into(), raw: RawValue::from_string(object.to_string()).expect("JSON") }
+        ListItem { name: name.as_str().into(), raw: RawValue::from_string(object.to_string()).expect("JSON") }
     };
     names.iter().map(item).collect()
 }
 
-fn list(listing: Listing, names: &[&str]) -> Arc<[Item]> {
+fn list(listing: Listing, names: &[&str]) -> Arc<[ListItem]> {
     items(listing, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
 }
 
 fn builder() -> SnapshotBuilder {
-    SnapshotBuilder::after(&Snapshot::default())
+    SnapshotBuilder::after(&CatalogueSnapshot::default())
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_snapshot_is_never_changed() {
     builder.remove(&id("bob"));
     let after = builder.snapshot();
     assert!(after.version() > before.version());
-    let tools = |snapshot: &Snapshot, who: &str| snapshot.listing(Listing::Tools).offer(&id(who)).is_some();
+    let tools = |snapshot: &CatalogueSnapshot, who: &str| snapshot.listing(Listing::Tools).offer(&id(who)).is_some();
     assert_eq!([tools(&before, "bob"), tools(&before, "carol")], [true, false]);
     assert_eq!([tools(&after, "bob"), tools(&after, "carol")], [false, true]);
     assert!(before.listing(Listing::Tools).labelled("bob__move").is_some());
@@ -159,18 +159,18 @@ fn steps(names: &'static str) -> impl Strategy<Value = Vec<Step>> {
 /// Applies steps one by one, and compares with everything built at once after each.
 fn compare(listings: [Listing; 2], steps: &[Step]) -> Result<(), TestCaseError> {
     let mut builder = builder();
-    let mut lists: [std::collections::BTreeMap<Place, Arc<[Item]>>; 2] = Default::default();
+    let mut lists: [std::collections::BTreeMap<OwnerRank, Arc<[ListItem]>>; 2] = Default::default();
     for (which, who, change) in steps {
         let (listing, who) = (listings[*which as usize], id(OWNERS[*who]));
         let lists = &mut lists[*which as usize];
         match change {
             Some(names) => {
                 builder.put(&who, listing, items(listing, names), false);
-                lists.insert(Place::of(&who), items(listing, names));
+                lists.insert(OwnerRank::of(&who), items(listing, names));
             }
             None => {
                 builder.remove_list(&who, listing);
-                lists.remove(&Place::of(&who));
+                lists.remove(&OwnerRank::of(&who));
             }
         }
         let snapshot = builder.snapshot();

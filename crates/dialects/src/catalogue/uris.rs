@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use salon_mcp::listing::Item;
+use salon_mcp::listing::ListItem;
 use salon_protocol::ParticipantId;
 
-use super::merged::{Labels, Place};
+use super::merged::{Labels, OwnerRank};
 use super::shards::Shards;
 
 pub(crate) const SCHEME: &str = "salon://";
@@ -20,18 +20,18 @@ pub(crate) fn qualified(who: &ParticipantId, uri: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(super) struct UriIndex {
     /// In the order of all participants.
-    pub(super) owners: Shards<Vec<Place>>,
+    pub(super) owners: Shards<Vec<OwnerRank>>,
 }
 
 impl UriIndex {
-    pub(super) fn owners(&self, uri: &str) -> &[Place] {
+    pub(super) fn owners(&self, uri: &str) -> &[OwnerRank] {
         self.owners.get(uri).map_or(&[], Vec::as_slice)
     }
 
     /// Adds a participant's list. Returns the participants whose labels may differ now: each listed alone something that it shares now.
-    pub(super) fn add(&mut self, place: &Place, items: &[Item]) -> BTreeSet<Place> {
+    pub(super) fn add(&mut self, place: &OwnerRank, items: &[ListItem]) -> BTreeSet<OwnerRank> {
         let mut affected = BTreeSet::new();
-        for Item { name, .. } in items {
+        for ListItem { name, .. } in items {
             let owners = self.owners.entry(&Arc::from(&**name));
             let Err(at) = owners.binary_search(place) else { continue };
             if let [only] = owners.as_slice() {
@@ -43,9 +43,9 @@ impl UriIndex {
     }
 
     /// Removes a participant's list. Returns the participants whose labels may differ now: each shares something no longer.
-    pub(super) fn remove(&mut self, place: &Place, items: &[Item]) -> BTreeSet<Place> {
+    pub(super) fn remove(&mut self, place: &OwnerRank, items: &[ListItem]) -> BTreeSet<OwnerRank> {
         let mut affected = BTreeSet::new();
-        for Item { name, .. } in items {
+        for ListItem { name, .. } in items {
             let Some(owners) = self.owners.get_mut(name) else { continue };
             let Ok(at) = owners.binary_search(place) else { continue };
             owners.remove(at);
@@ -59,8 +59,8 @@ impl UriIndex {
     }
 
     /// What the room lists for a participant's URIs or templates.
-    pub(super) fn labels(&self, place: &Place, items: &[Item]) -> Labels {
-        let label = |item: &Item| -> Arc<str> {
+    pub(super) fn labels(&self, place: &OwnerRank, items: &[ListItem]) -> Labels {
+        let label = |item: &ListItem| -> Arc<str> {
             let is_plain = self.owners(&item.name).len() < 2 && !item.name.starts_with(SCHEME);
             if is_plain { Arc::from(&*item.name) } else { qualified(&place.who, &item.name).into() }
         };

@@ -171,9 +171,9 @@ pub(super) fn disconnect(body: &[u8], limits: &Limits) -> Result<Option<String>,
 
 /// What is to be said in the room.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct SendBody {
     pub(super) payload: Box<RawValue>,
-    pub(super) destination: Destination,
+    pub(super) destination: FrameDestination,
     /// What it says it replies to.
     pub(super) correlation: Option<EnvelopeId>,
     /// The request it answers, when it is a response.
@@ -182,14 +182,14 @@ pub(super) struct Said {
 
 /// Whom something is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(super) enum FrameDestination {
     /// It does not say.
     Open,
     Everybody,
     One(ParticipantId),
 }
 
-impl Destination {
+impl FrameDestination {
     fn read(text: Option<&str>) -> Result<Self, Refusal> {
         match text {
             None => Ok(Self::Open),
@@ -202,7 +202,7 @@ impl Destination {
 }
 
 /// A SEND whose body is JSON.
-pub(super) fn send(body: &[u8], header: Option<&str>, limits: &Limits) -> Result<Said, Refusal> {
+pub(super) fn send(body: &[u8], header: Option<&str>, limits: &Limits) -> Result<SendBody, Refusal> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Raw<'a> {
@@ -231,12 +231,12 @@ pub(super) fn send(body: &[u8], header: Option<&str>, limits: &Limits) -> Result
     let correlation = text_of("correlationId", raw.correlation_id)?.map(EnvelopeId::new).transpose();
     let correlation = correlation.map_err(|error| wrong(format!("`correlationId` is no message's id: {error}")))?;
     let (payload, answers) = translate(payload, metadata)?;
-    let destination = Destination::read(destination.as_deref().or(header))?;
-    Ok(Said { payload, destination, correlation, answers })
+    let destination = FrameDestination::read(destination.as_deref().or(header))?;
+    Ok(SendBody { payload, destination, correlation, answers })
 }
 
 /// A SEND whose body is bytes.
-pub(super) fn send_bytes(body: &[u8], content_type: &str, destination: Option<&str>) -> Result<Said, Refusal> {
+pub(super) fn send_bytes(body: &[u8], content_type: &str, destination: Option<&str>) -> Result<SendBody, Refusal> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data<'a> {
@@ -246,9 +246,9 @@ pub(super) fn send_bytes(body: &[u8], content_type: &str, destination: Option<&s
     }
     let data = Data { content_type, data: BASE64.encode(body), encoding: "base64" };
     let params = parameters(&data);
-    Ok(Said {
+    Ok(SendBody {
         payload: rpc::notification(DATA_METHOD, Some(&params)),
-        destination: Destination::read(destination)?,
+        destination: FrameDestination::read(destination)?,
         correlation: None,
         answers: None,
     })

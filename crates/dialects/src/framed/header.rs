@@ -101,7 +101,7 @@ pub(super) fn strict(text: &str) -> Result<(), Code> {
 
 /// A header that can be worked with.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct FramedHeader {
     pub(super) id: Box<str>,
     pub(super) method: Method,
     /// When its sender says it was sent.
@@ -112,7 +112,7 @@ pub(super) struct Header {
     pub(super) destination: Option<Box<str>>,
 }
 
-impl Header {
+impl FramedHeader {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Refusal> {
         let not_json = |why: String| Refusal::new(Code::InvalidJson, format!("the header is not a JSON object: {why}"));
         let text = std::str::from_utf8(bytes).map_err(|error| not_json(error.to_string()))?;
@@ -239,11 +239,11 @@ pub(super) fn answer(to: &Regarding, code: u16, body: &impl Serialize, at: Times
 /// An answer that is a no. `word` is what the request came to.
 pub(super) fn refuse(to: &Regarding, word: &'static str, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
     #[derive(Serialize)]
-    struct No<'a> {
+    struct ErrorReply<'a> {
         status: &'static str,
         code: Code,
         message: &'a str,
     }
-    let body = No { status: word, code: refusal.code, message: &refusal.message };
+    let body = ErrorReply { status: word, code: refusal.code, message: &refusal.message };
     answer(to, status(refusal.code), &body, at)
 }

@@ -5,7 +5,7 @@
 //! and call like everybody.
 //!
 //! Invariants: every request is answered once, on its own stream; entries are taken from the room only while a RECEIVE waits for them.
-//! Deliberately absent: sockets, tokens (whoever serves the connection has checked them), and which session a frame belongs to ([`route`]).
+//! Deliberately absent: sockets, tokens (the owner of the connection has checked them), and which session a frame belongs to ([`route`]).
 
 mod body;
 mod frame;
@@ -31,17 +31,17 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use crate::{Dialect, Frame, Introduction, Joined, Stamps, StreamId, Ticket};
-use body::{Destination, Said};
-use header::{Header, Method, Regarding, VERSION};
-use receiving::{Delivery, Item, Messages, Receiving, Told};
-use sending::{Fingerprint, Known, Sending};
+use body::{FrameDestination, SendBody};
+use header::{FramedHeader, Method, Regarding, VERSION};
+use receiving::{Delivery, Messages, ReceivableItem, Receiving, UndeliveredNotice};
+use sending::{Fingerprint, RequestStatus, Sending};
 
 pub use body::Connect;
 pub use frame::{Broken, Decoder, MAX_HEADER, encode, split};
-pub use route::{Route, refuse, refuse_header, route};
+pub use route::{FrameRoute, refuse, refuse_header, route};
 
-type Event = crate::Event<(), Infallible>;
-type Action = crate::Action<Infallible>;
+type DialectEvent = crate::DialectEvent<(), Infallible>;
+type DialectAction = crate::DialectAction<Infallible>;
 
 /// How long a RECEIVE that does not want to wait does, for what lies in the log to be read.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
@@ -51,12 +51,12 @@ const GONE: i64 = -32000;
 
 /// What does not change while a session lasts. No `Debug`: there is a credential in it.
 #[derive(Clone)]
-pub struct Options {
+pub struct FramedOptions {
     /// Who the peer is in the room.
     pub me: ParticipantId,
     /// Bounds on what it sends.
     pub limits: Limits,
-    /// The session's id, which is told once and is the peer's credential.
+    /// The session's id, which is sent once and is the peer's credential.
     pub session: Box<str>,
     /// How long the session outlives its last connection.
     pub linger: Duration,
@@ -66,25 +66,25 @@ pub struct Options {
 
 /// A request that waits for its answer.
 #[derive(Debug, Clone)]
-struct Asked {
+struct PendingRequest {
     stream: StreamId,
     regarding: Regarding,
 }
 
-enum Place {
+enum SeatState {
     Outside,
-    Entering(Asked),
+    Entering(PendingRequest),
     Inside,
     /// It leaves once everything it has sent is settled.
-    Leaving(Asked, Option<String>),
+    Leaving(PendingRequest, Option<String>),
     Gone,
 }
 
 /// One session.
 pub struct Framed {
-    options: Options,
+    options: FramedOptions,
     stamps: Stamps,
-    place: Place,
+    seat_state: SeatState,
     streams: BTreeSet<StreamId>,
     /// When a session without connections ends.
     ends: Option<Instant>,
@@ -95,17 +95,17 @@ pub struct Framed {
     counted: bool,
     /// What the answers given since the last look at the clock are stamped with.
     now: Instant,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DialectAction>,
 }
 
 impl Framed {
     /// A session whose CONNECT is about to come.
-    pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
+    pub fn new(options: FramedOptions, stamps: Stamps, now: Instant) -> Self {
         Self {
             ends: Some(now + options.linger),
             options,
             stamps,
-            place: Place::Outside,
+            seat_state: SeatState::Outside,
             streams: BTreeSet::new(),
             receiving: Receiving::default(),
             sending: Sending::default(),
@@ -116,53 +116,53 @@ impl Framed {
         }
     }
 
-    fn answer(&mut self, to: &Asked, body: &impl Serialize) {
+    fn answer(&mut self, to: &PendingRequest, body: &impl Serialize) {
         let frame = header::answer(&to.regarding, 200, body, self.stamps.time(self.now));
-        self.actions.push_back(Action::Send(to.stream, Frame::Binary(frame)));
+        self.actions.push_back(DialectAction::Send(to.stream, Frame::Binary(frame)));
     }
 
-    fn refuse(&mut self, to: &Asked, word: &'static str, refusal: &Refusal) {
+    fn refuse(&mut self, to: &PendingRequest, word: &'static str, refusal: &Refusal) {
         let frame = header::refuse(&to.regarding, word, refusal, self.stamps.time(self.now));
-        self.actions.push_back(Action::Refuse(to.stream, refusal.code, Frame::Binary(frame)));
+        self.actions.push_back(DialectAction::Refuse(to.stream, refusal.code, Frame::Binary(frame)));
     }
 
-    fn error(&mut self, to: &Asked, refusal: &Refusal) {
+    fn error(&mut self, to: &PendingRequest, refusal: &Refusal) {
         self.refuse(to, "error", refusal);
     }
 
     fn hear(&mut self, stream: StreamId, frame: &[u8]) {
         let Some((head, body)) = split(frame) else {
             let refusal = Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
-            return self.error(&Asked { stream, regarding: Regarding::default() }, &refusal);
+            return self.error(&PendingRequest { stream, regarding: Regarding::default() }, &refusal);
         };
-        let asked = Asked { stream, regarding: Regarding::read(head) };
-        let done = Header::read(head).and_then(|header| match (header.method, &self.place) {
-            (_, Place::Leaving(..) | Place::Gone) => Err(over()),
-            (Method::Connect, Place::Outside) => self.connect(&asked, body),
+        let reply_to = PendingRequest { stream, regarding: Regarding::read(head) };
+        let done = FramedHeader::read(head).and_then(|header| match (header.method, &self.seat_state) {
+            (_, SeatState::Leaving(..) | SeatState::Gone) => Err(over()),
+            (Method::Connect, SeatState::Outside) => self.connect(&reply_to, body),
             (Method::Connect, _) => Err(Refusal::new(Code::InvalidParameters, "this session is connected already")),
-            (_, Place::Outside | Place::Entering(_)) => Err(over()),
-            (Method::Send, Place::Inside) => {
-                self.send(&asked, &header, body);
+            (_, SeatState::Outside | SeatState::Entering(_)) => Err(over()),
+            (Method::Send, SeatState::Inside) => {
+                self.send(&reply_to, &header, body);
                 Ok(())
             }
-            (Method::Receive, Place::Inside) => self.receive(&asked, body),
-            (Method::Disconnect, Place::Inside) => self.disconnect(&asked, body),
+            (Method::Receive, SeatState::Inside) => self.receive(&reply_to, body),
+            (Method::Disconnect, SeatState::Inside) => self.disconnect(&reply_to, body),
         });
         if let Err(refusal) = done {
-            self.error(&asked, &refusal);
+            self.error(&reply_to, &refusal);
         }
     }
 
-    fn connect(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+    fn connect(&mut self, reply_to: &PendingRequest, body: &[u8]) -> Result<(), Refusal> {
         let connect = body::connect(body)?;
-        self.place = Place::Entering(asked.clone());
+        self.seat_state = SeatState::Entering(reply_to.clone());
         let introduction = Introduction { name: None, mcp: McpVersion::default(), capabilities: connect.capabilities };
-        self.actions.push_back(Action::Join(Box::new(introduction)));
+        self.actions.push_back(DialectAction::Join(Box::new(introduction)));
         Ok(())
     }
 
     fn joined(&mut self, joined: &Joined) {
-        let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Inside) else { return };
+        let SeatState::Entering(reply_to) = std::mem::replace(&mut self.seat_state, SeatState::Inside) else { return };
         let limit = self.options.limits.message;
         let body = json!({
             "sessionId": self.options.session,
@@ -176,57 +176,63 @@ impl Framed {
             "participants": joined.roster,
             "limits": {"message": limit},
         });
-        self.answer(&asked, &body);
+        self.answer(&reply_to, &body);
     }
 
     fn not_joined(&mut self, refusal: &Refusal) {
-        if let Place::Entering(asked) = std::mem::replace(&mut self.place, Place::Gone) {
+        if let SeatState::Entering(reply_to) = std::mem::replace(&mut self.seat_state, SeatState::Gone) {
             // The session has counted the refused join.
-            let frame = header::refuse(&asked.regarding, "error", refusal, self.stamps.time(self.now));
-            self.actions.push_back(Action::Send(asked.stream, Frame::Binary(frame)));
+            let frame = header::refuse(&reply_to.regarding, "error", refusal, self.stamps.time(self.now));
+            self.actions.push_back(DialectAction::Send(reply_to.stream, Frame::Binary(frame)));
         }
-        self.actions.push_back(Action::Close(CloseReason::Bye));
+        self.actions.push_back(DialectAction::Close(CloseReason::Bye));
     }
 
-    fn send(&mut self, asked: &Asked, header: &Header, body: &[u8]) {
+    fn send(&mut self, reply_to: &PendingRequest, header: &FramedHeader, body: &[u8]) {
         let content_type = header.content_type.as_deref();
         let destination = header.destination.as_deref();
         let fingerprint = Fingerprint::of(content_type, destination, body);
-        match self.sending.known(&header.id, fingerprint) {
-            Known::New => {}
-            Known::UnderWay(ticket) => return self.sending.join(ticket, asked.clone()),
-            Known::Accepted(envelope) => return self.accepted(asked, &envelope),
-            Known::Taken => {
+        match self.sending.status(&header.id, fingerprint) {
+            RequestStatus::New => {}
+            RequestStatus::UnderWay(ticket) => return self.sending.join(ticket, reply_to.clone()),
+            RequestStatus::Accepted(envelope) => return self.accepted(reply_to, &envelope),
+            RequestStatus::Taken => {
                 let refusal =
                     Refusal::new(Code::IdConflict, "this session has sent something else under the same `id`");
-                return self.refuse(asked, "rejected", &refusal);
+                return self.refuse(reply_to, "rejected", &refusal);
             }
         }
-        let said = match content_type {
+        let send_body = match content_type {
             None => body::send(body, destination, &self.options.limits),
             Some(content_type) => body::send_bytes(body, content_type, destination),
         };
-        match said {
-            Ok(said) => {
-                if let Err(refusal) = self.publish(asked, header, fingerprint, said) {
-                    self.refuse(asked, "rejected", &refusal);
+        match send_body {
+            Ok(send_body) => {
+                if let Err(refusal) = self.publish(reply_to, header, fingerprint, send_body) {
+                    self.refuse(reply_to, "rejected", &refusal);
                 }
             }
-            Err(refusal) => self.error(asked, &refusal),
+            Err(refusal) => self.error(reply_to, &refusal),
         }
     }
 
-    fn publish(&mut self, asked: &Asked, header: &Header, fingerprint: Fingerprint, said: Said) -> Result<(), Refusal> {
-        let mut to = match &said.destination {
-            Destination::One(to) => Some(to.clone()),
-            Destination::Open | Destination::Everybody => None,
+    fn publish(
+        &mut self,
+        reply_to: &PendingRequest,
+        header: &FramedHeader,
+        fingerprint: Fingerprint,
+        send_body: SendBody,
+    ) -> Result<(), Refusal> {
+        let mut to = match &send_body.destination {
+            FrameDestination::One(to) => Some(to.clone()),
+            FrameDestination::Open | FrameDestination::Everybody => None,
         };
-        let mut correlation = said.correlation.clone();
+        let mut correlation = send_body.correlation.clone();
         let mut answers = None;
-        if let Some(id) = &said.answers {
-            let (request, from) = self.sending.answered(&said, id)?;
-            // An answer that does not say whom it is for is for whoever asked.
-            if said.destination == Destination::Open {
+        if let Some(id) = &send_body.answers {
+            let (request, from) = self.sending.answered(&send_body, id)?;
+            // An answer that does not say whom it is for is for the caller.
+            if send_body.destination == FrameDestination::Open {
                 to = from;
             }
             correlation = Some(request.clone());
@@ -239,28 +245,28 @@ impl Framed {
             to: to.as_slice(),
             kind: Kind::Mcp,
             correlation_id: correlation.as_ref().map(EnvelopeId::as_str),
-            payload: said.payload,
+            payload: send_body.payload,
         }
         .text();
         let draft = Draft::parse(text, &self.options.limits)?;
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.sending.begin(ticket, header.id.clone(), fingerprint, asked.clone(), answers);
-        self.actions.push_back(Action::Publish(ticket, Box::new(draft)));
+        self.sending.begin(ticket, header.id.clone(), fingerprint, reply_to.clone(), answers);
+        self.actions.push_back(DialectAction::Publish(ticket, Box::new(draft)));
         Ok(())
     }
 
-    fn accepted(&mut self, to: &Asked, envelope: &EnvelopeId) {
+    fn accepted(&mut self, to: &PendingRequest, envelope: &EnvelopeId) {
         self.answer(to, &json!({"status": "accepted", "messageId": envelope}));
     }
 
-    fn receive(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+    fn receive(&mut self, reply_to: &PendingRequest, body: &[u8]) -> Result<(), Refusal> {
         let wait = body::receive(body, &self.options.limits)?;
-        // Whoever has hung up would take what another could have.
-        if !self.streams.contains(&asked.stream) {
+        // A closed stream would take what another could have.
+        if !self.streams.contains(&reply_to.stream) {
             return Ok(());
         }
-        if !self.receiving.ask(asked.clone(), self.now + wait.max(SHORTEST_WAIT)) {
+        if !self.receiving.ask(reply_to.clone(), self.now + wait.max(SHORTEST_WAIT)) {
             let message = format!("{} RECEIVEs of this session wait already", receiving::MAX_WAITING);
             return Err(Refusal::new(Code::RateLimited, message));
         }
@@ -268,9 +274,9 @@ impl Framed {
         Ok(())
     }
 
-    fn disconnect(&mut self, asked: &Asked, body: &[u8]) -> Result<(), Refusal> {
+    fn disconnect(&mut self, reply_to: &PendingRequest, body: &[u8]) -> Result<(), Refusal> {
         let reason = body::disconnect(body, &self.options.limits)?;
-        self.place = Place::Leaving(asked.clone(), reason);
+        self.seat_state = SeatState::Leaving(reply_to.clone(), reason);
         for waiting in self.receiving.give_up() {
             self.error(&waiting, &over());
         }
@@ -280,14 +286,16 @@ impl Framed {
 
     /// Leaves, if everything that was sent is settled.
     fn leave(&mut self) {
-        if !matches!(self.place, Place::Leaving(..)) || !self.sending.is_idle() {
+        if !matches!(self.seat_state, SeatState::Leaving(..)) || !self.sending.is_idle() {
             return;
         }
-        let Place::Leaving(asked, reason) = std::mem::replace(&mut self.place, Place::Gone) else { return };
+        let SeatState::Leaving(reply_to, reason) = std::mem::replace(&mut self.seat_state, SeatState::Gone) else {
+            return;
+        };
         let at = self.stamps.time(self.now).0;
-        self.answer(&asked, &json!({"status": "disconnected", "timestamp": at}));
-        self.actions.extend(reason.map(Action::Farewell));
-        self.actions.push_back(Action::Close(CloseReason::Bye));
+        self.answer(&reply_to, &json!({"status": "disconnected", "timestamp": at}));
+        self.actions.extend(reason.map(DialectAction::Farewell));
+        self.actions.push_back(DialectAction::Close(CloseReason::Bye));
     }
 
     fn deliver(&mut self) {
@@ -305,14 +313,20 @@ impl Framed {
             return;
         }
         self.sending.hear(&entry, &self.options.me);
-        self.receiving.push(Item::Entry(entry));
+        self.receiving.push(ReceivableItem::Entry(entry));
     }
 
     /// Tells the peer something that nobody else hears.
     fn tell(&mut self, kind: Kind, correlation: Option<&EnvelopeId>, payload: Box<serde_json::value::RawValue>) {
         let (id, at) = self.stamps.next(self.now);
         let correlation = correlation.map(|id| id.as_str().to_owned());
-        self.receiving.push(Item::Told(Box::new(Told { id, kind, correlation, payload, timestamp: at.0 })));
+        self.receiving.push(ReceivableItem::Notice(Box::new(UndeliveredNotice {
+            id,
+            kind,
+            correlation,
+            payload,
+            timestamp: at.0,
+        })));
     }
 
     fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, refusal: &Refusal) {
@@ -335,7 +349,7 @@ impl Framed {
 
     fn recovered(&mut self) {
         // Who has not asked meanwhile need not know that there was anything.
-        if !self.receiving.take_back(|told| told.kind == Kind::System && told.payload.get().contains(OUTAGE)) {
+        if !self.receiving.take_back(|notice| notice.kind == Kind::System && notice.payload.get().contains(OUTAGE)) {
             let payload = to_raw_value(&salon_protocol::system::Ready::default()).expect("it has only string keys");
             self.tell(Kind::System, None, payload);
         }
@@ -352,14 +366,14 @@ impl Framed {
         let refusal = Refusal::new(code, reason.to_string());
         let mut open = self.receiving.give_up();
         open.extend(self.sending.give_up());
-        match std::mem::replace(&mut self.place, Place::Gone) {
-            Place::Entering(asked) | Place::Leaving(asked, _) => open.push(asked),
-            Place::Outside | Place::Inside | Place::Gone => {}
+        match std::mem::replace(&mut self.seat_state, SeatState::Gone) {
+            SeatState::Entering(reply_to) | SeatState::Leaving(reply_to, _) => open.push(reply_to),
+            SeatState::Outside | SeatState::Inside | SeatState::Gone => {}
         }
-        for asked in open {
-            self.error(&asked, &refusal);
+        for reply_to in open {
+            self.error(&reply_to, &refusal);
         }
-        self.actions.push_back(Action::Close(reason));
+        self.actions.push_back(DialectAction::Close(reason));
     }
 }
 
@@ -383,58 +397,58 @@ impl Dialect for Framed {
         }
     }
 
-    fn handle_event(&mut self, event: Event, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent, now: Instant) {
         self.now = now;
         match event {
-            Event::Joined(joined) => self.joined(&joined),
-            Event::NotJoined(refusal) => self.not_joined(&refusal),
-            Event::Accepted { ticket, entry, .. } => {
-                for asked in self.sending.accepted(ticket, &entry) {
-                    self.accepted(&asked, entry.envelope.id());
+            DialectEvent::Joined(joined) => self.joined(&joined),
+            DialectEvent::NotJoined(refusal) => self.not_joined(&refusal),
+            DialectEvent::Accepted { ticket, entry, .. } => {
+                for reply_to in self.sending.accepted(ticket, &entry) {
+                    self.accepted(&reply_to, entry.envelope.id());
                 }
                 self.leave();
             }
-            Event::Refused { ticket, refusal } => {
-                for asked in self.sending.refused(ticket) {
-                    self.refuse(&asked, "rejected", &refusal);
+            DialectEvent::Refused { ticket, refusal } => {
+                for reply_to in self.sending.refused(ticket) {
+                    self.refuse(&reply_to, "rejected", &refusal);
                 }
                 self.leave();
             }
-            Event::Entry(entry) => self.overhear(entry),
-            Event::CallFailed { request, id, callee, cause } => {
+            DialectEvent::Entry(entry) => self.overhear(entry),
+            DialectEvent::CallFailed { request, id, callee, cause } => {
                 self.call_failed(&request, &id, &cause.refusal(&callee));
             }
-            Event::Gap => self.gap(),
-            Event::Outage => self.outage(),
-            Event::Recovered => self.recovered(),
-            Event::StreamOpened(stream, _) => {
+            DialectEvent::Gap => self.gap(),
+            DialectEvent::Outage => self.outage(),
+            DialectEvent::Recovered => self.recovered(),
+            DialectEvent::StreamOpened(stream, _) => {
                 self.streams.insert(stream);
                 self.receiving.opened(stream);
                 self.ends = None;
             }
-            Event::StreamClosed(stream) => {
+            DialectEvent::StreamClosed(stream) => {
                 self.streams.remove(&stream);
                 self.receiving.closed(stream);
                 if self.streams.is_empty() {
                     self.ends = Some(now + self.options.linger);
                 }
             }
-            Event::Closing(reason) => self.close(reason),
-            Event::Answered(never) => match never {},
+            DialectEvent::Closing(reason) => self.close(reason),
+            DialectEvent::Answered(never) => match never {},
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        for asked in self.receiving.due(now) {
-            self.answer(&asked, &Messages::new(&[], &ParticipantId::host(), &ParticipantId::host()));
+        for reply_to in self.receiving.due(now) {
+            self.answer(&reply_to, &Messages::new(&[], &ParticipantId::host(), &ParticipantId::host()));
         }
         if self.ends.is_some_and(|ends| ends <= now) {
             self.ends = None;
-            self.place = Place::Gone;
+            self.seat_state = SeatState::Gone;
             // Nobody is there to hear what became of it.
             self.sending.give_up();
-            self.actions.push_back(Action::Close(CloseReason::Bye));
+            self.actions.push_back(DialectAction::Close(CloseReason::Bye));
         }
     }
 
@@ -442,7 +456,7 @@ impl Dialect for Framed {
         [self.receiving.deadline(), self.ends].into_iter().flatten().min()
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<DialectAction> {
         if self.actions.is_empty() {
             // Only now, so that everything one look at the room brought goes out together.
             self.deliver();
@@ -451,7 +465,7 @@ impl Dialect for Framed {
     }
 
     fn ready(&self) -> bool {
-        matches!(self.place, Place::Inside) && self.receiving.is_wanted()
+        matches!(self.seat_state, SeatState::Inside) && self.receiving.is_wanted()
     }
 
     fn is_counted(&self) -> bool {

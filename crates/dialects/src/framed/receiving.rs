@@ -1,6 +1,6 @@
 //! What waits to be received, and who waits to receive it.
 //!
-//! Invariants: one batch is out at a time. It is the receiver's once a stream asks again that it was sent on, and comes again to whoever
+//! Invariants: one batch is out at a time. It is the receiver's once a stream asks again that it was sent on, and comes again to the stream that
 //! asks on one that was opened since, or on any once those it was sent on are gone. Nobody else gets it: two would do what one was asked. Nothing is taken from the room while nobody wants it, so what waits here is bounded by what one look at the room brings.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ use salon_protocol::{Entry, Kind, ParticipantId};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Asked;
+use super::PendingRequest;
 use crate::StreamId;
 
 /// Requests of one session that may wait at once.
@@ -23,14 +23,14 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// Something to be received.
 #[derive(Debug, Clone)]
-pub(super) enum Item {
+pub(super) enum ReceivableItem {
     Entry(Arc<Entry>),
     /// What the gateway has to say to this receiver alone.
-    Told(Box<Told>),
+    Notice(Box<UndeliveredNotice>),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct UndeliveredNotice {
     pub(super) id: String,
     pub(super) kind: Kind,
     pub(super) correlation: Option<String>,
@@ -38,24 +38,24 @@ pub(super) struct Told {
     pub(super) timestamp: u64,
 }
 
-impl Item {
+impl ReceivableItem {
     fn bytes(&self) -> usize {
         match self {
             Self::Entry(entry) => entry.envelope.payload().len(),
-            Self::Told(told) => told.payload.get().len(),
+            Self::Notice(notice) => notice.payload.get().len(),
         }
     }
 }
 
 struct Waiting {
-    asked: Asked,
+    reply_to: PendingRequest,
     until: Instant,
     /// Whether its stream was opened while a batch was out.
     again: bool,
 }
 
-struct Batch {
-    items: Vec<Item>,
+struct OutstandingBatch {
+    items: Vec<ReceivableItem>,
     /// The open streams it was sent on.
     sent: BTreeSet<StreamId>,
     /// The newest stream when it was first sent.
@@ -64,16 +64,16 @@ struct Batch {
 
 /// One session's receiving.
 pub(super) struct Receiving {
-    backlog: VecDeque<Item>,
-    batch: Option<Batch>,
+    backlog: VecDeque<ReceivableItem>,
+    batch: Option<OutstandingBatch>,
     waiting: VecDeque<Waiting>,
     newest: StreamId,
 }
 
 /// What a request to receive is answered with.
 pub(super) struct Delivery {
-    pub(super) to: Asked,
-    pub(super) items: Vec<Item>,
+    pub(super) to: PendingRequest,
+    pub(super) items: Vec<ReceivableItem>,
 }
 
 impl Default for Receiving {
@@ -84,25 +84,25 @@ impl Default for Receiving {
 
 impl Receiving {
     /// Somebody asks. False when too many do.
-    pub(super) fn ask(&mut self, asked: Asked, until: Instant) -> bool {
-        if self.batch.as_ref().is_some_and(|batch| batch.sent.contains(&asked.stream)) {
+    pub(super) fn ask(&mut self, reply_to: PendingRequest, until: Instant) -> bool {
+        if self.batch.as_ref().is_some_and(|batch| batch.sent.contains(&reply_to.stream)) {
             self.batch = None;
         }
         if self.waiting.len() >= MAX_WAITING {
             return false;
         }
-        let again = self.batch.as_ref().is_some_and(|batch| asked.stream > batch.newest);
-        self.waiting.push_back(Waiting { asked, until, again });
+        let again = self.batch.as_ref().is_some_and(|batch| reply_to.stream > batch.newest);
+        self.waiting.push_back(Waiting { reply_to, until, again });
         true
     }
 
-    pub(super) fn push(&mut self, item: Item) {
+    pub(super) fn push(&mut self, item: ReceivableItem) {
         self.backlog.push_back(item);
     }
 
     /// Takes back what was to be told last, if nobody has received it and it is such.
-    pub(super) fn take_back(&mut self, is_such: impl FnOnce(&Told) -> bool) -> bool {
-        let takes = matches!(self.backlog.back(), Some(Item::Told(told)) if is_such(told));
+    pub(super) fn take_back(&mut self, is_such: impl FnOnce(&UndeliveredNotice) -> bool) -> bool {
+        let takes = matches!(self.backlog.back(), Some(ReceivableItem::Notice(notice)) if is_such(notice));
         takes && self.backlog.pop_back().is_some()
     }
 
@@ -117,7 +117,7 @@ impl Receiving {
 
     /// Who asked on a stream that is gone is not answered there.
     pub(super) fn closed(&mut self, stream: StreamId) {
-        self.waiting.retain(|waiting| waiting.asked.stream != stream);
+        self.waiting.retain(|waiting| waiting.reply_to.stream != stream);
         if let Some(batch) = &mut self.batch {
             batch.sent.remove(&stream);
         }
@@ -129,19 +129,20 @@ impl Receiving {
             if self.backlog.is_empty() {
                 return None;
             }
-            let to = self.waiting.pop_front()?.asked;
+            let to = self.waiting.pop_front()?.reply_to;
             let items = self.fill();
-            self.batch = Some(Batch { items: items.clone(), sent: BTreeSet::from([to.stream]), newest: self.newest });
+            self.batch =
+                Some(OutstandingBatch { items: items.clone(), sent: BTreeSet::from([to.stream]), newest: self.newest });
             return Some(Delivery { to, items });
         };
         let lost = batch.sent.is_empty();
         let other = self.waiting.iter().position(|waiting| lost || waiting.again)?;
-        let to = self.waiting.remove(other)?.asked;
+        let to = self.waiting.remove(other)?.reply_to;
         batch.sent.insert(to.stream);
         Some(Delivery { to, items: batch.items.clone() })
     }
 
-    fn fill(&mut self) -> Vec<Item> {
+    fn fill(&mut self) -> Vec<ReceivableItem> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         while items.len() < MAX_MESSAGES
             && bytes < MAX_BYTES
@@ -153,12 +154,12 @@ impl Receiving {
         items
     }
 
-    /// Those who have waited long enough.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Asked> {
+    /// Requests that have waited long enough.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<PendingRequest> {
         let (due, rest): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.until <= now);
         self.waiting = rest;
-        due.into_iter().map(|waiting| waiting.asked).collect()
+        due.into_iter().map(|waiting| waiting.reply_to).collect()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -166,20 +167,20 @@ impl Receiving {
     }
 
     /// Everybody who waits.
-    pub(super) fn give_up(&mut self) -> Vec<Asked> {
-        std::mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.asked).collect()
+    pub(super) fn give_up(&mut self) -> Vec<PendingRequest> {
+        std::mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.reply_to).collect()
     }
 }
 
 /// The body of an answer.
 #[derive(Serialize)]
 pub(super) struct Messages<'a> {
-    messages: Vec<Message<'a>>,
+    messages: Vec<FramedDelivery<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Message<'a> {
+struct FramedDelivery<'a> {
     id: &'a str,
     sender: &'a str,
     payload: &'a RawValue,
@@ -198,11 +199,11 @@ enum To<'a> {
 }
 
 impl<'a> Messages<'a> {
-    pub(super) fn new(items: &'a [Item], me: &'a ParticipantId, host: &'a ParticipantId) -> Self {
-        let message = |item: &'a Item| match item {
-            Item::Entry(entry) => {
+    pub(super) fn new(items: &'a [ReceivableItem], me: &'a ParticipantId, host: &'a ParticipantId) -> Self {
+        let message = |item: &'a ReceivableItem| match item {
+            ReceivableItem::Entry(entry) => {
                 let envelope = &entry.envelope;
-                Message {
+                FramedDelivery {
                     id: envelope.id().as_str(),
                     sender: envelope.from().as_str(),
                     payload: serde_json::from_str(envelope.payload()).expect("a stored payload is JSON"),
@@ -216,14 +217,14 @@ impl<'a> Messages<'a> {
                     correlation_id: envelope.correlation().map(salon_protocol::EnvelopeId::as_str),
                 }
             }
-            Item::Told(told) => Message {
-                id: &told.id,
+            ReceivableItem::Notice(notice) => FramedDelivery {
+                id: &notice.id,
                 sender: host.as_str(),
-                payload: &told.payload,
-                timestamp: told.timestamp,
+                payload: &notice.payload,
+                timestamp: notice.timestamp,
                 destination: To::One(me.as_str()),
-                kind: told.kind,
-                correlation_id: told.correlation.as_deref(),
+                kind: notice.kind,
+                correlation_id: notice.correlation.as_deref(),
             },
         };
         Self { messages: items.iter().map(message).collect() }

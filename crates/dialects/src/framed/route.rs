@@ -1,13 +1,13 @@
-//! Whose a frame is. Pure: the grammar tells what a frame says, and whoever serves the connection decides what follows.
+//! Whose a frame is. Pure: the grammar tells what a frame says, and the owner of the connection decides what follows.
 
 use salon_protocol::{Code, Refusal, Timestamp};
 
 use super::body::{self, Connect};
 use super::frame;
-use super::header::{self, Header, Method, Regarding};
+use super::header::{self, FramedHeader, Method, Regarding};
 
 /// What is to be done with a frame.
-pub enum Route {
+pub enum FrameRoute {
     /// Somebody wants in.
     Connect(Box<Connect>),
     /// It is for the session of this id.
@@ -17,16 +17,16 @@ pub enum Route {
 }
 
 /// Whose a whole frame is.
-pub fn route(frame: &[u8]) -> Route {
-    read(frame).unwrap_or_else(Route::Refused)
+pub fn route(frame: &[u8]) -> FrameRoute {
+    read(frame).unwrap_or_else(FrameRoute::Refused)
 }
 
-fn read(frame: &[u8]) -> Result<Route, Refusal> {
+fn read(frame: &[u8]) -> Result<FrameRoute, Refusal> {
     let broken = || Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
     let (header, body) = frame::split(frame).ok_or_else(broken)?;
-    let header = Header::read(header)?;
+    let header = FramedHeader::read(header)?;
     if header.method == Method::Connect {
-        return Ok(Route::Connect(Box::new(body::connect(body)?)));
+        return Ok(FrameRoute::Connect(Box::new(body::connect(body)?)));
     }
     let named = match header.content_type {
         None => body::session(body),
@@ -40,7 +40,7 @@ fn read(frame: &[u8]) -> Result<Route, Refusal> {
         }
         (Err(refusal), None) => return Err(refusal),
     };
-    Ok(Route::Session(session))
+    Ok(FrameRoute::Session(session))
 }
 
 /// A no to a frame that no session hears.

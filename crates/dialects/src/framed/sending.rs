@@ -8,8 +8,8 @@ use std::hash::{Hash, Hasher};
 
 use salon_protocol::{Code, Entry, EnvelopeId, Message, ParticipantId, Refusal, RpcId};
 
-use super::Asked;
-use super::body::{Destination, Said};
+use super::PendingRequest;
+use super::body::{FrameDestination, SendBody};
 use crate::Ticket;
 
 /// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope.
@@ -31,9 +31,9 @@ impl Fingerprint {
 }
 
 /// What is known of a request under its id.
-pub(super) enum Known {
+pub(super) enum RequestStatus {
     New,
-    /// It is on its way: whoever repeats it is answered too.
+    /// It is on its way: a repetition is answered too.
     UnderWay(Ticket),
     Accepted(EnvelopeId),
     /// Another request has the id.
@@ -41,21 +41,21 @@ pub(super) enum Known {
 }
 
 #[derive(Debug)]
-enum State {
+enum SendState {
     UnderWay(Ticket),
     Accepted(EnvelopeId),
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingSend {
     id: Box<str>,
-    asked: Vec<Asked>,
+    reply_to: Vec<PendingRequest>,
     answers: Option<EnvelopeId>,
 }
 
 /// A request of somebody else's.
 #[derive(Debug)]
-struct Open {
+struct PeerRequest {
     envelope: EnvelopeId,
     id: RpcId,
     from: ParticipantId,
@@ -64,20 +64,20 @@ struct Open {
 /// One session's sending.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    known: HashMap<Box<str>, (Fingerprint, State)>,
+    status: HashMap<Box<str>, (Fingerprint, SendState)>,
     /// The accepted, oldest first.
     order: VecDeque<Box<str>>,
-    pending: HashMap<u64, Pending>,
-    open: VecDeque<Open>,
+    pending: HashMap<u64, PendingSend>,
+    open: VecDeque<PeerRequest>,
 }
 
 impl Sending {
-    pub(super) fn known(&self, id: &str, fingerprint: Fingerprint) -> Known {
-        match self.known.get(id) {
-            None => Known::New,
-            Some((other, _)) if *other != fingerprint => Known::Taken,
-            Some((_, State::UnderWay(ticket))) => Known::UnderWay(*ticket),
-            Some((_, State::Accepted(envelope))) => Known::Accepted(envelope.clone()),
+    pub(super) fn status(&self, id: &str, fingerprint: Fingerprint) -> RequestStatus {
+        match self.status.get(id) {
+            None => RequestStatus::New,
+            Some((other, _)) if *other != fingerprint => RequestStatus::Taken,
+            Some((_, SendState::UnderWay(ticket))) => RequestStatus::UnderWay(*ticket),
+            Some((_, SendState::Accepted(envelope))) => RequestStatus::Accepted(envelope.clone()),
         }
     }
 
@@ -87,43 +87,43 @@ impl Sending {
         ticket: Ticket,
         id: Box<str>,
         fingerprint: Fingerprint,
-        asked: Asked,
+        reply_to: PendingRequest,
         answers: Option<EnvelopeId>,
     ) {
-        self.known.insert(id.clone(), (fingerprint, State::UnderWay(ticket)));
-        self.pending.insert(ticket.0, Pending { id, asked: vec![asked], answers });
+        self.status.insert(id.clone(), (fingerprint, SendState::UnderWay(ticket)));
+        self.pending.insert(ticket.0, PendingSend { id, reply_to: vec![reply_to], answers });
     }
 
     /// Has somebody answered too who repeats what is on its way.
-    pub(super) fn join(&mut self, ticket: Ticket, asked: Asked) {
+    pub(super) fn join(&mut self, ticket: Ticket, reply_to: PendingRequest) {
         if let Some(pending) = self.pending.get_mut(&ticket.0) {
-            pending.asked.push(asked);
+            pending.reply_to.push(reply_to);
         }
     }
 
     /// It is in the room; who is to be told.
-    pub(super) fn accepted(&mut self, ticket: Ticket, entry: &Entry) -> Vec<Asked> {
+    pub(super) fn accepted(&mut self, ticket: Ticket, entry: &Entry) -> Vec<PendingRequest> {
         let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
         if let Some(answered) = pending.answers {
             self.open.retain(|open| open.envelope != answered);
         }
-        if let Some((_, state)) = self.known.get_mut(&pending.id) {
-            *state = State::Accepted(entry.envelope.id().clone());
+        if let Some((_, state)) = self.status.get_mut(&pending.id) {
+            *state = SendState::Accepted(entry.envelope.id().clone());
             self.order.push_back(pending.id);
         }
         if self.order.len() > MAX_REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.known.remove(&oldest);
+            self.status.remove(&oldest);
         }
-        pending.asked
+        pending.reply_to
     }
 
     /// The room did not take it; who is to be told. The same may be tried again.
-    pub(super) fn refused(&mut self, ticket: Ticket) -> Vec<Asked> {
+    pub(super) fn refused(&mut self, ticket: Ticket) -> Vec<PendingRequest> {
         let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
-        self.known.remove(&pending.id);
-        pending.asked
+        self.status.remove(&pending.id);
+        pending.reply_to
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -131,8 +131,8 @@ impl Sending {
     }
 
     /// Everybody who waits to hear what became of something.
-    pub(super) fn give_up(&mut self) -> Vec<Asked> {
-        self.pending.drain().flat_map(|(_, pending)| pending.asked).collect()
+    pub(super) fn give_up(&mut self) -> Vec<PendingRequest> {
+        self.pending.drain().flat_map(|(_, pending)| pending.reply_to).collect()
     }
 
     /// Remembers what the receiver is asked.
@@ -145,18 +145,22 @@ impl Sending {
         if self.open.len() >= MAX_OPEN {
             self.open.pop_front();
         }
-        let open = Open { envelope: envelope.id().clone(), id: id.clone(), from: envelope.from().clone() };
+        let open = PeerRequest { envelope: envelope.id().clone(), id: id.clone(), from: envelope.from().clone() };
         self.open.push_back(open);
     }
 
     /// The request that a response answers, and who asked it.
-    pub(super) fn answered(&self, said: &Said, id: &RpcId) -> Result<(EnvelopeId, Option<ParticipantId>), Refusal> {
-        if let Some(named) = &said.correlation {
+    pub(super) fn answered(
+        &self,
+        send_body: &SendBody,
+        id: &RpcId,
+    ) -> Result<(EnvelopeId, Option<ParticipantId>), Refusal> {
+        if let Some(named) = &send_body.correlation {
             let from = self.open.iter().find(|open| open.envelope == *named).map(|open| open.from.clone());
             return Ok((named.clone(), from));
         }
         let mut fitting = self.open.iter().filter(|open| {
-            open.id == *id && !matches!(&said.destination, Destination::One(other) if open.from != *other)
+            open.id == *id && !matches!(&send_body.destination, FrameDestination::One(other) if open.from != *other)
         });
         let no = |message: String| Err(Refusal::new(Code::CorrelationRequired, message));
         match (fitting.next(), fitting.next()) {

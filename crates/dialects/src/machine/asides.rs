@@ -2,7 +2,7 @@
 //!
 //! Invariants: while the session lasts, none is lost because the room had too much to do, or could store nothing for a while; what it has
 //! not taken by the end is. Saying them again spends the client's rate, so that one at a time is, the oldest first, and none during an
-//! outage. How many there are is bounded: whoever has as many of them and of open requests as may be makes no more requests.
+//! outage. How many there are is bounded: a client at the limit of them and of open requests makes no more requests.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,8 +10,8 @@ use std::time::Instant;
 use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, Timestamp};
 use serde_json::value::RawValue;
 
-use super::service::PAUSE;
-use super::{Due, Machine, Purpose};
+use super::service::RETRY_DELAY;
+use super::{Machine, MachineTimer, Purpose};
 
 /// Something said to somebody that is answered by nobody.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub(super) struct Asides {
     /// How many are on their way into the room.
     saying: usize,
     /// How many there have been.
-    told: u64,
+    numbered: u64,
     /// Whether nothing is said again before its time has come.
     is_resting: bool,
 }
@@ -54,8 +54,8 @@ impl Machine {
         now: Instant,
     ) {
         let stamp = self.stamps.next(now);
-        let place = self.asides.told;
-        self.asides.told += 1;
+        let place = self.asides.numbered;
+        self.asides.numbered += 1;
         let aside = Aside { place, stamp, to: to.clone(), about: about.cloned(), payload };
         if self.is_out || !self.asides.unsaid.is_empty() {
             self.asides.unsaid.insert(place, aside);
@@ -74,26 +74,26 @@ impl Machine {
     }
 
     /// The room has taken one, and may take the next.
-    pub(super) fn said(&mut self) {
+    pub(super) fn aside_stored(&mut self) {
         self.asides.saying -= 1;
         self.say_next();
     }
 
     /// The room does not take it. Where it has too much to do, or can store nothing for now, it is said again in a while; otherwise
     /// nobody is there to hear it.
-    pub(super) fn not_said(&mut self, aside: Aside, refusal: &Refusal, now: Instant) {
+    pub(super) fn aside_refused(&mut self, aside: Aside, refusal: &Refusal, now: Instant) {
         self.asides.saying -= 1;
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
             self.asides.unsaid.insert(aside.place, aside);
             if !self.is_out && !self.asides.is_resting {
                 self.asides.is_resting = true;
-                self.timers.insert((now + PAUSE, Due::Asides));
+                self.timers.insert((now + RETRY_DELAY, MachineTimer::Asides));
             }
         }
         self.say_next();
     }
 
-    pub(super) fn say_again(&mut self) {
+    pub(super) fn retry_asides(&mut self) {
         self.asides.is_resting = false;
         self.say_next();
     }
@@ -111,10 +111,10 @@ impl Machine {
         self.is_out = is_out;
         self.tell_outage(!is_out, now);
         if is_out {
-            self.timers.retain(|(_, due)| !matches!(due, Due::Asides | Due::Replies));
+            self.timers.retain(|(_, due)| !matches!(due, MachineTimer::Asides | MachineTimer::Replies));
         } else {
             self.reply_again();
-            self.say_again();
+            self.retry_asides();
         }
     }
 }

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use salon_mcp::caller::{CallEnd, CallFailure, CallId, Caller, CallerProfile, CallerStep, RequestId};
-use salon_mcp::handshake::Hello;
-use salon_mcp::listing::Item;
-use salon_mcp::{Era, Head};
+use salon_mcp::handshake::HandshakeParams;
+use salon_mcp::listing::ListItem;
+use salon_mcp::{Era, RpcHead};
 use salon_protocol::{Code, Envelope, EnvelopeId, Members, ParticipantId, Refusal, RpcError, Timestamp, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::calls::{Call, RequestStage, SILENCE_TIMEOUT, silent};
+use super::calls::{MachineCall, RequestStage, SILENCE_TIMEOUT, silent};
 use super::message::read;
-use super::speech::{Answered, Failure, Message, code_of, read_result, status};
-use super::{Due, Machine, Purpose, raw};
+use super::speech::{MachineFailure, OutgoingMessage, ToolReply, code_of, read_result, status};
+use super::{Machine, MachineTimer, Purpose, raw};
 use crate::streams::StreamReply;
 
 /// Somebody in the room, or somebody who left while requests to it are open.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct MachinePeer {
     pub(super) caller: Caller,
     pub(super) is_here: bool,
     /// What it listed when that was looked up last, unless it has announced a change since.
-    pub(super) tools: Option<Arc<[Item]>>,
+    pub(super) tools: Option<Arc<[ListItem]>>,
     timer: Option<Instant>,
 }
 
-impl Peer {
+impl MachinePeer {
     pub(super) fn new(me: &ParticipantId, era: Era) -> Self {
         let info = raw(&json!({ "name": me.as_str(), "version": "" }));
         let profile = CallerProfile {
@@ -36,7 +36,7 @@ impl Peer {
             calls_unwilling: true,
             handshake_timeout: Some(SILENCE_TIMEOUT),
             silence_timeout: Some(SILENCE_TIMEOUT),
-            ..CallerProfile::new(Hello { info: Some(info), ..Hello::default() })
+            ..CallerProfile::new(HandshakeParams { info: Some(info), ..HandshakeParams::default() })
         };
         Self { caller: Caller::new(profile, era), is_here: true, tools: None, timer: None }
     }
@@ -97,10 +97,10 @@ impl Machine {
             return;
         }
         if let Some(old) = old {
-            self.timers.remove(&(old, Due::Caller(who.clone())));
+            self.timers.remove(&(old, MachineTimer::Caller(who.clone())));
         }
         if let Some(next) = next {
-            self.timers.insert((next, Due::Caller(who.clone())));
+            self.timers.insert((next, MachineTimer::Caller(who.clone())));
         }
     }
 
@@ -114,7 +114,7 @@ impl Machine {
     }
 
     fn find_call(&mut self, who: &ParticipantId, call: CallId) -> Option<EnvelopeId> {
-        let is_it = |one: &Call| one.to == *who && one.state == RequestStage::Calling(call);
+        let is_it = |one: &MachineCall| one.to == *who && one.state == RequestStage::Calling(call);
         self.calls.iter().find(|(_, one)| is_it(one)).map(|(id, _)| id.clone())
     }
 
@@ -158,11 +158,11 @@ impl Machine {
             return;
         }
         let SentRequest { to, request, .. } = sent.remove();
-        let head = Head::read(envelope.payload());
+        let head = RpcHead::read(envelope.payload());
         let nothing = raw(&RpcError::internal(""));
         let outcome = match &head {
-            Some(Head { result: Some(result), .. }) => Ok(*result),
-            Some(Head { error: Some(error), .. }) => Err(*error),
+            Some(RpcHead { result: Some(result), .. }) => Ok(*result),
+            Some(RpcHead { error: Some(error), .. }) => Err(*error),
             _ => Err(&*nothing),
         };
         if let Some(peer) = self.peers.get_mut(&to) {
@@ -189,7 +189,7 @@ impl Machine {
         let is_gone = self.peers.get(who).is_some_and(|peer| !peer.is_here);
         if is_gone && !self.calls.values().any(|call| call.to == *who) {
             self.peers.remove(who);
-            self.timers.retain(|(_, due)| !matches!(due, Due::Caller(of) if of == who));
+            self.timers.retain(|(_, due)| !matches!(due, MachineTimer::Caller(of) if of == who));
         }
     }
 
@@ -203,16 +203,16 @@ impl Machine {
         now: Instant,
     ) {
         let Some(id) = self.find_call(who, call) else { return };
-        let unanswerable = || Failure {
+        let unanswerable = || MachineFailure {
             code: Code::ToolError,
             message: "the tool asks its caller something, which this protocol has no way to answer".to_owned(),
             details: None,
         };
         let (answered, failure) = match (outcome, cause) {
             (Ok(CallEnd::Result(result)), _) => read_result(&result),
-            (Err(CallFailure::Answered(error)), _) => (Answered::default(), Some(rpc_failure(&error))),
+            (Err(CallFailure::Answered(error)), _) => (ToolReply::default(), Some(rpc_failure(&error))),
             (Err(CallFailure::TooMuchInput | CallFailure::NoInput { .. }), _) => {
-                (Answered::default(), Some(unanswerable()))
+                (ToolReply::default(), Some(unanswerable()))
             }
             (Err(_), Some(StepCause::Refusal(refusal))) => return self.fail(&id, refusal, now),
             (Err(_) | Ok(CallEnd::List(_)), _) => return self.fail(&id, &silent(who), now),
@@ -220,7 +220,8 @@ impl Machine {
         let Some(StepCause::Answer(envelope, at)) = cause else { return self.fail(&id, &silent(who), now) };
         let Some(call) = self.drop_call(&id) else { return };
         let kind = if failure.is_some() { "error" } else { "response" };
-        let mut message = Message::new(kind, envelope.id().as_str(), at, envelope.from(), Some(&self.options.me));
+        let mut message =
+            OutgoingMessage::new(kind, envelope.id().as_str(), at, envelope.from(), Some(&self.options.me));
         message = message.about(id.as_str()).with_metadata(answered.metadata);
         if let Some(result) = &answered.result {
             message = message.with("result", result);
@@ -240,7 +241,7 @@ impl Machine {
 }
 
 /// A JSON-RPC error as this protocol says it.
-fn rpc_failure(error: &RawValue) -> Failure {
+fn rpc_failure(error: &RawValue) -> MachineFailure {
     let unreadable = |_| RpcError::internal("the error that came cannot be read");
     let RpcError { code, message, data } = serde_json::from_str(error.get()).unwrap_or_else(unreadable);
     let mut members = data.as_deref().and_then(|data| Members::parse(data.get()));
@@ -248,12 +249,12 @@ fn rpc_failure(error: &RawValue) -> Failure {
     if let (Some(code), Some(data)) = (word.as_deref().and_then(code_of), members.as_mut()) {
         data.remove("code");
         let details = data.remove("details").or_else(|| (!data.is_empty()).then(|| data.to_raw()));
-        return Failure { code, message, details };
+        return MachineFailure { code, message, details };
     }
     let code = match code {
         RpcError::INVALID_PARAMS => Code::InvalidParameters,
         RpcError::METHOD_NOT_FOUND => Code::NotFound,
         _ => Code::ToolError,
     };
-    Failure { code, message, details: data }
+    MachineFailure { code, message, details: data }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::caller::{CallId, RequestId};
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_mcp::{Era, meta};
 use salon_protocol::{
     Code, Envelope, EnvelopeId, McpVersion, Members, Participant, ParticipantId, PresenceEvent, Refusal, Timestamp, rpc,
@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::callers::Peer;
-use super::message::{Destination, MachineMessage, read, wrong};
-use super::opening::Action;
-use super::speech::Message;
-use super::{Due, Machine, raw};
+use super::callers::MachinePeer;
+use super::message::{MachineDestination, MachineMessage, read, wrong};
+use super::opening::DialectAction;
+use super::speech::OutgoingMessage;
+use super::{Machine, MachineTimer, raw};
 use crate::{CatalogueQuery, StreamId};
 
 /// Requests of the client that may be open.
@@ -32,11 +32,11 @@ const REGISTRY: &str = "registry";
 
 /// A request of the client's.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct MachineCall {
     pub(super) stream: StreamId,
     pub(super) to: ParticipantId,
     pub(super) at: Timestamp,
-    tool: Wanted,
+    tool: ToolRequest,
     meta: Members,
     pub(super) state: RequestStage,
     /// The request that is in the room, or on its way there.
@@ -55,7 +55,7 @@ pub(super) enum RequestStage {
 
 /// `payload.tool`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct ToolRequest {
     pub(super) id: String,
     #[serde(default)]
     pub(super) capability: Option<String>,
@@ -63,7 +63,7 @@ pub(super) struct Wanted {
     pub(super) parameters: Option<Box<RawValue>>,
 }
 
-impl Wanted {
+impl ToolRequest {
     fn read(payload: &Members) -> Result<Self, Refusal> {
         let tool = payload.get("tool").ok_or_else(|| wrong("a request needs `payload.tool`"))?;
         let tool: Self = read(tool).ok_or_else(|| {
@@ -79,7 +79,7 @@ impl Wanted {
 
     /// The tool's name at a participant that offers these tools: with the capability where such a tool is listed, else without. Where the
     /// list is unknown it is what the client named: another capability must not be called in its place.
-    fn name(&self, offered: Option<&[Item]>) -> Option<String> {
+    fn name(&self, offered: Option<&[ListItem]>) -> Option<String> {
         let with_capability = self.capability.as_ref().map(|capability| format!("{}.{capability}", self.id));
         let Some(items) = offered else { return Some(with_capability.unwrap_or_else(|| self.id.clone())) };
         let is_listed = |name: &String| items.iter().any(|item| *item.name == **name);
@@ -95,7 +95,7 @@ impl Machine {
         let host = (ParticipantId::host(), McpVersion::default());
         let known: Vec<_> = others.map(|one| (one.id.clone(), one.mcp.clone())).chain([host]).collect();
         for (id, mcp) in known {
-            let peer = Peer::new(&self.options.me, Era::Legacy.with(&mcp));
+            let peer = MachinePeer::new(&self.options.me, Era::Legacy.with(&mcp));
             self.peers.insert(id, peer);
         }
     }
@@ -110,7 +110,7 @@ impl Machine {
                 match self.peers.get_mut(who) {
                     // It has started over: it has not seen the handshake that some calls wait for.
                     Some(peer) => peer.started_over(era, now),
-                    None => drop(self.peers.insert(who.clone(), Peer::new(&self.options.me, era))),
+                    None => drop(self.peers.insert(who.clone(), MachinePeer::new(&self.options.me, era))),
                 }
                 self.forget_handshakes_with(who);
                 self.perform(who, None, now);
@@ -134,13 +134,13 @@ impl Machine {
         let MachineMessage { id: Some(id), at, destination, payload, metadata, security, .. } = spoken else {
             return Err(wrong("a request needs a `messageId`"));
         };
-        let Some(Destination::One(to)) = destination else {
+        let Some(MachineDestination::One(to)) = destination else {
             return Err(Refusal::new(
                 Code::RecipientRequired,
                 "a request needs one participant as its `header.destination`",
             ));
         };
-        let tool = Wanted::read(&payload)?;
+        let tool = ToolRequest::read(&payload)?;
         if to.is_host() && tool.id == REGISTRY {
             return self.registry(stream, (id, at), tool, now);
         }
@@ -169,18 +169,20 @@ impl Machine {
             own.set(meta::PERMISSIONS, permissions);
         }
         let deadline = now + SILENCE_TIMEOUT;
-        self.timers.insert((deadline, Due::Consulting(id.clone())));
+        self.timers.insert((deadline, MachineTimer::Consulting(id.clone())));
         let state = RequestStage::Consulting(deadline);
-        self.calls
-            .insert(id.clone(), Call { stream, to: to.clone(), at, tool, meta: own, state, sent: None, sequence: 0 });
+        self.calls.insert(
+            id.clone(),
+            MachineCall { stream, to: to.clone(), at, tool, meta: own, state, sent: None, sequence: 0 },
+        );
         match known {
             Some(name) => self.call(&id, &name, now),
-            None => self.actions.push_back(Action::Ask(CatalogueQuery { who: to, listing: Listing::Tools })),
+            None => self.actions.push_back(DialectAction::Ask(CatalogueQuery { who: to, listing: Listing::Tools })),
         }
         Ok(())
     }
 
-    pub(super) fn calls_to(&self, who: &ParticipantId, is_so: impl Fn(&Call) -> bool) -> Vec<EnvelopeId> {
+    pub(super) fn calls_to(&self, who: &ParticipantId, is_so: impl Fn(&MachineCall) -> bool) -> Vec<EnvelopeId> {
         let mut ids: Vec<_> =
             self.calls.iter().filter(|(_, call)| call.to == *who && is_so(call)).map(|(id, _)| id.clone()).collect();
         ids.sort_unstable();
@@ -188,7 +190,7 @@ impl Machine {
     }
 
     /// It is known what somebody offers, or that this is not to be had.
-    pub(super) fn consulted(&mut self, who: &ParticipantId, offered: Option<Arc<[Item]>>, now: Instant) {
+    pub(super) fn consulted(&mut self, who: &ParticipantId, offered: Option<Arc<[ListItem]>>, now: Instant) {
         if let Some(peer) = self.peers.get_mut(who) {
             peer.tools.clone_from(&offered);
         }
@@ -225,12 +227,12 @@ impl Machine {
         let Some(peer) = self.peers.get_mut(&who) else { return };
         let calling = RequestStage::Calling(peer.caller.call("tools/call", Some(&params.to_raw()), now));
         if let RequestStage::Consulting(deadline) = std::mem::replace(&mut call.state, calling) {
-            self.timers.remove(&(deadline, Due::Consulting(id.clone())));
+            self.timers.remove(&(deadline, MachineTimer::Consulting(id.clone())));
         }
         self.perform(&who, None, now);
     }
 
-    /// Somebody told how far it has come with something. What is no request of the client's, or was asked of another, is not told.
+    /// Somebody told how far it has come with something. Progress of another's request is not passed on.
     pub(super) fn progress(&mut self, envelope: &Envelope, params: &Members, at: Timestamp, now: Instant) {
         let token: Option<EnvelopeId> = params.get("progressToken").and_then(read);
         let Some(id) = token else { return };
@@ -251,19 +253,21 @@ impl Machine {
         let is_final =
             number("total").is_some_and(|total| number("progress").is_some_and(|progress| progress >= total));
         stream.set("final", &is_final);
-        let message = Message::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
+        let message = OutgoingMessage::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
         self.tell_client(message.about(id.as_str()).with("stream", &stream).text());
         self.schedule(envelope.from());
     }
 
     /// Takes a request of the client's away.
-    pub(super) fn drop_call(&mut self, id: &EnvelopeId) -> Option<Call> {
+    pub(super) fn drop_call(&mut self, id: &EnvelopeId) -> Option<MachineCall> {
         let call = self.calls.remove(id)?;
         if let Some((_, envelope)) = &call.sent {
             self.sent.remove(envelope);
         }
         match call.state {
-            RequestStage::Consulting(deadline) => drop(self.timers.remove(&(deadline, Due::Consulting(id.clone())))),
+            RequestStage::Consulting(deadline) => {
+                self.timers.remove(&(deadline, MachineTimer::Consulting(id.clone())));
+            }
             RequestStage::Calling(calling) => {
                 if let Some(peer) = self.peers.get_mut(&call.to) {
                     peer.caller.forget(calling);
@@ -311,7 +315,7 @@ impl Machine {
 
     /// Tells whom a request asked that nobody waits for it.
     fn withdraw(&mut self, id: &EnvelopeId, reason: &str, now: Instant) {
-        let Some(Call { to, sent: Some((_, envelope)), .. }) = self.calls.get(id) else { return };
+        let Some(MachineCall { to, sent: Some((_, envelope)), .. }) = self.calls.get(id) else { return };
         if !self.sent.contains_key(envelope) {
             return;
         }

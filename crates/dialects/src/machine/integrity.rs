@@ -1,4 +1,4 @@
-//! Whether a message is what its sender signed, and whether its sender may send it. What keys there are, whoever opens the door knows.
+//! Whether a message is what its sender signed, and whether its sender may send it. The gateway knows which keys there are.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub type SignedForm<'a> = &'a dyn Fn() -> Result<String, Refusal>;
 /// Says whether a seal is that of a message.
 pub type Verify = Arc<dyn Fn(&Seal, SignedForm<'_>) -> Result<(), Refusal> + Send + Sync>;
 
-/// Says whether a token is one of whoever sends the message.
+/// Whether a token belongs to the sender of the message.
 pub type Vouch = Arc<dyn Fn(&str) -> Result<(), Refusal> + Send + Sync>;
 
 /// What a message is held to, by the token its sender came with.

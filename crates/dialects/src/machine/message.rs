@@ -25,7 +25,7 @@ const MAX_TYPE: usize = 64;
 
 /// What sort of message it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Request,
     Response,
     Notification,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Extension(Box<str>),
 }
 
-impl Kind {
+impl MessageKind {
     pub(super) fn word(&self) -> &str {
         match self {
             Self::Request => "request",
@@ -66,22 +66,22 @@ pub(super) fn is_extension(word: &str) -> bool {
 
 /// Whom it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(super) enum MachineDestination {
     One(ParticipantId),
     Everybody,
 }
 
 /// A token, which nobody prints.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Token(Box<str>);
+pub(super) struct SecretToken(Box<str>);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SecretToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-impl Token {
+impl SecretToken {
     pub(super) fn text(&self) -> &str {
         &self.0
     }
@@ -90,7 +90,7 @@ impl Token {
 /// What a message says of its sender's rights.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Security {
-    pub(super) token: Option<Token>,
+    pub(super) token: Option<SecretToken>,
     /// What the sender narrows its permissions to.
     pub(super) permissions: Option<Vec<String>>,
 }
@@ -101,10 +101,10 @@ pub struct MachineMessage {
     /// None where an error has none: the source's own errors have no `messageId`.
     pub(super) id: Option<EnvelopeId>,
     pub(super) at: Timestamp,
-    pub(super) kind: Kind,
+    pub(super) kind: MessageKind,
     /// The request it belongs to.
     pub(super) request: Option<EnvelopeId>,
-    pub(super) destination: Option<Destination>,
+    pub(super) destination: Option<MachineDestination>,
     /// Without a token.
     pub(super) payload: Members,
     /// Without the seal.
@@ -129,18 +129,18 @@ pub struct UnverifiedMessage {
     checked: Result<(), Refusal>,
     /// Its members but for those below; none where it is no object.
     members: Option<Members>,
-    header: Member,
-    payload: Member,
+    header: ObjectMember,
+    payload: ObjectMember,
 }
 
 /// A member that should be an object.
-enum Member {
+enum ObjectMember {
     Missing,
     NotAnObject,
     Object(Members),
 }
 
-impl Member {
+impl ObjectMember {
     fn take(message: &mut Option<Members>, key: &str) -> Self {
         match message.as_mut().and_then(|message| message.remove(key)) {
             None => Self::Missing,
@@ -165,9 +165,9 @@ impl UnverifiedMessage {
         // One that is `null` counts as missing.
         let is_null =
             members.as_ref().and_then(|members| members.get("payload")).is_some_and(|raw| raw.get() == "null");
-        let header = Member::take(&mut members, "header");
-        let payload = match Member::take(&mut members, "payload") {
-            Member::NotAnObject if is_null => Member::Missing,
+        let header = ObjectMember::take(&mut members, "header");
+        let payload = match ObjectMember::take(&mut members, "payload") {
+            ObjectMember::NotAnObject if is_null => ObjectMember::Missing,
             payload => payload,
         };
         Self { text, checked, members, header, payload }
@@ -199,22 +199,22 @@ impl UnverifiedMessage {
 
 fn interpret(
     members: Option<Members>,
-    header: Member,
-    payload: Member,
+    header: ObjectMember,
+    payload: ObjectMember,
     me: &ParticipantId,
 ) -> Result<MachineMessage, Refusal> {
     let mut message = members.ok_or_else(|| malformed("a message must be a JSON object"))?;
     let header = match header {
-        Member::Object(header) => header,
-        Member::Missing => return Err(malformed("`header` is missing")),
-        Member::NotAnObject => return Err(malformed("`header` must be an object")),
+        ObjectMember::Object(header) => header,
+        ObjectMember::Missing => return Err(malformed("`header` is missing")),
+        ObjectMember::NotAnObject => return Err(malformed("`header` must be an object")),
     };
     let kind = text_of(&header, "messageType")?.ok_or_else(|| malformed("`header.messageType` is missing"))?;
-    let kind = Kind::read(&kind).ok_or_else(|| {
+    let kind = MessageKind::read(&kind).ok_or_else(|| {
         malformed("`header.messageType` must be request, response, notification or error, or begin with `x-`")
     })?;
     // The source's own errors have only a type, a time and what they answer.
-    let may_lack = kind == Kind::Error;
+    let may_lack = kind == MessageKind::Error;
     match text_of(&header, "version")? {
         Some(version) if is_spoken(&version) => {}
         Some(_) => {
@@ -240,17 +240,17 @@ fn interpret(
     }
     let destination = match text_of(&header, "destination")? {
         None => None,
-        Some(all) if all == EVERYBODY => Some(Destination::Everybody),
-        Some(one) => Some(Destination::One(
+        Some(all) if all == EVERYBODY => Some(MachineDestination::Everybody),
+        Some(one) => Some(MachineDestination::One(
             ParticipantId::new(one)
                 .map_err(|error| malformed(format!("`header.destination` names nobody: {error}")))?,
         )),
     };
     let request = envelope_id(&header, "requestId")?;
     let mut payload = match payload {
-        Member::Object(payload) => payload,
-        Member::Missing => Members::default(),
-        Member::NotAnObject => return Err(malformed("`payload` must be an object")),
+        ObjectMember::Object(payload) => payload,
+        ObjectMember::Missing => Members::default(),
+        ObjectMember::NotAnObject => return Err(malformed("`payload` must be an object")),
     };
     let security = Security::take(&mut payload)?;
     let mut metadata = object(&mut message, "metadata")?;
@@ -272,7 +272,7 @@ impl Security {
             None => None,
             Some(token) => {
                 let token: Result<Box<str>, _> = serde_json::from_str(token.get());
-                Some(Token(
+                Some(SecretToken(
                     token.map_err(|_| Refusal::new(Code::Unauthorized, "`payload.security.token` must be a string"))?,
                 ))
             }

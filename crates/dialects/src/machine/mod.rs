@@ -35,14 +35,14 @@ use serde_json::value::RawValue;
 use crate::streams::{Bound, Channel, PostStyle, StreamOptions, StreamReply, Streams};
 use crate::{CatalogueAnswer, CatalogueQuery, Dialect, EventFrame, Frame, Stamps, StreamId, Ticket};
 use asides::{Aside, Asides};
-use callers::{Peer, SentRequest};
-use calls::Call;
-use message::{Kind, malformed};
-use opening::{Action, Event};
+use callers::{MachinePeer, SentRequest};
+use calls::MachineCall;
+use message::{MessageKind, malformed};
+use opening::{DialectAction, DialectEvent};
 use registering::{Allowance, Registered};
 use registry::Registry;
-use service::{Asked, MAX_REPLIES, Reply};
-use speech::Message;
+use service::{DoorReply, IncomingCall, MAX_REPLIES};
+use speech::OutgoingMessage;
 
 pub use integrity::{Algorithm, Seal, SignedForm, Terms, Verify, Vouch, signed_form};
 pub use message::{MachineMessage, UnverifiedMessage};
@@ -54,7 +54,7 @@ const MAX_EARLY: usize = 64;
 
 /// What does not change while a session lasts.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct MachineOptions {
     /// Who the client is in the room.
     pub me: ParticipantId,
     /// The room.
@@ -71,7 +71,7 @@ pub struct Options {
 
 /// Whether the client has its seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MachineSeatState {
     Outside,
     Entering,
     Inside,
@@ -79,13 +79,13 @@ enum Place {
 
 /// What falls due.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum MachineTimer {
     /// It takes too long to find out what the participant of a request offers.
     Consulting(EnvelopeId),
     /// A deadline of a participant's caller.
     Caller(ParticipantId),
     /// The client has been silent about a request for too long.
-    Asked(EnvelopeId),
+    Incoming(EnvelopeId),
     /// Replies that the room did not take are said again.
     Replies,
     /// And so is what else it did not take.
@@ -102,11 +102,11 @@ enum Purpose {
     /// Something the client told somebody.
     Told { stream: StreamId, id: Option<EnvelopeId> },
     /// The client's answer to a request, which can be given again should the room not take it.
-    Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, asked: Box<Asked> },
-    /// The news that tools have changed; how it was before is kept until it is told.
+    Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, incoming: Box<IncomingCall> },
+    /// The news that tools have changed; the old state is kept until it is sent.
     Registered(Box<Registered>),
     /// A reply in the client's name.
-    Reply(Box<Reply>),
+    Reply(Box<DoorReply>),
     /// The door's own.
     Aside(Box<Aside>),
 }
@@ -125,22 +125,22 @@ impl Purpose {
 /// One client.
 #[derive(Debug)]
 pub struct Machine {
-    options: Options,
+    options: MachineOptions,
     stamps: Stamps,
-    place: Place,
+    seat_state: MachineSeatState,
     /// What came before the seat.
     early: VecDeque<(StreamId, MachineMessage)>,
-    peers: BTreeMap<ParticipantId, Peer>,
-    calls: HashMap<EnvelopeId, Call>,
+    peers: BTreeMap<ParticipantId, MachinePeer>,
+    calls: HashMap<EnvelopeId, MachineCall>,
     /// Requests in the client's name that are in the room, or on their way there.
     sent: HashMap<EnvelopeId, SentRequest>,
     registry: Registry,
     allowance: Allowance,
     /// Requests to the client that it has not answered.
-    asked: HashMap<EnvelopeId, Asked>,
+    incoming: HashMap<EnvelopeId, IncomingCall>,
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
-    late: Vec<Reply>,
+    late: Vec<DoorReply>,
     /// What else the room has not taken.
     asides: Asides,
     /// Whether nothing can be stored for now.
@@ -149,31 +149,31 @@ pub struct Machine {
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
     streams: Streams<CatalogueQuery>,
-    timers: BTreeSet<(Instant, Due)>,
+    timers: BTreeSet<(Instant, MachineTimer)>,
     tickets: u64,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DialectAction>,
     closing: Option<CloseReason>,
 }
 
 impl Machine {
     /// A session of which nothing has been heard yet.
-    pub fn new(options: Options, mut stamps: Stamps, now: Instant) -> Self {
+    pub fn new(options: MachineOptions, mut stamps: Stamps, now: Instant) -> Self {
         let mut timers = BTreeSet::new();
         if let Some(idle) = options.idle {
-            timers.insert((now + idle, Due::Idle));
+            timers.insert((now + idle, MachineTimer::Idle));
         }
         let (tag, _) = stamps.next(now);
         Self {
             options,
             stamps,
-            place: Place::Outside,
+            seat_state: MachineSeatState::Outside,
             early: VecDeque::new(),
             peers: BTreeMap::new(),
             calls: HashMap::new(),
             sent: HashMap::new(),
             registry: Registry::default(),
             allowance: Allowance::new(now),
-            asked: HashMap::new(),
+            incoming: HashMap::new(),
             replying: 0,
             late: Vec::new(),
             asides: Asides::default(),
@@ -189,9 +189,9 @@ impl Machine {
     }
 
     fn join(&mut self) {
-        if self.place == Place::Outside {
-            self.place = Place::Entering;
-            self.actions.push_back(Action::Join(Box::default()));
+        if self.seat_state == MachineSeatState::Outside {
+            self.seat_state = MachineSeatState::Entering;
+            self.actions.push_back(DialectAction::Join(Box::default()));
         }
     }
 
@@ -222,8 +222,8 @@ impl Machine {
         self.tickets += 1;
         let (ticket, draft) = (Ticket(self.tickets), Box::new(draft));
         self.actions.push_back(match &purpose {
-            Purpose::Reply(_) => Action::Reply(ticket, draft),
-            _ => Action::Publish(ticket, draft),
+            Purpose::Reply(_) => DialectAction::Reply(ticket, draft),
+            _ => DialectAction::Publish(ticket, draft),
         });
         self.published.insert(self.tickets, purpose);
         Ok(id)
@@ -242,16 +242,16 @@ impl Machine {
 
     /// Opens a WebSocket whose first message came before it was known who sends it.
     pub fn begin(&mut self, first: UnverifiedMessage, now: Instant) {
-        self.handle_event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
+        self.handle_event(DialectEvent::StreamOpened(StreamId::ONLY, MachineOpening::Duplex), now);
         let message = first.verify(&self.options.me, self.options.terms.as_ref());
         self.hear(StreamId::ONLY, message, now);
-        self.answer_unheard(now);
+        self.answer_undelivered(now);
     }
 
     fn hear(&mut self, stream: StreamId, message: Result<MachineMessage, Refusal>, now: Instant) {
         match message {
             Err(refusal) => self.refuse(stream, &refusal, now),
-            Ok(message) if self.place == Place::Inside => self.serve(stream, message, now),
+            Ok(message) if self.seat_state == MachineSeatState::Inside => self.serve(stream, message, now),
             Ok(message) if self.early.len() >= MAX_EARLY => {
                 let told = "too many messages before the room was entered";
                 self.refuse(stream, &Refusal::new(Code::RateLimited, told).regarding(message.id), now);
@@ -267,9 +267,9 @@ impl Machine {
     fn serve(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) {
         let id = spoken.id.clone();
         let served = match &spoken.kind {
-            Kind::Request => self.request(stream, spoken, now),
-            Kind::Response | Kind::Error => self.answered(stream, spoken, now),
-            Kind::Notification | Kind::Extension(_) => self.notify(stream, spoken, now),
+            MessageKind::Request => self.request(stream, spoken, now),
+            MessageKind::Response | MessageKind::Error => self.answered(stream, spoken, now),
+            MessageKind::Notification | MessageKind::Extension(_) => self.notify(stream, spoken, now),
         };
         if let Err(refusal) = served {
             self.refuse(stream, &refusal.regarding(id), now);
@@ -281,12 +281,12 @@ impl Machine {
             Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
                 self.streams.answer_on(stream, 202, StreamReply::Empty);
             }
-            // Its answer, if there was one, went to whoever sent it first.
+            // Its answer, if there was one, went to the stream that sent it first.
             Some(Purpose::Registered(registered)) if repeated => self.unregistered(*registered, sent_before(), now),
             Some(Purpose::Request(id)) if repeated => self.request_failed(&id, &sent_before(), now),
             Some(Purpose::Registered(registered)) => self.registered(*registered, now),
             Some(Purpose::Reply(_)) => self.replying -= 1,
-            Some(Purpose::Aside(_)) => self.said(),
+            Some(Purpose::Aside(_)) => self.aside_stored(),
             Some(Purpose::Request(_)) | None => {}
         }
     }
@@ -304,9 +304,9 @@ impl Machine {
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
             }
-            Purpose::Answer { stream, id, request, asked } => {
+            Purpose::Answer { stream, id, request, incoming } => {
                 if refusal.code != Code::CorrelationMismatch {
-                    self.wait_for(request, *asked);
+                    self.wait_for(request, *incoming);
                 }
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
@@ -316,19 +316,19 @@ impl Machine {
                 self.replying -= 1;
                 self.not_replied(*reply, &refusal, now);
             }
-            Purpose::Aside(aside) => self.not_said(*aside, &refusal, now),
+            Purpose::Aside(aside) => self.aside_refused(*aside, &refusal, now),
         }
     }
 
     fn seated(&mut self, now: Instant) {
-        self.place = Place::Inside;
+        self.seat_state = MachineSeatState::Inside;
         for (stream, spoken) in std::mem::take(&mut self.early) {
             self.serve(stream, spoken, now);
         }
     }
 
     fn not_seated(&mut self, refusal: &Refusal, now: Instant) {
-        self.place = Place::Outside;
+        self.seat_state = MachineSeatState::Outside;
         for (stream, spoken) in std::mem::take(&mut self.early) {
             // The session has counted the refused join.
             let text = self.error_text(&refusal.clone().regarding(spoken.id), now);
@@ -337,7 +337,7 @@ impl Machine {
         self.end(CloseReason::Bye, now);
     }
 
-    /// Ends the session once everything has been said. Whoever waits to hear whether a message was stored is told that this is not known.
+    /// Ends the session once everything has been sent. A message whose storage is uncertain is answered with an error that says so.
     fn end(&mut self, reason: CloseReason, now: Instant) {
         let told = "the session ended before it was known whether the message was stored; with the same `messageId` it is stored once";
         let refusal = Refusal::new(Code::Closing, told);
@@ -368,18 +368,18 @@ impl Machine {
     fn tell_outage(&mut self, over: bool, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
-        let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
-        let said = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
-        self.tell_client(message.with("outage", &serde_json::json!({ "over": over, "message": said })).text());
+        let message = OutgoingMessage::new("notification", &id, at, &gateway, Some(&self.options.me));
+        let aside_stored = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
+        self.tell_client(message.with("outage", &serde_json::json!({ "over": over, "message": aside_stored })).text());
     }
 
-    /// Somebody listens, and is told if there is less to hear than there was.
+    /// A stream listens, and gets a notice if messages are lost.
     fn listen(&mut self, stream: StreamId, after: Option<&str>, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let missing = self.streams.missing(after);
         let gap = (missing > 0).then(|| {
-            let message = Message::new("notification", &id, at, &gateway, Some(&self.options.me));
+            let message = OutgoingMessage::new("notification", &id, at, &gateway, Some(&self.options.me));
             let data = message.with("gap", &serde_json::json!({ "messages": missing })).text().into();
             // Without an id: a listener that comes back names the last message that it has.
             EventFrame { name: Some("message"), id: None, retry: None, data }
@@ -399,7 +399,7 @@ impl Machine {
         if due <= now {
             self.end(CloseReason::Bye, now);
         } else {
-            self.timers.insert((due, Due::Idle));
+            self.timers.insert((due, MachineTimer::Idle));
         }
     }
 }
@@ -413,34 +413,36 @@ impl Dialect for Machine {
         self.streams.touch(now);
         let message = match frame {
             Frame::Text(text) => {
-                let Options { me, limits, terms, .. } = &self.options;
+                let MachineOptions { me, limits, terms, .. } = &self.options;
                 UnverifiedMessage::parse(text, limits).verify(me, terms.as_ref())
             }
             _ => Err(malformed("a message is text, not binary")),
         };
         self.hear(stream, message, now);
-        self.answer_unheard(now);
+        self.answer_undelivered(now);
     }
 
-    fn handle_event(&mut self, event: Event, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent, now: Instant) {
         self.streams.pass_time(now);
         match event {
-            Event::Joined(joined) => {
+            DialectEvent::Joined(joined) => {
                 self.meet(&joined.roster);
                 self.seated(now);
             }
-            Event::NotJoined(refusal) => self.not_seated(&refusal, now),
-            Event::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
-            Event::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
-            Event::Entry(entry) => self.overhear(&entry, now),
-            Event::CallFailed { request, callee, cause, .. } => {
+            DialectEvent::NotJoined(refusal) => self.not_seated(&refusal, now),
+            DialectEvent::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
+            DialectEvent::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
+            DialectEvent::Entry(entry) => self.overhear(&entry, now),
+            DialectEvent::CallFailed { request, callee, cause, .. } => {
                 self.request_failed(&request, &cause.refusal(&callee), now);
             }
-            Event::Outage => self.outage(true, now),
-            Event::Recovered => self.outage(false, now),
-            Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
-            Event::StreamOpened(stream, opening) => {
+            DialectEvent::Outage => self.outage(true, now),
+            DialectEvent::Recovered => self.outage(false, now),
+            DialectEvent::Gap => {
+                self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now)
+            }
+            DialectEvent::Answered(CatalogueAnswer { query, items }) => self.consulted(&query.who, items, now),
+            DialectEvent::StreamOpened(stream, opening) => {
                 self.streams.touch(now);
                 match opening {
                     MachineOpening::Duplex => self.streams.open_duplex(stream),
@@ -453,42 +455,42 @@ impl Dialect for Machine {
                 }
                 self.join();
             }
-            Event::StreamClosed(stream) => {
+            DialectEvent::StreamClosed(stream) => {
                 self.streams.touch(now);
                 if self.streams.closed(stream).is_some() {
                     self.hung_up(stream, now);
                 }
             }
-            Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
+            DialectEvent::Closing(reason) => self.close(&reason.to_string(), reason, now),
         }
-        self.answer_unheard(now);
+        self.answer_undelivered(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             match self.timers.pop_first() {
-                Some((_, Due::Consulting(id))) => self.not_consulted(&id, now),
-                Some((_, Due::Caller(who))) => self.caller_due(&who, now),
-                Some((_, Due::Asked(id))) => self.unanswered(&id, now),
-                Some((_, Due::Replies)) => self.reply_again(),
-                Some((_, Due::Asides)) => self.say_again(),
-                Some((_, Due::Idle)) => self.idle(now),
+                Some((_, MachineTimer::Consulting(id))) => self.not_consulted(&id, now),
+                Some((_, MachineTimer::Caller(who))) => self.caller_due(&who, now),
+                Some((_, MachineTimer::Incoming(id))) => self.unanswered(&id, now),
+                Some((_, MachineTimer::Replies)) => self.reply_again(),
+                Some((_, MachineTimer::Asides)) => self.retry_asides(),
+                Some((_, MachineTimer::Idle)) => self.idle(now),
                 None => {}
             }
         }
-        self.answer_unheard(now);
+        self.answer_undelivered(now);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<DialectAction> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
+        self.streams.poll_action().or_else(|| self.closing.take().map(DialectAction::Close))
     }
 
     /// What others ask waits in the room while replies to them do not get in.

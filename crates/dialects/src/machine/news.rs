@@ -10,8 +10,8 @@ use salon_protocol::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::message::{Destination, Kind, MachineMessage, is_extension, read, wrong};
-use super::speech::Message;
+use super::message::{MachineDestination, MachineMessage, MessageKind, is_extension, read, wrong};
+use super::speech::OutgoingMessage;
 use super::{Machine, Purpose, raw};
 use crate::StreamId;
 use crate::streams::StreamReply;
@@ -29,19 +29,19 @@ const MAX_STREAM_ID: usize = 128;
 impl Machine {
     /// The client tells somebody or everybody something.
     pub(super) fn notify(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
-        if spoken.request.is_some() && spoken.kind == Kind::Notification {
+        if spoken.request.is_some() && spoken.kind == MessageKind::Notification {
             return self.tell_about(stream, spoken, now);
         }
         let MachineMessage { id, at, kind, destination, mut payload, metadata, .. } = spoken;
         let to: &[ParticipantId] = match &destination {
-            Some(Destination::One(one)) => std::slice::from_ref(one),
-            Some(Destination::Everybody) => &[],
+            Some(MachineDestination::One(one)) => std::slice::from_ref(one),
+            Some(MachineDestination::Everybody) => &[],
             None => {
                 let told = "a notification needs one participant, or `*` for all, as its `header.destination`";
                 return Err(Refusal::new(Code::RecipientRequired, told));
             }
         };
-        let is_plain = kind == Kind::Notification;
+        let is_plain = kind == MessageKind::Notification;
         let chat = if is_plain { payload.remove("chat") } else { None };
         let (method, params) = if let Some(chat) = chat {
             (CHAT_METHOD, with_metadata(chat, metadata.as_ref()))
@@ -75,19 +75,19 @@ impl Machine {
             self.streams.answer_on(stream, 202, StreamReply::Empty);
             return Ok(());
         }
-        let Some(asked) = self.asked.get(&request) else {
+        let Some(incoming) = self.incoming.get(&request) else {
             let told = format!("`{request}` is no request that waits for your answer");
             return Err(Refusal::new(Code::CorrelationMismatch, told));
         };
-        if destination.is_some_and(|to| to != Destination::One(asked.caller.clone())) {
+        if destination.is_some_and(|to| to != MachineDestination::One(incoming.caller.clone())) {
             return Err(Refusal::new(
                 Code::CorrelationMismatch,
-                format!("`{request}` was asked by `{}`", asked.caller),
+                format!("`{request}` was asked by `{}`", incoming.caller),
             ));
         }
         let data = payload.get("stream").and_then(|data| Members::parse(data.get()));
         let data = data.ok_or_else(|| wrong("a notification with a `requestId` needs `payload.stream`"))?;
-        let Some(token) = &asked.token else {
+        let Some(token) = &incoming.token else {
             // Its caller did not ask for it.
             self.lengthen(&request, now);
             self.streams.answer_on(stream, 202, StreamReply::Empty);
@@ -105,7 +105,7 @@ impl Machine {
         if let Some(message) = data.get("message").filter(|message| message.get().starts_with('"')) {
             params.set("message", message);
         }
-        let caller = asked.caller.clone();
+        let caller = incoming.caller.clone();
         self.lengthen(&request, now);
         let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
         let purpose = Purpose::Told { stream, id: Some(id.clone()) };
@@ -149,11 +149,11 @@ impl Machine {
         }
     }
 
-    /// Says an entry to the client as a message of a type. Whoever else it names is none of this client's business.
-    fn pass(&mut self, entry: &Entry, kind: &str, fill: impl FnOnce(Message<'_>) -> Message<'_>) {
+    /// Says an entry to the client as a message of a type. Other recipients are not shown to this client.
+    fn pass(&mut self, entry: &Entry, kind: &str, fill: impl FnOnce(OutgoingMessage<'_>) -> OutgoingMessage<'_>) {
         let envelope = &entry.envelope;
         let to = (!envelope.to().is_empty()).then_some(&self.options.me);
-        let message = fill(Message::new(kind, envelope.id().as_str(), entry.arrived, envelope.from(), to));
+        let message = fill(OutgoingMessage::new(kind, envelope.id().as_str(), entry.arrived, envelope.from(), to));
         let text = message.text();
         self.tell_client(text);
     }

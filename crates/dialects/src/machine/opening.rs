@@ -5,8 +5,8 @@ use salon_protocol::Refusal;
 use super::MachineMessage;
 use crate::{CatalogueAnswer, CatalogueQuery};
 
-pub(super) type Event = crate::Event<MachineOpening, CatalogueAnswer>;
-pub(super) type Action = crate::Action<CatalogueQuery>;
+pub(super) type DialectEvent = crate::DialectEvent<MachineOpening, CatalogueAnswer>;
+pub(super) type DialectAction = crate::DialectAction<CatalogueQuery>;
 
 /// How a stream begins.
 #[derive(Debug, Clone, Default)]

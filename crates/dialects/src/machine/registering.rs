@@ -7,11 +7,11 @@ use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, RateLimit, Refusa
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::calls::Wanted;
+use super::calls::ToolRequest;
 use super::message::{read, wrong};
 use super::registry::Tool;
 use super::schema::Size;
-use super::speech::Message;
+use super::speech::OutgoingMessage;
 use super::{Machine, Purpose, raw, sent_before};
 use crate::StreamId;
 use crate::streams::StreamReply;
@@ -49,7 +49,7 @@ impl Allowance {
     }
 }
 
-/// A change of what is offered, until it is told.
+/// A change of what is offered, until it is announced.
 #[derive(Debug)]
 pub(super) struct Registered {
     /// Later ones have greater ones.
@@ -66,7 +66,7 @@ impl Machine {
         &mut self,
         stream: StreamId,
         (id, at): (EnvelopeId, Timestamp),
-        tool: Wanted,
+        tool: ToolRequest,
         now: Instant,
     ) -> Result<(), Refusal> {
         let parameters = tool.parameters.unwrap_or_else(|| raw(&json!({})));
@@ -110,7 +110,7 @@ impl Machine {
         if self.changed.contains(&id) || self.published.values().any(is_same) {
             return Err(sent_before());
         }
-        // At once: whoever hears the news may ask before its author knows that it was told.
+        // At once: a recipient of the news may ask before its author knows that it was sent.
         let before = self.registry.put(name, tool);
         let (number, envelope) = (self.tickets + 1, id.clone());
         let change = Registered { number, stream, id, tool: name.into(), before, result };
@@ -151,7 +151,8 @@ impl Machine {
     pub(super) fn gateway_answers(&mut self, stream: StreamId, request: &EnvelopeId, result: &RawValue, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
-        let message = Message::new("response", &id, at, &gateway, Some(&self.options.me)).about(request.as_str());
+        let message =
+            OutgoingMessage::new("response", &id, at, &gateway, Some(&self.options.me)).about(request.as_str());
         let text = message.with("result", result).text();
         self.streams.answer_on(stream, 200, StreamReply::Text(text.into()));
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::message::wrong;
-use super::schema::{Plan, Schema, Size, Unfit};
+use super::schema::{Plan, Schema, SchemaError, Size};
 
 /// How many capabilities all tools of one client may have.
 const MAX_CAPABILITIES: usize = 256;
@@ -78,7 +78,7 @@ pub(super) struct Callable<'a> {
 
 impl Callable<'_> {
     /// Whether parameters fit; says where they do not.
-    pub(super) fn check(&self, parameters: &RawValue) -> Result<(), Unfit> {
+    pub(super) fn check(&self, parameters: &RawValue) -> Result<(), SchemaError> {
         self.schema.map_or(Ok(()), |schema| schema.check(parameters))
     }
 }

@@ -11,7 +11,7 @@ use salon_protocol::{Code, percent_decoded};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::steps::{Costs, MAX_PER_BYTE, MOST, Steps};
+use super::steps::{Costs, MAX_PER_BYTE, MAX_STEPS, Steps};
 
 /// What the schemas of one client may come to with every reference followed, in values.
 pub(super) const MAX_VALUES: usize = 10_000;
@@ -23,7 +23,7 @@ pub(super) const MAX_PATTERN_BYTES: usize = 8 * 1024;
 /// How many values may lie within one another, references included.
 const MAX_LEVELS: usize = 128;
 
-/// How large the automaton of a pattern may be, in bytes, and sizes of which it is told whether it is smaller.
+/// How large the automaton of a pattern may be, in bytes, and the sizes it is compared with.
 const MAX_AUTOMATON: usize = 64 * 1024;
 const SMALLER: [usize; 2] = [8 * 1024, 1024];
 
@@ -66,14 +66,14 @@ impl Size {
 
 /// Why arguments are not taken.
 #[derive(Debug)]
-pub(super) enum Unfit {
+pub(super) enum SchemaError {
     /// They are not what the schema wants.
     Unlike(String),
     /// It would take too long to find out.
     TooLong,
 }
 
-impl Unfit {
+impl SchemaError {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Unlike(_) => Code::InvalidParameters,
@@ -81,11 +81,11 @@ impl Unfit {
         }
     }
 
-    pub(super) fn told(self) -> String {
+    pub(super) fn describe(self) -> String {
         match self {
-            Self::Unlike(told) => told,
+            Self::Unlike(describe) => describe,
             Self::TooLong => format!(
-                "the parameters are too much to check against the schema of this tool: it would take more than {MOST} steps and {MAX_PER_BYTE} a byte"
+                "the parameters are too much to check against the schema of this tool: it would take more than {MAX_STEPS} steps and {MAX_PER_BYTE} a byte"
             ),
         }
     }
@@ -101,7 +101,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Reads a schema; says why when it is none.
+    /// Reads a schema, or says why it is invalid.
     pub(super) fn new(raw: &RawValue) -> Result<Self, String> {
         let whole: Value = serde_json::from_str(raw.get()).map_err(|_| "it cannot be read")?;
         if !whole.is_object() {
@@ -110,7 +110,7 @@ impl Plan {
         if whole["$schema"].as_str().is_some_and(|uri| uri.contains("draft-04")) {
             return Err("drafts of JSON Schema before 6 are not supported".into());
         }
-        let mut measure = Measure { whole: &whole, known: HashMap::new(), way: Vec::new(), patterns: Vec::new() };
+        let mut measure = Measure { whole: &whole, sizes: HashMap::new(), way: Vec::new(), patterns: Vec::new() };
         let size = measure.weigh(&whole)?;
         let patterns = measure.patterns.into_iter().map(str::to_owned).collect();
         Ok(Self { whole, size, patterns })
@@ -179,24 +179,24 @@ pub(super) struct Schema {
 
 impl Schema {
     /// Whether arguments fit; says where they do not.
-    pub(super) fn check(&self, arguments: &RawValue) -> Result<(), Unfit> {
+    pub(super) fn check(&self, arguments: &RawValue) -> Result<(), SchemaError> {
         let Ok(value) = serde_json::from_str::<Value>(arguments.get()) else {
-            return Err(Unfit::Unlike("the parameters have a number that nothing here can check".into()));
+            return Err(SchemaError::Unlike("the parameters have a number that nothing here can check".into()));
         };
         let mut steps = Steps::new(&self.whole, &self.costs, arguments.get().len());
         if !steps.suffice(&value) {
-            return Err(Unfit::TooLong);
+            return Err(SchemaError::TooLong);
         }
         if self.checker.is_valid(&value) {
             return Ok(());
         }
         // Errors are collected branch by branch, which takes longer than the check.
         let found = if steps.taken() > FEW_STEPS { None } else { self.checker.validate(&value).err() };
-        let Some(error) = found else { return Err(Unfit::Unlike("the parameters do not fit the schema".into())) };
+        let Some(error) = found else { return Err(SchemaError::Unlike("the parameters do not fit the schema".into())) };
         let place = error.instance_path().as_str().to_owned();
         let place = if place.is_empty() { "the parameters do".to_owned() } else { format!("`{place}` does") };
         let rule = error.schema_path().as_str().trim_start_matches('/').to_owned();
-        Err(Unfit::Unlike(format!("{place} not fit the schema at `{rule}`")))
+        Err(SchemaError::Unlike(format!("{place} not fit the schema at `{rule}`")))
     }
 }
 
@@ -204,7 +204,7 @@ impl Schema {
 struct Measure<'a> {
     whole: &'a Value,
     /// By their place in memory, which is theirs alone while the schema is looked at.
-    known: HashMap<*const Value, Size>,
+    sizes: HashMap<*const Value, Size>,
     /// Where the measuring is at, from the outside in.
     way: Vec<*const Value>,
     patterns: Vec<&'a str>,
@@ -213,8 +213,8 @@ struct Measure<'a> {
 impl<'a> Measure<'a> {
     fn weigh(&mut self, value: &'a Value) -> Result<Size, String> {
         let place: *const Value = value;
-        if let Some(known) = self.known.get(&place) {
-            return Ok(*known);
+        if let Some(sizes) = self.sizes.get(&place) {
+            return Ok(*sizes);
         }
         if self.way.contains(&place) {
             return Err("it refers to itself in a circle".into());
@@ -245,7 +245,7 @@ impl<'a> Measure<'a> {
         if let Some(excess) = size.excess() {
             return Err(format!("it would {excess}"));
         }
-        self.known.insert(place, size);
+        self.sizes.insert(place, size);
         Ok(size)
     }
 
@@ -304,7 +304,10 @@ mod tests {
     }
 
     fn check(schema_text: &str, arguments: &str) -> String {
-        schema(schema_text).expect("a schema").check(&raw(arguments)).map_or_else(Unfit::told, |()| "fits".into())
+        schema(schema_text)
+            .expect("a schema")
+            .check(&raw(arguments))
+            .map_or_else(SchemaError::describe, |()| "fits".into())
     }
 
     #[test]
@@ -381,7 +384,7 @@ mod tests {
     /// Whether arguments of `count` of `item` are checked at all.
     fn is_checked(schema_text: &str, item: &str, count: usize) -> bool {
         let arguments = format!(r#"{{"a":[{}]}}"#, vec![item; count].join(","));
-        !matches!(schema(schema_text).expect("a schema").check(&raw(&arguments)), Err(Unfit::TooLong))
+        !matches!(schema(schema_text).expect("a schema").check(&raw(&arguments)), Err(SchemaError::TooLong))
     }
 
     #[test]
@@ -441,6 +444,6 @@ mod tests {
         }
         let unlike = schema(r#"{"properties":{"a":{"items":{"type":"string"}}}}"#).expect("a schema");
         let many = format!(r#"{{"a":[{}]}}"#, vec!["1"; 10_000].join(","));
-        assert_snapshot!(unlike.check(&raw(&many)).expect_err("unlike").told(), @"the parameters do not fit the schema");
+        assert_snapshot!(unlike.check(&raw(&many)).expect_err("unlike").describe(), @"the parameters do not fit the schema");
     }
 }

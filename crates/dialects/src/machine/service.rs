@@ -1,6 +1,6 @@
 //! From the others to the client: it is an MCP server in the room, and its tools are what it registered.
 //!
-//! Invariants: the client is asked only what it registered, by callers that are permitted it by their entries' stamps, with parameters that fit. Whoever asks is
+//! Invariants: the client is asked only what it registered, by callers that are permitted it by their entries' stamps, with parameters that fit. A caller is
 //! answered: by the client, or in its name when it does not, and no reply is dropped while its caller may wait for it.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::calls::SILENCE_TIMEOUT;
-use super::message::{Destination, Kind, MachineMessage, read, wrong};
-use super::speech::{Message, write_failure, write_result};
-use super::{Due, Machine, Purpose, raw};
+use super::message::{MachineDestination, MachineMessage, MessageKind, read, wrong};
+use super::speech::{OutgoingMessage, write_failure, write_result};
+use super::{Machine, MachineTimer, Purpose, raw};
 use crate::StreamId;
 
 /// Requests that may wait for the client's answers, in all and of one caller.
@@ -27,11 +27,11 @@ const MAX_OF_ONE: usize = 64;
 pub(super) const MAX_REPLIES: usize = 256;
 
 /// How long one waits that the room had too much to take.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// A request to the client.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct IncomingCall {
     pub(super) caller: ParticipantId,
     /// For whom it is asked: the caller, unless that is the gateway.
     who: ParticipantId,
@@ -44,7 +44,7 @@ pub(super) struct Asked {
 
 /// An answer in the client's name that is the door's own: a list, or a no.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(super) struct DoorReply {
     /// Kept when it is said again: the room may have taken it and not have said so.
     stamp: (String, Timestamp),
     to: ParticipantId,
@@ -108,21 +108,21 @@ impl Machine {
         now: Instant,
     ) {
         let (stamp, payload) = (self.stamps.next(now), rpc::outcome(&id.to_raw(), outcome));
-        self.say_reply(Reply { stamp, to, request, id, payload });
+        self.say_reply(DoorReply { stamp, to, request, id, payload });
     }
 
-    fn say_reply(&mut self, reply: Reply) {
+    fn say_reply(&mut self, reply: DoorReply) {
         if self.try_reply(reply.clone()).is_err() {
             // One that is longer than the room takes would be so again; that it is can still be said.
             let message = "the answer is longer than a message may be".to_owned();
-            let error = told(RpcError::INTERNAL, Code::TooLarge, message);
+            let error = rpc_error(RpcError::INTERNAL, Code::TooLarge, message);
             let payload = rpc::outcome(&reply.id.to_raw(), &Err(error));
-            let _ = self.try_reply(Reply { payload, ..reply });
+            let _ = self.try_reply(DoorReply { payload, ..reply });
         }
     }
 
-    fn try_reply(&mut self, reply: Reply) -> Result<(), Refusal> {
-        let Reply { stamp: (id, ts), to, request, payload, .. } = reply.clone();
+    fn try_reply(&mut self, reply: DoorReply) -> Result<(), Refusal> {
+        let DoorReply { stamp: (id, ts), to, request, payload, .. } = reply.clone();
         let purpose = Purpose::Reply(Box::new(reply));
         let published = self.publish((&id, ts), std::slice::from_ref(&to), Some(&request), payload, purpose);
         published.map_err(|(refusal, _)| refusal)?;
@@ -132,11 +132,11 @@ impl Machine {
 
     /// The room does not take a reply. Where it has too much to do, or can store nothing for now, the reply waits a little; otherwise
     /// nobody waits for it any more.
-    pub(super) fn not_replied(&mut self, reply: Reply, refusal: &Refusal, now: Instant) {
+    pub(super) fn not_replied(&mut self, reply: DoorReply, refusal: &Refusal, now: Instant) {
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
             // An outage's end is waited for instead.
             if self.late.is_empty() && !self.is_out {
-                self.timers.insert((now + PAUSE, Due::Replies));
+                self.timers.insert((now + RETRY_DELAY, MachineTimer::Replies));
             }
             self.late.push(reply);
         }
@@ -149,9 +149,10 @@ impl Machine {
     }
 
     fn introduction(&self, params: Option<&str>) -> Box<RawValue> {
-        let asked = params.and_then(Members::parse).and_then(|params| read::<String>(params.get("protocolVersion")?));
+        let incoming =
+            params.and_then(Members::parse).and_then(|params| read::<String>(params.get("protocolVersion")?));
         raw(&json!({
-            "protocolVersion": McpVersion::answer_to(asked.as_deref().unwrap_or_default()),
+            "protocolVersion": McpVersion::answer_to(incoming.as_deref().unwrap_or_default()),
             "capabilities": { "tools": { "listChanged": true } },
             "serverInfo": { "name": self.options.me.as_str(), "version": self.options.version },
         }))
@@ -168,7 +169,7 @@ impl Machine {
     fn ask(&mut self, entry: &Entry, id: &RpcId, now: Instant) -> Result<String, RpcError> {
         let envelope = &entry.envelope;
         let unnamed = || RpcError::invalid_params("`name` must be the name of a tool");
-        let unknown = || told(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
+        let unknown = || rpc_error(RpcError::INVALID_PARAMS, Code::NotFound, "no such tool is registered here".into());
         let called = Called::read(entry).ok_or_else(unnamed)?;
         let tool = self.registry.find(&called.name).ok_or_else(unknown)?;
         let narrowed = called.narrowed();
@@ -179,29 +180,35 @@ impl Machine {
         };
         if let Some(lacking) = tool.permissions.iter().find(|wanted| !is_permitted(wanted)) {
             let message = format!("`{}` needs the permission `{lacking}`", called.name);
-            return Err(told(FAILED, Code::Forbidden, message));
+            return Err(rpc_error(FAILED, Code::Forbidden, message));
         }
         if !called.arguments.get().starts_with('{') {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
         }
         let who = called.origin(entry);
         // Before the arguments are looked at, which takes longer.
-        let full = |message: String| Err(told(RpcError::INTERNAL, Code::RateLimited, message));
-        if self.asked.len() >= MAX_ASKED {
+        let full = |message: String| Err(rpc_error(RpcError::INTERNAL, Code::RateLimited, message));
+        if self.incoming.len() >= MAX_ASKED {
             return full(format!("{MAX_ASKED} requests wait for answers already"));
         }
-        if self.asked.values().filter(|asked| asked.who == who).count() >= MAX_OF_ONE {
+        if self.incoming.values().filter(|incoming| incoming.who == who).count() >= MAX_OF_ONE {
             return full(format!("{MAX_OF_ONE} requests of yours wait for answers already"));
         }
-        tool.check(&called.arguments).map_err(|unfit| told(RpcError::INVALID_PARAMS, unfit.code(), unfit.told()))?;
+        tool.check(&called.arguments)
+            .map_err(|unfit| rpc_error(RpcError::INVALID_PARAMS, unfit.code(), unfit.describe()))?;
         let mut wanted = Members::default();
         wanted.set("id", tool.id);
         wanted.set("capability", tool.capability);
         wanted.set("parameters", &called.arguments);
-        let mut message =
-            Message::new("request", envelope.id().as_str(), entry.arrived, envelope.from(), Some(&self.options.me))
-                .with("tool", &wanted)
-                .with_metadata(called.meta.get("metadata").map(ToOwned::to_owned));
+        let mut message = OutgoingMessage::new(
+            "request",
+            envelope.id().as_str(),
+            entry.arrived,
+            envelope.from(),
+            Some(&self.options.me),
+        )
+        .with("tool", &wanted)
+        .with_metadata(called.meta.get("metadata").map(ToOwned::to_owned));
         if let Some(context) = called.meta.get("context") {
             message = message.with("context", context);
         }
@@ -211,52 +218,57 @@ impl Machine {
         }
         let text = message.text();
         let token = called.meta.get("progressToken").map(ToOwned::to_owned);
-        let asked =
-            Asked { caller: envelope.from().clone(), who, id: id.clone(), token, deadline: now + SILENCE_TIMEOUT };
-        self.wait_for(envelope.id().clone(), asked);
+        let incoming = IncomingCall {
+            caller: envelope.from().clone(),
+            who,
+            id: id.clone(),
+            token,
+            deadline: now + SILENCE_TIMEOUT,
+        };
+        self.wait_for(envelope.id().clone(), incoming);
         Ok(text)
     }
 
     /// Waits for the client's answer to a request.
-    pub(super) fn wait_for(&mut self, request: EnvelopeId, asked: Asked) {
-        self.timers.insert((asked.deadline, Due::Asked(request.clone())));
-        self.asked.insert(request, asked);
+    pub(super) fn wait_for(&mut self, request: EnvelopeId, incoming: IncomingCall) {
+        self.timers.insert((incoming.deadline, MachineTimer::Incoming(request.clone())));
+        self.incoming.insert(request, incoming);
     }
 
     /// Nothing more is waited for.
-    fn drop_asked(&mut self, request: &EnvelopeId) -> Option<Asked> {
-        let asked = self.asked.remove(request)?;
-        self.timers.remove(&(asked.deadline, Due::Asked(request.clone())));
-        Some(asked)
+    fn remove_incoming(&mut self, request: &EnvelopeId) -> Option<IncomingCall> {
+        let incoming = self.incoming.remove(request)?;
+        self.timers.remove(&(incoming.deadline, MachineTimer::Incoming(request.clone())));
+        Some(incoming)
     }
 
     /// The client is at work on a request.
     pub(super) fn lengthen(&mut self, request: &EnvelopeId, now: Instant) {
-        if let Some(mut asked) = self.drop_asked(request) {
-            asked.deadline = now + SILENCE_TIMEOUT;
-            self.wait_for(request.clone(), asked);
+        if let Some(mut incoming) = self.remove_incoming(request) {
+            incoming.deadline = now + SILENCE_TIMEOUT;
+            self.wait_for(request.clone(), incoming);
         }
     }
 
-    /// The client has been silent about a request for too long: its caller is told, and so is the client.
+    /// The client has been silent about a request for too long: its caller gets an error, and so does the client.
     pub(super) fn unanswered(&mut self, request: &EnvelopeId, now: Instant) {
-        let Some(Asked { caller, id, .. }) = self.drop_asked(request) else { return };
+        let Some(IncomingCall { caller, id, .. }) = self.remove_incoming(request) else { return };
         let reason = format!("`{}` did not answer within {} seconds", self.options.me, SILENCE_TIMEOUT.as_secs());
         let mut cancelled = Members::default();
         cancelled.set("reason", &reason);
-        self.reply_to(caller, request.clone(), id, &Err(told(FAILED, Code::Timeout, reason)), now);
+        self.reply_to(caller, request.clone(), id, &Err(rpc_error(FAILED, Code::Timeout, reason)), now);
         let (made, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
-        let message = Message::new("notification", &made, at, &gateway, Some(&self.options.me));
+        let message = OutgoingMessage::new("notification", &made, at, &gateway, Some(&self.options.me));
         self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Answers what was asked of a client that listens to nothing.
-    pub(super) fn answer_unheard(&mut self, now: Instant) {
+    pub(super) fn answer_undelivered(&mut self, now: Instant) {
         for request in self.streams.take_unread() {
-            let Some(Asked { caller, id, .. }) = self.drop_asked(&request) else { continue };
+            let Some(IncomingCall { caller, id, .. }) = self.remove_incoming(&request) else { continue };
             let message = format!("`{}` does not take its messages, and too many wait for it", self.options.me);
-            self.reply_to(caller, request, id, &Err(told(FAILED, Code::RateLimited, message)), now);
+            self.reply_to(caller, request, id, &Err(rpc_error(FAILED, Code::RateLimited, message)), now);
         }
     }
 
@@ -270,28 +282,28 @@ impl Machine {
             ));
         };
         let unknown = || {
-            let told = format!("`{request}` is no request that waits for your answer");
-            Refusal::new(Code::CorrelationMismatch, told)
+            let rpc_error = format!("`{request}` is no request that waits for your answer");
+            Refusal::new(Code::CorrelationMismatch, rpc_error)
         };
-        let asked = self.asked.get(&request).ok_or_else(unknown)?;
-        if destination.is_some_and(|to| to != Destination::One(asked.caller.clone())) {
+        let incoming = self.incoming.get(&request).ok_or_else(unknown)?;
+        if destination.is_some_and(|to| to != MachineDestination::One(incoming.caller.clone())) {
             return Err(Refusal::new(
                 Code::CorrelationMismatch,
-                format!("`{request}` was asked by `{}`", asked.caller),
+                format!("`{request}` was asked by `{}`", incoming.caller),
             ));
         }
         let context = payload.get("context");
         let result = match (&kind, &error) {
-            (Kind::Error, Some(error)) => write_failure(error, context, metadata.as_ref()),
-            (Kind::Error, None) => return Err(wrong("an error needs `error`")),
+            (MessageKind::Error, Some(error)) => write_failure(error, context, metadata.as_ref()),
+            (MessageKind::Error, None) => return Err(wrong("an error needs `error`")),
             _ => write_result(payload.get("result"), context, metadata.as_ref()),
         };
-        let Some(asked) = self.drop_asked(&request) else { return Err(unknown()) };
-        let response = rpc::response(&asked.id.to_raw(), &result);
-        let caller = asked.caller.clone();
+        let Some(incoming) = self.remove_incoming(&request) else { return Err(unknown()) };
+        let response = rpc::response(&incoming.id.to_raw(), &result);
+        let caller = incoming.caller.clone();
         let made = self.stamps.next(now).0;
         let envelope = id.as_ref().map_or(made.as_str(), EnvelopeId::as_str).to_owned();
-        let purpose = Purpose::Answer { stream, id, request: request.clone(), asked: Box::new(asked) };
+        let purpose = Purpose::Answer { stream, id, request: request.clone(), incoming: Box::new(incoming) };
         let published = self.publish((&envelope, at), std::slice::from_ref(&caller), Some(&request), response, purpose);
         if let Err((refusal, purpose)) = published {
             self.undo(purpose, refusal, now);
@@ -303,23 +315,28 @@ impl Machine {
     pub(super) fn cancelled(&mut self, entry: &Entry, params: &Members) {
         let Some(id) = params.get("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
         let caller = entry.envelope.from();
-        let found = self.asked.iter().find(|(_, asked)| asked.caller == *caller && asked.id == id);
+        let found = self.incoming.iter().find(|(_, incoming)| incoming.caller == *caller && incoming.id == id);
         let Some(request) = found.map(|(request, _)| request.clone()) else { return };
-        self.drop_asked(&request);
+        self.remove_incoming(&request);
         let mut cancelled = Members::default();
         if let Some(reason) = params.get("reason") {
             cancelled.set("reason", reason);
         }
-        let message =
-            Message::new("notification", entry.envelope.id().as_str(), entry.arrived, caller, Some(&self.options.me));
+        let message = OutgoingMessage::new(
+            "notification",
+            entry.envelope.id().as_str(),
+            entry.arrived,
+            caller,
+            Some(&self.options.me),
+        );
         self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
-    /// Whoever has left waits for nothing.
+    /// A participant that has left waits for nothing.
     pub(super) fn forget_caller(&mut self, who: &ParticipantId) {
-        let theirs = self.asked.iter().filter(|(_, asked)| asked.caller == *who);
+        let theirs = self.incoming.iter().filter(|(_, incoming)| incoming.caller == *who);
         for request in theirs.map(|(request, _)| request.clone()).collect::<Vec<_>>() {
-            self.drop_asked(&request);
+            self.remove_incoming(&request);
         }
     }
 }
@@ -327,6 +344,6 @@ impl Machine {
 /// The JSON-RPC code of a call that comes to nothing for a reason of this protocol's; which, its data say.
 const FAILED: i64 = -32000;
 
-fn told(code: i64, word: Code, message: String) -> RpcError {
+fn rpc_error(code: i64, word: Code, message: String) -> RpcError {
     RpcError::new(code, message).with_data(&json!({ "code": word }))
 }

@@ -9,19 +9,19 @@ use super::message::{EVERYBODY, VERSION};
 
 /// A message to be said.
 #[derive(Serialize)]
-pub(super) struct Message<'a> {
-    pub(super) header: Header<'a>,
+pub(super) struct OutgoingMessage<'a> {
+    pub(super) header: MachineHeader<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) payload: Option<Members>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<MachineFailure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Header<'a> {
+pub(super) struct MachineHeader<'a> {
     pub(super) version: &'static str,
     pub(super) message_id: &'a str,
     pub(super) timestamp: Timestamp,
@@ -35,7 +35,7 @@ pub(super) struct Header<'a> {
 
 /// Why something failed, as the source has it.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Failure {
+pub(super) struct MachineFailure {
     pub(super) code: Code,
     pub(super) message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,20 +45,20 @@ pub(super) struct Failure {
 /// What is said where nothing was.
 const WORDLESS: &str = "the tool failed";
 
-impl Failure {
+impl MachineFailure {
     /// What the content of a result says of it.
     fn words(&self) -> &str {
         if self.message.is_empty() { WORDLESS } else { &self.message }
     }
 }
 
-impl From<&Refusal> for Failure {
+impl From<&Refusal> for MachineFailure {
     fn from(refusal: &Refusal) -> Self {
         Self { code: refusal.code, message: refusal.message.clone(), details: None }
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> OutgoingMessage<'a> {
     /// A message of a type, from somebody to `me` or everybody.
     pub(super) fn new(
         kind: &'a str,
@@ -67,7 +67,7 @@ impl<'a> Message<'a> {
         from: &'a ParticipantId,
         to: Option<&'a ParticipantId>,
     ) -> Self {
-        let header = Header {
+        let header = MachineHeader {
             version: VERSION,
             message_id: id,
             timestamp: at,
@@ -100,13 +100,13 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A refusal as an error message, from the gateway to whoever it is told, where that is known.
+/// A refusal as an error message, from the gateway to its recipient, where that is known.
 pub fn error_text(refusal: &Refusal, id: &str, at: Timestamp, to: Option<&ParticipantId>) -> String {
     let gateway = ParticipantId::host();
-    let mut message = Message::new("error", id, at, &gateway, to);
+    let mut message = OutgoingMessage::new("error", id, at, &gateway, to);
     message.header.destination = to.map(ParticipantId::as_str);
     message.header.request_id = refusal.regarding.as_ref().map(EnvelopeId::as_str);
-    message.error = Some(Failure::from(refusal));
+    message.error = Some(MachineFailure::from(refusal));
     message.text()
 }
 
@@ -128,20 +128,20 @@ pub fn status(code: Code) -> u16 {
 
 /// What a tool answered, as far as it means something here.
 #[derive(Debug, Default)]
-pub(super) struct Answered {
+pub(super) struct ToolReply {
     pub(super) result: Option<Box<RawValue>>,
     pub(super) context: Option<Box<RawValue>>,
     pub(super) metadata: Option<Box<RawValue>>,
 }
 
 /// Reads the result of `tools/call`: what came of it, or why it failed.
-pub(super) fn read_result(raw: &RawValue) -> (Answered, Option<Failure>) {
+pub(super) fn read_result(raw: &RawValue) -> (ToolReply, Option<MachineFailure>) {
     let mut result = Members::parse(raw.get()).unwrap_or_default();
     let mut own = result.remove("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
-    let mut answered = Answered { context: own.remove("context"), metadata: own.remove("metadata"), result: None };
+    let mut answered = ToolReply { context: own.remove("context"), metadata: own.remove("metadata"), result: None };
     if result.get("resultType").is_some_and(|kind| kind.get() == "\"input_required\"") {
         let message = "the tool asks its caller something, which this protocol has no way to answer".to_owned();
-        return (answered, Some(Failure { code: Code::ToolError, message, details: None }));
+        return (answered, Some(MachineFailure { code: Code::ToolError, message, details: None }));
     }
     let texts = texts(result.get("content"));
     // What stands beside the content says the same, or it does not count: nobody is shown another result than all others.
@@ -154,8 +154,11 @@ pub(super) fn read_result(raw: &RawValue) -> (Answered, Option<Failure>) {
         let worded = || structured.as_deref().and_then(read_worded);
         let content = || result.get("content").filter(|_| texts.is_none()).map(ToOwned::to_owned);
         let message = || texts.clone().unwrap_or_else(|| WORDLESS.to_owned());
-        let plain =
-            || Failure { code: Code::ToolError, message: message(), details: structured.clone().or_else(content) };
+        let plain = || MachineFailure {
+            code: Code::ToolError,
+            message: message(),
+            details: structured.clone().or_else(content),
+        };
         return (answered, Some(told.or_else(worded).unwrap_or_else(plain)));
     }
     let kept = own.remove(meta::RESULT).filter(|kept| is_said(kept.get()));
@@ -180,22 +183,22 @@ fn texts(content: Option<&RawValue>) -> Option<String> {
 }
 
 /// An error as a participant of this protocol said it. A word that is no refusal's counts as a tool's failure.
-pub(super) fn read_failure(raw: &RawValue) -> Option<Failure> {
+pub(super) fn read_failure(raw: &RawValue) -> Option<MachineFailure> {
     let mut error = Members::parse(raw.get())?;
     let word: Option<String> = error.get("code").and_then(|code| serde_json::from_str(code.get()).ok());
     let message = error.get("message").and_then(|message| serde_json::from_str(message.get()).ok());
     let code = word.as_deref().and_then(code_of).unwrap_or(Code::ToolError);
-    Some(Failure { code, message: message.unwrap_or_default(), details: error.remove("details") })
+    Some(MachineFailure { code, message: message.unwrap_or_default(), details: error.remove("details") })
 }
 
 /// A failure that says in its structured content which refusal it is, as the gateway's own tools do.
-fn read_worded(structured: &RawValue) -> Option<Failure> {
+fn read_worded(structured: &RawValue) -> Option<MachineFailure> {
     let mut members = Members::parse(structured.get())?;
     let text = |raw: Box<RawValue>| serde_json::from_str::<String>(raw.get()).ok();
     let code = members.remove("code").and_then(text).as_deref().and_then(code_of)?;
     let message = members.remove("message").and_then(text).unwrap_or_default();
     let details = (!members.is_empty()).then(|| members.to_raw());
-    Some(Failure { code, message, details })
+    Some(MachineFailure { code, message, details })
 }
 
 pub(super) fn code_of(word: &str) -> Option<Code> {
@@ -215,7 +218,7 @@ pub(super) fn write_result(
     answer.set("content", &content);
     match result {
         Some(object) if object.get().starts_with('{') => answer.set("structuredContent", object),
-        // A text is told by the content alone; other values would come out as texts of it.
+        // A text is in the content alone; other values would come out as texts of it.
         Some(other) if !other.get().starts_with('"') => own.set(meta::RESULT, other),
         _ => {}
     }

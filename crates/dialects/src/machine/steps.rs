@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::schema::{UNEVALUATED, follow};
 
 /// How many steps a check may take: some for every call, and more the longer its arguments are.
-pub(super) const MOST: usize = 100_000;
+pub(super) const MAX_STEPS: usize = 100_000;
 pub(super) const MAX_PER_BYTE: usize = 2;
 
 /// How many bytes of a text are looked at in a step where it is only counted or compared.
@@ -50,7 +50,7 @@ pub(super) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// The steps that arguments of so many bytes may take.
     pub(super) fn new(schema: &'a Value, costs: &'a Costs, bytes: usize) -> Self {
-        let most = MOST.saturating_add(bytes.saturating_mul(MAX_PER_BYTE));
+        let most = MAX_STEPS.saturating_add(bytes.saturating_mul(MAX_PER_BYTE));
         Self { schema, costs, most, taken: 0 }
     }
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::{Item, Listing, read_page};
+use salon_mcp::listing::{ListItem, Listing, read_page};
 use salon_protocol::{Compose, Entry, Kind, Participant, ParticipantId, Position, Timestamp, TopicName};
 use serde_json::value::RawValue;
 
-use super::door::{CatalogueAnswer, CatalogueQuery, Event, McpOpening, RoomAnswer, RoomQuery};
-use crate::{Dialect, Form, Head, History, Joined, Snapshot, SnapshotBuilder, StreamId};
+use super::door::{CatalogueAnswer, CatalogueQuery, DialectEvent, McpOpening, RoomAnswer, RoomQuery};
+use crate::{BodyForm, CatalogueSnapshot, Dialect, History, Joined, SnapshotBuilder, StreamHead, StreamId};
 
 pub(super) fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).unwrap()
@@ -21,7 +21,7 @@ pub(super) fn raw(text: &str) -> Box<RawValue> {
 
 /// A request of the door's that nobody has answered; without an id, a list that the room's host asks for.
 #[derive(Debug, Clone)]
-pub(super) struct Open {
+pub(super) struct OpenScriptRequest {
     pub(super) to: String,
     pub(super) method: String,
     pub(super) id: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct CatalogueHost {
 impl Default for CatalogueHost {
     fn default() -> Self {
         Self {
-            builder: SnapshotBuilder::after(&Snapshot::default()),
+            builder: SnapshotBuilder::after(&CatalogueSnapshot::default()),
             roster: BTreeSet::new(),
             newcomers: BTreeSet::new(),
             lists: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl CatalogueHost {
     }
 
     /// A participant has answered the host.
-    fn listed(&mut self, who: &str, listing: Listing, items: Option<Arc<[Item]>>, now: Instant) -> Consults {
+    fn listed(&mut self, who: &str, listing: Listing, items: Option<Arc<[ListItem]>>, now: Instant) -> Consults {
         let is_news = self.newcomers.contains(who);
         let state = match items {
             Some(items) => {
@@ -182,7 +182,7 @@ pub(super) trait Stage {
     fn resolve(&mut self) {
         let now = *self.now();
         for answer in self.host().answers(now) {
-            self.event(Event::Answered(answer));
+            self.event(DialectEvent::Answered(answer));
         }
     }
 
@@ -194,7 +194,7 @@ pub(super) trait Stage {
     /// Takes down what comes out.
     fn collect(&mut self);
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DialectEvent) {
         let now = *self.now();
         self.actor().handle_event(event, now);
         self.collect();
@@ -226,7 +226,7 @@ pub(super) trait Stage {
             payload: raw(payload),
         }
         .envelope();
-        self.event(Event::Entry(Arc::new(Entry {
+        self.event(DialectEvent::Entry(Arc::new(Entry {
             position: Position::start(1),
             arrived: Timestamp(0),
             stamp: None,
@@ -238,15 +238,15 @@ pub(super) trait Stage {
         self.entry_to(&[id("alice")], from, kind, correlation, payload);
     }
 
-    /// Whoever was asked answers with a result, or with `error {…}`.
-    fn answer_open(&mut self, open: &Open, outcome: &str) {
+    /// The callee answers with a result, or with `error {…}`.
+    fn answer_open(&mut self, open: &OpenScriptRequest, outcome: &str) {
         let Some(id) = &open.id else {
             let listing = Listing::of_method(&open.method).unwrap();
             let items = RawValue::from_string(outcome.into()).ok().and_then(|result| read_page(listing, &result));
             let items = items.map(|(items, _)| items.into());
             if open.to == "system:gateway" {
                 let query = CatalogueQuery { who: ParticipantId::host(), listing };
-                return self.event(Event::Answered(RoomAnswer::One(CatalogueAnswer { query, items })));
+                return self.event(DialectEvent::Answered(RoomAnswer::One(CatalogueAnswer { query, items })));
             }
             let now = *self.now();
             let again = self.host().listed(&open.to, listing, items, now);
@@ -263,7 +263,7 @@ pub(super) trait Stage {
     fn join_room(&mut self, me: Participant, roster: &[Arc<Participant>]) {
         let others = roster.iter().filter(|other| other.id != me.id).map(|other| other.id.to_string());
         self.host().roster = others.collect();
-        self.event(Event::Joined(Joined {
+        self.event(DialectEvent::Joined(Joined {
             topic: TopicName::new("room:a").unwrap(),
             participant: Arc::new(me),
             roster: roster.to_vec(),
@@ -274,11 +274,11 @@ pub(super) trait Stage {
 }
 
 /// How an answer begins, as a line.
-pub(super) fn begun(StreamId(stream): StreamId, Head { status, form, headers }: &Head) -> String {
+pub(super) fn begun(StreamId(stream): StreamId, StreamHead { status, form, headers }: &StreamHead) -> String {
     let form = match form {
-        Form::Empty => "empty",
-        Form::Json => "json",
-        Form::Events => "events",
+        BodyForm::Empty => "empty",
+        BodyForm::Json => "json",
+        BodyForm::Events => "events",
     };
     let headers: String = headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();
     format!("begin {stream} {status} {form}{headers}")

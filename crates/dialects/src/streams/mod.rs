@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use salon_protocol::EnvelopeId;
 
 use crate::timers::Timers;
-use crate::{Action, EventFrame, Form, Frame, StreamId};
+use crate::{BodyForm, DialectAction, EventFrame, Frame, StreamId};
 use buffer::FrameBuffer;
 use polls::Polls;
 use sending::message_event;
@@ -97,7 +97,7 @@ pub(crate) struct Streams<Q> {
     slow: Timers<Channel>,
     /// When the peer was last there.
     seen: Instant,
-    actions: VecDeque<Action<Q>>,
+    actions: VecDeque<DialectAction<Q>>,
 }
 
 #[derive(Debug, Default)]
@@ -180,7 +180,7 @@ impl<Q> Streams<Q> {
         first: Option<EventFrame>,
         resumable: bool,
     ) -> Channel {
-        self.begin(stream, 200, Form::Events, PostStyle::default());
+        self.begin(stream, 200, BodyForm::Events, PostStyle::default());
         if let Some(first) = first {
             self.send(stream, Frame::Event(Box::new(first)));
         }
@@ -354,7 +354,7 @@ impl<Q> Streams<Q> {
         self.replay.clear();
     }
 
-    pub(crate) fn poll_action(&mut self) -> Option<Action<Q>> {
+    pub(crate) fn poll_action(&mut self) -> Option<DialectAction<Q>> {
         self.actions.pop_front()
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::buffer::{BufferedFrame, FrameBuffer};
 use super::{Bound, Channel, StreamReply, respond};
-use crate::{Action, StreamId};
+use crate::{DialectAction, StreamId};
 
 #[derive(Debug)]
 pub(super) struct Polls {
@@ -67,7 +67,7 @@ impl Polls {
     }
 
     /// Answers the oldest poll with every frame, and with none each poll that has waited long enough.
-    pub(super) fn answer<Q>(&mut self, now: Instant, actions: &mut VecDeque<Action<Q>>) {
+    pub(super) fn answer<Q>(&mut self, now: Instant, actions: &mut VecDeque<DialectAction<Q>>) {
         if !self.frames.is_empty()
             && let Some(oldest) = self.waiting.pop_front()
         {
@@ -84,14 +84,14 @@ impl Polls {
     }
 
     /// Answers every poll.
-    pub(super) fn answer_all<Q>(&mut self, actions: &mut VecDeque<Action<Q>>) {
+    pub(super) fn answer_all<Q>(&mut self, actions: &mut VecDeque<DialectAction<Q>>) {
         let Some(last) = self.waiting.iter().map(|poll| poll.until).max() else { return };
         self.answer(last, actions);
     }
 }
 
 impl PendingPoll {
-    fn answer<Q>(self, messages: &str, actions: &mut VecDeque<Action<Q>>) {
+    fn answer<Q>(self, messages: &str, actions: &mut VecDeque<DialectAction<Q>>) {
         let reply = StreamReply::Text(format!("[{messages}]").into());
         respond(actions, self.stream, 200, self.header.into_iter().collect(), reply);
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use salon_protocol::Code;
 use serde_json::value::RawValue;
 
-use crate::{Action, Form, Frame, Head, StreamId};
+use crate::{BodyForm, DialectAction, Frame, StreamHead, StreamId};
 
 /// An answer.
 #[derive(Debug)]
@@ -25,22 +25,22 @@ impl From<&RawValue> for StreamReply {
 
 /// Answers a stream as a whole.
 pub(crate) fn respond<Q>(
-    actions: &mut VecDeque<Action<Q>>,
+    actions: &mut VecDeque<DialectAction<Q>>,
     stream: StreamId,
     status: u16,
     headers: Vec<(&'static str, Box<str>)>,
     reply: StreamReply,
 ) {
-    let form = if matches!(reply, StreamReply::Empty) { Form::Empty } else { Form::Json };
-    actions.push_back(Action::Begin(stream, Head { status, form, headers }));
+    let form = if matches!(reply, StreamReply::Empty) { BodyForm::Empty } else { BodyForm::Json };
+    actions.push_back(DialectAction::Begin(stream, StreamHead { status, form, headers }));
     actions.extend(reply_action(stream, reply));
-    actions.push_back(Action::Finish(stream));
+    actions.push_back(DialectAction::Finish(stream));
 }
 
-pub(super) fn reply_action<Q>(stream: StreamId, reply: StreamReply) -> Option<Action<Q>> {
+pub(super) fn reply_action<Q>(stream: StreamId, reply: StreamReply) -> Option<DialectAction<Q>> {
     match reply {
-        StreamReply::Text(text) => Some(Action::Send(stream, Frame::Text(text))),
-        StreamReply::Refusal(code, text) => Some(Action::Refuse(stream, code, Frame::Text(text))),
+        StreamReply::Text(text) => Some(DialectAction::Send(stream, Frame::Text(text))),
+        StreamReply::Refusal(code, text) => Some(DialectAction::Refuse(stream, code, Frame::Text(text))),
         StreamReply::Empty => None,
     }
 }

@@ -5,7 +5,7 @@ use salon_protocol::EnvelopeId;
 use super::buffer::BufferedFrame;
 use super::reply::{StreamReply, reply_action, respond};
 use super::{Channel, ChannelState, PostStyle, Streams};
-use crate::{Action, EventFrame, Form, Frame, Head, StreamId};
+use crate::{BodyForm, DialectAction, EventFrame, Frame, StreamHead, StreamId};
 
 impl<Q> Streams<Q> {
     /// Sends a notification or a request. The event stream of a POST is opened for it. False when nobody will ever receive it, because the
@@ -33,7 +33,7 @@ impl<Q> Streams<Q> {
             (Some(stream), reply) => self.send_reply(stream, reply),
             (None, StreamReply::Text(text)) => drop(self.emit(channel, text, None)),
             (None, StreamReply::Refusal(code, text)) => {
-                self.actions.push_back(Action::Refused(code));
+                self.actions.push_back(DialectAction::Refused(code));
                 self.emit(channel, text, None);
             }
             (None, StreamReply::Empty) => {}
@@ -78,7 +78,7 @@ impl<Q> Streams<Q> {
         {
             state.has_events = true;
             let style = state.style;
-            self.begin(stream, 200, Form::Events, style);
+            self.begin(stream, 200, BodyForm::Events, style);
         }
     }
 
@@ -147,9 +147,9 @@ impl<Q> Streams<Q> {
         self.options.session_header.clone().filter(|_| style.session_header).into_iter().collect()
     }
 
-    pub(super) fn begin(&mut self, stream: StreamId, status: u16, form: Form, style: PostStyle) {
+    pub(super) fn begin(&mut self, stream: StreamId, status: u16, form: BodyForm, style: PostStyle) {
         let headers = self.headers(style);
-        self.actions.push_back(Action::Begin(stream, Head { status, form, headers }));
+        self.actions.push_back(DialectAction::Begin(stream, StreamHead { status, form, headers }));
     }
 
     /// Answers a stream as a whole.
@@ -160,7 +160,7 @@ impl<Q> Streams<Q> {
     }
 
     pub(super) fn send(&mut self, stream: StreamId, frame: Frame) {
-        self.actions.push_back(Action::Send(stream, frame));
+        self.actions.push_back(DialectAction::Send(stream, frame));
     }
 
     pub(super) fn send_reply(&mut self, stream: StreamId, reply: StreamReply) {
@@ -169,7 +169,7 @@ impl<Q> Streams<Q> {
 
     pub(super) fn finish(&mut self, stream: StreamId) {
         self.streams.remove(&stream);
-        self.actions.push_back(Action::Finish(stream));
+        self.actions.push_back(DialectAction::Finish(stream));
     }
 }
 

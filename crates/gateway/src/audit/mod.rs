@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::auth::Grant;
 use files::AuditFiles;
-use writer::{Message, Output, Writer};
+use writer::{AuditMessage, AuditWriter, Output};
 
 pub use files::AuditRotation;
 pub use verify::{AuditFault, AuditReport, verify};
@@ -121,7 +121,7 @@ impl AuditEvent {
         self
     }
 
-    /// Why. A word or a refusal's sentence; whoever says it keeps payloads and secrets out of it.
+    /// Why. A word or a refusal's sentence; the caller keeps payloads and secrets out of it.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
         let mut reason = reason.into();
@@ -138,7 +138,7 @@ impl AuditEvent {
 pub struct Audit(Option<Arc<Trail>>);
 
 struct Trail {
-    sender: SyncSender<Message>,
+    sender: SyncSender<AuditMessage>,
     lost: Arc<AtomicU64>,
     /// For events that anybody can cause.
     bucket: Mutex<TokenBucket>,
@@ -176,7 +176,7 @@ impl Audit {
         let lost = Arc::new(AtomicU64::new(0));
         let writer = std::thread::Builder::new().name("audit".into()).spawn({
             let lost = lost.clone();
-            move || Writer::new(out, head, &lost).run(&receiver)
+            move || AuditWriter::new(out, head, &lost).run(&receiver)
         })?;
         Ok(Self(Some(Arc::new(Trail { sender, lost, bucket: Mutex::default(), writer: Mutex::new(Some(writer)) }))))
     }
@@ -184,7 +184,7 @@ impl Audit {
     /// Hands an event over. Never waits.
     pub fn record(&self, event: AuditEvent) {
         let Some(trail) = &self.0 else { return };
-        if !trail.takes(&event) || trail.sender.try_send(Message::Event(event)).is_err() {
+        if !trail.takes(&event) || trail.sender.try_send(AuditMessage::Event(event)).is_err() {
             trail.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -196,7 +196,7 @@ impl Audit {
         let mut writer = trail.writer.lock();
         let Some(thread) = writer.take() else { return };
         // It arrives, or the thread has ended already.
-        let _ = trail.sender.send(Message::Close);
+        let _ = trail.sender.send(AuditMessage::Close);
         if thread.join().is_err() {
             tracing::error!("audit: writer thread panicked, entries may be missing");
         }

@@ -350,10 +350,10 @@ fn what_a_full_disk_loses_is_counted() {
     let out = Full { refusals: 3, written: written.clone() };
     let (sender, receiver) = sync_channel(8);
     for _ in 0..4 {
-        sender.send(Message::Event(join())).expect("room");
+        sender.send(AuditMessage::Event(join())).expect("room");
     }
     drop(sender);
-    Writer::new(out, chain::hash(b""), &lost).run(&receiver);
+    AuditWriter::new(out, chain::hash(b""), &lost).run(&receiver);
     let text = without_hashes(&String::from_utf8(written.lock().clone()).expect("text"));
     insta::assert_snapshot!(text, @r#"
     {"ts":"2027-01-15T08:00:00.000Z","event":"join"}

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::AuditEvent;
 use super::chain;
 
-pub(super) enum Message {
+pub(super) enum AuditMessage {
     Event(AuditEvent),
     /// Everything before it is written; nothing after it is.
     Close,
@@ -29,7 +29,7 @@ pub(super) trait Output: Write + Send {
     }
 }
 
-pub(super) struct Writer<'a, W: Output> {
+pub(super) struct AuditWriter<'a, W: Output> {
     out: W,
     /// The hash of the last record.
     head: String,
@@ -45,12 +45,12 @@ struct Lost {
     count: u64,
 }
 
-impl<'a, W: Output> Writer<'a, W> {
+impl<'a, W: Output> AuditWriter<'a, W> {
     pub(super) fn new(out: W, head: String, lost: &'a AtomicU64) -> Self {
         Self { out, head, lost, failing: false }
     }
 
-    pub(super) fn run(mut self, receiver: &Receiver<Message>) {
+    pub(super) fn run(mut self, receiver: &Receiver<AuditMessage>) {
         let mut ts = Timestamp(0);
         loop {
             let message = match receiver.try_recv() {
@@ -65,13 +65,13 @@ impl<'a, W: Output> Writer<'a, W> {
                 }
             };
             match message {
-                Message::Event(event) => {
+                AuditMessage::Event(event) => {
                     ts = event.ts;
                     if !self.record(&event, ts) {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Message::Close => break,
+                AuditMessage::Close => break,
             }
         }
         self.settle(ts);

@@ -22,7 +22,7 @@ impl fmt::Debug for Confirmation {
 }
 
 impl Confirmation {
-    /// Reads a key in base64url without padding; `None` when it is none.
+    /// Reads a key in base64url without padding; `None` when it is invalid.
     pub fn new(text: &str) -> Option<Self> {
         Self::from_jwk(&json!({ "kty": "OKP", "crv": "Ed25519", "x": text }))
     }

@@ -19,43 +19,43 @@ const LIFETIME_MS: u64 = 10 * 60 * 1000;
 const BYTES: usize = 16;
 
 /// How many unused codes there are at most; then the oldest goes.
-const MOST: usize = 64;
+const MAX_CODES: usize = 64;
 
-/// The codes that were given out and not yet used. Cloning shares them: whoever starts a gateway hands one clone to it and makes
+/// The codes that were given out and not yet used. Cloning shares them: the program that starts a gateway hands one clone to it and makes
 /// links with the other.
 #[derive(Clone, Default)]
-pub struct Links(Arc<Mutex<VecDeque<Code>>>);
+pub struct SignInLinks(Arc<Mutex<VecDeque<SignInCode>>>);
 
-struct Code {
+struct SignInCode {
     digest: [u8; 32],
     grant: Grant,
     expires: Timestamp,
 }
 
-impl std::fmt::Debug for Links {
+impl std::fmt::Debug for SignInLinks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Links(..)")
     }
 }
 
-impl Links {
+impl SignInLinks {
     /// None given out yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The fragment of a link that signs a browser in with this grant. The text is told once and not kept.
+    /// The fragment of a link that signs a browser in with this grant. The text is returned once and not kept.
     pub fn fragment(&self, grant: Grant, now: Timestamp) -> String {
         let text = hex(&random::<BYTES>());
         // It is as good as a token that is made now.
         let grant = Grant { issued: now, ..grant };
-        let mut held = self.held();
-        held.retain(|code| now < code.expires);
-        if held.len() >= MOST {
-            held.pop_front();
+        let mut codes = self.codes();
+        codes.retain(|code| now < code.expires);
+        if codes.len() >= MAX_CODES {
+            codes.pop_front();
         }
         let expires = Timestamp(now.0.saturating_add(LIFETIME_MS));
-        held.push_back(Code { digest: digest_of(&text), grant, expires });
+        codes.push_back(SignInCode { digest: digest_of(&text), grant, expires });
         format!("#code={text}")
     }
 
@@ -64,10 +64,10 @@ impl Links {
         if text.len() != 2 * BYTES {
             return Err(AuthError::CodeUnknown);
         }
-        let mut held = self.held();
+        let mut codes = self.codes();
         let digest = digest_of(text);
-        let at = held.iter().position(|code| code.digest == digest).ok_or(AuthError::CodeUnknown)?;
-        let code = held.remove(at).expect("it was found there");
+        let at = codes.iter().position(|code| code.digest == digest).ok_or(AuthError::CodeUnknown)?;
+        let code = codes.remove(at).expect("it was found there");
         if now >= code.expires {
             Err(AuthError::CodeUnknown)
         } else if code.grant.expired(now) {
@@ -77,7 +77,7 @@ impl Links {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, VecDeque<Code>> {
+    fn codes(&self) -> MutexGuard<'_, VecDeque<SignInCode>> {
         self.0.lock()
     }
 }
@@ -103,14 +103,14 @@ mod tests {
         Timestamp(NOW.0 + ms)
     }
 
-    fn code(links: &Links, grant: Grant) -> String {
+    fn code(links: &SignInLinks, grant: Grant) -> String {
         let fragment = links.fragment(grant, NOW);
         fragment.strip_prefix("#code=").expect("a code").to_owned()
     }
 
     #[test]
     fn a_code_works_once() {
-        let links = Links::new();
+        let links = SignInLinks::new();
         let (alice, bob) = (code(&links, grant("alice")), code(&links, grant("bob")));
         assert_eq!(alice.len(), 32, "128 bits");
         assert_ne!(alice, bob);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_code_is_refused_when_it_should_be() {
-        let links = Links::new();
+        let links = SignInLinks::new();
         let late = code(&links, grant("alice"));
         assert_eq!(links.redeem(&late, later(LIFETIME_MS)), Err(AuthError::CodeUnknown));
         assert_eq!(links.redeem(&late, NOW), Err(AuthError::CodeUnknown), "the attempt used it");
@@ -136,16 +136,16 @@ mod tests {
 
     #[test]
     fn there_are_never_more_than_some() {
-        let links = Links::new();
+        let links = SignInLinks::new();
         let first = code(&links, grant("alice"));
         let second = code(&links, grant("alice"));
-        for _ in 2..=MOST {
+        for _ in 2..=MAX_CODES {
             code(&links, grant("bob"));
         }
-        assert_eq!(links.held().len(), MOST);
+        assert_eq!(links.codes().len(), MAX_CODES);
         assert_eq!(links.redeem(&first, NOW), Err(AuthError::CodeUnknown), "the oldest went");
         links.redeem(&second, NOW).expect("the next is there");
         links.fragment(grant("alice"), later(LIFETIME_MS));
-        assert_eq!(links.held().len(), 1, "what is too old makes room");
+        assert_eq!(links.codes().len(), 1, "what is too old makes room");
     }
 }

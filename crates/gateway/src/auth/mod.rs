@@ -1,7 +1,7 @@
 //! Who may come in: tokens become grants here, and nowhere else.
 //!
 //! A [`Verifier`] turns a token into a [`Grant`], a [`Signer`] makes tokens with the gateway's own key, and `Tickets` stand in
-//! for a token where a browser cannot send one. [`Links`] and `SignIns` are for the gateway's own page. Time is an argument throughout. Deliberately absent: headers and queries (the
+//! for a token where a browser cannot send one. [`SignInLinks`] and `SignIns` are for the gateway's own page. Time is an argument throughout. Deliberately absent: headers and queries (the
 //! doors find the token) and what a grant's holder may say (that is `rooms`).
 
 mod confirmation;
@@ -22,16 +22,16 @@ use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Stamp, Times
 pub use confirmation::Confirmation;
 pub use keys::{KEY_BYTES, KEY_FILE, KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
-pub use links::Links;
+pub use links::SignInLinks;
 pub use revocations::REVOCATIONS_FILE;
 pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeError, RevokedTokens};
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
 pub(crate) use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, TokenRules, Verifier};
-pub(crate) use visits::Visit;
+pub(crate) use visits::SignedInVisit;
 
-/// What gateways share of those who come in.
+/// What gateways share of tickets and sign-outs.
 #[cfg(feature = "nats")]
 pub(crate) const KEYSPACES: [Keyspace; 3] = [tickets::TICKETS, signouts::SIGN_OUTS, revocations::REVOCATIONS];
 

@@ -1,7 +1,7 @@
 //! Revocations: tokens that are refused although they have not expired.
 //!
 //! A revocation names one token by its id, a participant, or everybody; the last two mean the tokens issued up to a moment. It is kept
-//! in a file, and every gateway of the store is told. Whoever is connected with a revoked token is disconnected.
+//! in a file, and every gateway of the store is told. A participant that is connected with a revoked token is disconnected.
 //!
 //! Invariants: what was revoked stays revoked, so a moment only moves forward. The number of revocations is limited.
 
@@ -82,7 +82,7 @@ struct RevokedState {
     /// What the other gateways may not know.
     unshared: HashSet<RevokedTokens>,
     file: File,
-    /// Whether the file lacks something, or ends with half a line: it is then written anew.
+    /// Whether the file lacks something, or ends with half a line: it is then written again.
     is_incomplete: bool,
 }
 
@@ -114,11 +114,11 @@ impl Revocations {
 
     /// Refuses a grant that is revoked.
     pub(crate) fn require(&self, grant: &Grant) -> Result<(), AuthError> {
-        let holder = Holder::of(grant);
+        let holder = TokenHolder::of(grant);
         if self.has(&holder) { Err(AuthError::Revoked) } else { Ok(()) }
     }
 
-    fn has(&self, holder: &Holder) -> bool {
+    fn has(&self, holder: &TokenHolder) -> bool {
         let revoked = self.revoked();
         if revoked.before.is_empty() {
             return false;
@@ -229,14 +229,14 @@ impl Revocations {
 
     /// Waits until a grant is revoked.
     pub(crate) fn revoked_later(self: &Arc<Self>, grant: &Grant) -> RevocationWatch {
-        let holders = Arc::new(Mutex::new(vec![Holder::of(grant)]));
+        let holders = Arc::new(Mutex::new(vec![TokenHolder::of(grant)]));
         RevocationWatch { revocations: self.clone(), holders }
     }
 }
 
 /// What of a grant decides whether it is revoked.
 #[derive(PartialEq, Eq)]
-struct Holder {
+struct TokenHolder {
     token: Option<RevokedTokens>,
     /// The token that a browser signed in with.
     origin: Option<RevokedTokens>,
@@ -244,7 +244,7 @@ struct Holder {
     issued: Timestamp,
 }
 
-impl Holder {
+impl TokenHolder {
     fn of(grant: &Grant) -> Self {
         Self {
             token: grant.token_id.clone().map(RevokedTokens::Token),
@@ -262,13 +262,13 @@ const MAX_HOLDERS: usize = 16;
 #[derive(Clone)]
 pub(crate) struct RevocationWatch {
     revocations: Arc<Revocations>,
-    holders: Arc<Mutex<Vec<Holder>>>,
+    holders: Arc<Mutex<Vec<TokenHolder>>>,
 }
 
 impl RevocationWatch {
     /// Watches another token that the session is used with.
     pub(crate) fn add(&self, grant: &Grant) {
-        let (holder, mut holders) = (Holder::of(grant), self.holders.lock());
+        let (holder, mut holders) = (TokenHolder::of(grant), self.holders.lock());
         if !holders.contains(&holder) {
             if holders.len() >= MAX_HOLDERS {
                 holders.remove(0);
@@ -314,7 +314,7 @@ fn read(path: &Path) -> io::Result<HashMap<RevokedTokens, u64>> {
     Ok(before)
 }
 
-/// Writes the file anew, and opens it for what follows.
+/// Writes the file again, and opens it for what follows.
 fn write(path: &Path, before: &HashMap<RevokedTokens, u64>) -> io::Result<File> {
     let next: PathBuf = path.with_extension("jsonl.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next)?;

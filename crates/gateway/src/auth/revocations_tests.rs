@@ -4,7 +4,7 @@ use salon_log::cluster::SingleNode;
 use super::*;
 use crate::scratch::Scratch;
 
-const SECOND: u64 = 1000;
+const ONE_SECOND_MS: u64 = 1000;
 
 impl RevocationWatch {
     /// Of a gateway that revokes nothing.
@@ -32,35 +32,39 @@ fn one_token_one_participant_or_all() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
     let alice = |issued| grant("alice", "a", issued);
-    assert!(revocations.require(&alice(5 * SECOND)).is_ok());
-    revoke(&revocations, RevokedTokens::Token("b".into()), 9 * SECOND);
-    assert!(revocations.require(&alice(5 * SECOND)).is_ok());
+    assert!(revocations.require(&alice(5 * ONE_SECOND_MS)).is_ok());
+    revoke(&revocations, RevokedTokens::Token("b".into()), 9 * ONE_SECOND_MS);
+    assert!(revocations.require(&alice(5 * ONE_SECOND_MS)).is_ok());
     assert_eq!(
-        revocations.require(&grant("alice", "b", 99 * SECOND)),
+        revocations.require(&grant("alice", "b", 99 * ONE_SECOND_MS)),
         Err(AuthError::Revoked),
         "whenever it was issued"
     );
 
     let participant = RevokedTokens::Participant(ParticipantId::new("alice").expect("an id"));
-    revoke(&revocations, participant.clone(), 10 * SECOND);
-    assert_eq!(revocations.require(&alice(10 * SECOND)), Err(AuthError::Revoked));
-    assert!(revocations.require(&alice(11 * SECOND)).is_ok(), "a new token is good");
-    assert!(revocations.require(&grant("bob", "c", 5 * SECOND)).is_ok());
-    revoke(&revocations, participant, 7 * SECOND);
-    assert_eq!(revocations.require(&alice(10 * SECOND)), Err(AuthError::Revoked), "what is revoked stays revoked");
+    revoke(&revocations, participant.clone(), 10 * ONE_SECOND_MS);
+    assert_eq!(revocations.require(&alice(10 * ONE_SECOND_MS)), Err(AuthError::Revoked));
+    assert!(revocations.require(&alice(11 * ONE_SECOND_MS)).is_ok(), "a new token is good");
+    assert!(revocations.require(&grant("bob", "c", 5 * ONE_SECOND_MS)).is_ok());
+    revoke(&revocations, participant, 7 * ONE_SECOND_MS);
+    assert_eq!(
+        revocations.require(&alice(10 * ONE_SECOND_MS)),
+        Err(AuthError::Revoked),
+        "what is revoked stays revoked"
+    );
 
-    revoke(&revocations, RevokedTokens::All(true), 20 * SECOND);
-    assert_eq!(revocations.require(&grant("bob", "c", 20 * SECOND)), Err(AuthError::Revoked));
+    revoke(&revocations, RevokedTokens::All(true), 20 * ONE_SECOND_MS);
+    assert_eq!(revocations.require(&grant("bob", "c", 20 * ONE_SECOND_MS)), Err(AuthError::Revoked));
     assert_eq!(revocations.require(&grant("bob", "c", 0)), Err(AuthError::Revoked), "one that does not say when");
-    assert!(revocations.require(&grant("bob", "c", 21 * SECOND)).is_ok());
+    assert!(revocations.require(&grant("bob", "c", 21 * ONE_SECOND_MS)).is_ok());
 }
 
 #[test]
 fn a_restart_forgets_none_and_a_line_that_was_cut_off_is_left_out() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
-    revoke(&revocations, RevokedTokens::Token("a".into()), SECOND);
-    revoke(&revocations, RevokedTokens::All(true), 3 * SECOND);
+    revoke(&revocations, RevokedTokens::Token("a".into()), ONE_SECOND_MS);
+    revoke(&revocations, RevokedTokens::All(true), 3 * ONE_SECOND_MS);
     drop(revocations);
     let path = scratch.path().join(REVOCATIONS_FILE);
     let mut text = fs::read_to_string(&path).expect("the file");
@@ -68,10 +72,10 @@ fn a_restart_forgets_none_and_a_line_that_was_cut_off_is_left_out() {
     text.push_str("{\"token\":\"b\",\"bef");
     fs::write(&path, &text).expect("written");
     let revocations = open(&scratch);
-    assert_eq!(revocations.require(&grant("x", "a", 9 * SECOND)), Err(AuthError::Revoked));
-    assert_eq!(revocations.require(&grant("x", "y", 3 * SECOND)), Err(AuthError::Revoked));
-    assert!(revocations.require(&grant("x", "b", 9 * SECOND)).is_ok());
-    revoke(&revocations, RevokedTokens::Token("c".into()), SECOND);
+    assert_eq!(revocations.require(&grant("x", "a", 9 * ONE_SECOND_MS)), Err(AuthError::Revoked));
+    assert_eq!(revocations.require(&grant("x", "y", 3 * ONE_SECOND_MS)), Err(AuthError::Revoked));
+    assert!(revocations.require(&grant("x", "b", 9 * ONE_SECOND_MS)).is_ok());
+    revoke(&revocations, RevokedTokens::Token("c".into()), ONE_SECOND_MS);
     drop(revocations);
     // Half a line ends in any byte, and a restore may have put others behind it.
     let mut bytes = fs::read(&path).expect("the file");
@@ -79,7 +83,7 @@ fn a_restart_forgets_none_and_a_line_that_was_cut_off_is_left_out() {
     fs::write(&path, &bytes).expect("written");
     let revocations = open(&scratch);
     for token in ["a", "c", "d"] {
-        assert_eq!(revocations.require(&grant("x", token, 9 * SECOND)), Err(AuthError::Revoked), "{token}");
+        assert_eq!(revocations.require(&grant("x", token, 9 * ONE_SECOND_MS)), Err(AuthError::Revoked), "{token}");
     }
 }
 
@@ -88,7 +92,7 @@ fn what_could_not_be_written_is_written_with_the_next() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
     revocations.revoked().is_incomplete = true;
-    revoke(&revocations, RevokedTokens::Token("a".into()), SECOND);
+    revoke(&revocations, RevokedTokens::Token("a".into()), ONE_SECOND_MS);
     let text = fs::read_to_string(scratch.path().join(REVOCATIONS_FILE)).expect("the file");
     assert_eq!(text, "{\"token\":\"a\",\"before\":1000}\n");
     assert!(!revocations.revoked().is_incomplete);
@@ -98,9 +102,9 @@ fn what_could_not_be_written_is_written_with_the_next() {
 fn a_sign_in_is_revoked_with_the_token_it_was_made_with() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
-    let signed_in = Grant { origin: Some("a".into()), ..grant("alice", "cookie", SECOND) };
+    let signed_in = Grant { origin: Some("a".into()), ..grant("alice", "cookie", ONE_SECOND_MS) };
     assert!(revocations.require(&signed_in).is_ok());
-    revoke(&revocations, RevokedTokens::Token("a".into()), SECOND);
+    revoke(&revocations, RevokedTokens::Token("a".into()), ONE_SECOND_MS);
     assert_eq!(revocations.require(&signed_in), Err(AuthError::Revoked));
 }
 
@@ -108,10 +112,10 @@ fn a_sign_in_is_revoked_with_the_token_it_was_made_with() {
 async fn a_session_ends_with_any_of_its_tokens() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
-    let watch = revocations.revoked_later(&grant("alice", "a", SECOND));
+    let watch = revocations.revoked_later(&grant("alice", "a", ONE_SECOND_MS));
     let ended = watch.ended();
-    watch.add(&grant("alice", "b", SECOND));
-    revoke(&revocations, RevokedTokens::Token("b".into()), SECOND);
+    watch.add(&grant("alice", "b", ONE_SECOND_MS));
+    revoke(&revocations, RevokedTokens::Token("b".into()), ONE_SECOND_MS);
     ended.await;
 }
 
@@ -119,13 +123,13 @@ async fn a_session_ends_with_any_of_its_tokens() {
 async fn whoever_is_connected_hears_of_it() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
-    let watch = revocations.revoked_later(&grant("alice", "a", SECOND));
-    let other = revocations.revoked_later(&grant("bob", "b", SECOND));
+    let watch = revocations.revoked_later(&grant("alice", "a", ONE_SECOND_MS));
+    let other = revocations.revoked_later(&grant("bob", "b", ONE_SECOND_MS));
     let mut ended = Box::pin(watch.ended());
     assert!(ended.as_mut().now_or_never().is_none());
-    revoke(&revocations, RevokedTokens::Token("b".into()), SECOND);
+    revoke(&revocations, RevokedTokens::Token("b".into()), ONE_SECOND_MS);
     assert!(ended.as_mut().now_or_never().is_none());
     other.ended().await;
-    revoke(&revocations, RevokedTokens::Token("a".into()), SECOND);
+    revoke(&revocations, RevokedTokens::Token("a".into()), ONE_SECOND_MS);
     ended.await;
 }

@@ -1,7 +1,7 @@
 //! Sign-ins: what a browser holds in a cookie in place of a token, for a day at most.
 //!
 //! The value is a grant, signed with a key made from the gateway's own: no token is one, whoever signed the token, and it is no
-//! token. So nothing is kept of those who are signed in, and a restart forgets nobody; what is kept is who has signed out. Where several
+//! token. So nothing is kept of sign-ins, and a restart forgets none; what is kept is who has signed out. Where several
 //! gateways share a log, every one of them knows who has signed out at any, and looks nowhere else to see it.
 
 use std::io;
@@ -16,7 +16,7 @@ use uuid::{NoContext, Uuid};
 
 use super::keys::hex;
 use super::signouts::{SIGN_OUTS, SignOuts};
-use super::visits::{Visit, Visits};
+use super::visits::{SignedInVisit, Visits};
 use super::{AuthError, Grant, LocalKey, Signer, Verifier};
 use crate::clock;
 
@@ -32,7 +32,7 @@ pub(crate) struct SignIns {
     verifier: Verifier,
     ended: Arc<SignOuts>,
     visits: Arc<Visits>,
-    /// Where the others are told.
+    /// Where the other gateways are notified.
     cluster: Arc<dyn Cluster>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct SignedIn {
 }
 
 impl SignIns {
-    /// With the gateway's own key, and with those who have signed out as a data directory has them.
+    /// With the gateway's own key, and with the sign-outs of a data directory.
     pub(crate) fn open(local: &LocalKey, data: &Path, cluster: Arc<dyn Cluster>, now: Timestamp) -> io::Result<Self> {
         let key = local.derive("sign-in cookie");
         Ok(Self {
@@ -69,7 +69,7 @@ impl SignIns {
     pub(crate) async fn follow(&self) -> Result<(), ReadError> {
         let (ended, visits) = (self.ended.clone(), self.visits.clone());
         let hear = move |told: &[u8]| {
-            // All that is kept is told again whenever the log was out of reach, and hardly any of it is news.
+            // All values are delivered again whenever the log was out of reach, and hardly any of it is news.
             if ended.hear(told, clock::now()) {
                 visits.tell(|who, id| ended.has(who, id));
             }
@@ -77,7 +77,7 @@ impl SignIns {
         self.cluster.follow(SIGN_OUTS, Box::new(hear)).await
     }
 
-    /// Tells the other gateways what somebody has ended. What cannot be told is told later.
+    /// Tells the other gateways what somebody has ended. A failure is retried later.
     pub(crate) async fn share(&self, who: &ParticipantId) -> Result<(), ReadError> {
         if !self.cluster.is_shared() {
             return Ok(());
@@ -89,7 +89,7 @@ impl SignIns {
     /// Tells the other gateways what they could not be told, for ever.
     pub(crate) async fn share_rest(&self, retry_delay: Duration) {
         loop {
-            for who in self.ended.untold() {
+            for who in self.ended.unshared() {
                 // One that cannot be told keeps no other from being told.
                 if let Err(error) = self.share(&who).await {
                     tracing::debug!(%error, "sign-out: other gateways unreachable, retrying");
@@ -137,7 +137,7 @@ impl SignIns {
             let who = grant.participant;
             return match self.ended.write_again(&who, now) {
                 Some(written) => Ok(SignedOut { who, written }),
-                None if self.ended.is_untold(&who) => Ok(SignedOut { who, written: Ok(()) }),
+                None if self.ended.is_unshared(&who) => Ok(SignedOut { who, written: Ok(()) }),
                 None => Err(AuthError::NotSignedIn),
             };
         }
@@ -147,7 +147,7 @@ impl SignIns {
     }
 
     /// A connection begins that stands on a sign-in; `None` where it stands on something else.
-    pub(crate) fn visit(&self, grant: &Grant) -> Option<Visit> {
+    pub(crate) fn visit(&self, grant: &Grant) -> Option<SignedInVisit> {
         let id = id_of(grant).ok().filter(|_| grant.by_sign_in)?;
         let visit = self.visits.hold(&grant.participant, id);
         // Looked up only now that it is known: an end that came in between is not missed.

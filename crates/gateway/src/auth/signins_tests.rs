@@ -254,7 +254,7 @@ async fn a_connection_ends_with_its_sign_in_and_with_no_other() {
     assert_eq!(signs.require(&token), Ok(()));
 
     let visits = [&first, &first, &second].map(|each| signs.visit(&each.grant).expect("a visit"));
-    let ended = |visit: &Visit| futures_util::FutureExt::now_or_never(visit.ended()).is_some();
+    let ended = |visit: &SignedInVisit| futures_util::FutureExt::now_or_never(visit.ended()).is_some();
     assert_eq!(visits.each_ref().map(ended), [false, false, false]);
     end(&signs, &first.value, NOW);
     assert_eq!(visits.each_ref().map(ended), [true, true, false]);
@@ -296,10 +296,10 @@ fn what_one_gateway_has_heard_counts_at_the_other() {
     let (first, second, third) = (sign_in(NOW), sign_in(NOW), sign_in(NOW));
     let mut kept = None;
     end(&one, &first, NOW);
-    assert_eq!(one.ended.untold().len(), 1);
+    assert_eq!(one.ended.unshared().len(), 1);
     assert!(two.verify(&first, NOW).is_ok(), "nobody has told yet");
     tell(&one, &two, "alice", &mut kept, NOW);
-    assert_eq!(one.ended.untold().len(), 0);
+    assert_eq!(one.ended.unshared().len(), 0);
     assert_eq!(two.verify(&first, NOW), Err(AuthError::NotSignedIn));
     // The other way, beside what was told.
     end(&two, &second, NOW);
@@ -312,12 +312,12 @@ fn what_one_gateway_has_heard_counts_at_the_other() {
     // One who could not tell tells after a restart; what the others know is not told again.
     end(&one, &third, NOW);
     let again = shared(&here, later(1));
-    assert_eq!(again.ended.untold().len(), 1);
+    assert_eq!(again.ended.unshared().len(), 1);
     again.ended.hear(kept.as_deref().expect("something is kept"), later(1));
-    assert_eq!(again.ended.untold().len(), 1, "they know less");
+    assert_eq!(again.ended.unshared().len(), 1, "they know less");
     tell(&again, &two, "alice", &mut kept, later(1));
     assert_eq!(two.verify(&third, later(1)), Err(AuthError::NotSignedIn));
-    assert_eq!(again.ended.untold().len(), 0);
+    assert_eq!(again.ended.unshared().len(), 0);
     // What does not matter any more is told no more.
     let much_later = later(24 * HOUR + 2000);
     let fourth = one.begin(grant("alice", later(72 * HOUR)), much_later).expect("signed in").value;
@@ -387,11 +387,11 @@ fn a_sign_out_that_comes_while_another_is_told_is_told_as_well() {
     let kept = signs.ended.tell(&alice, None, NOW).expect("something to tell");
     end(&signs, &second, NOW);
     assert!(!signs.ended.hear(&kept, NOW), "its own word is no news");
-    assert!(signs.ended.is_untold(&alice), "the others know of the first");
+    assert!(signs.ended.is_unshared(&alice), "the others know of the first");
     let kept = signs.ended.tell(&alice, Some(&kept), NOW).expect("the second");
-    assert!(signs.ended.is_untold(&alice), "it is not stored yet");
+    assert!(signs.ended.is_unshared(&alice), "it is not stored yet");
     assert!(!signs.ended.hear(&kept, NOW));
-    assert!(!signs.ended.is_untold(&alice));
+    assert!(!signs.ended.is_unshared(&alice));
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub const SIGN_OUTS_FILE: &str = "signed-out.jsonl";
 /// Where gateways tell one another who has signed out. A sign-in lasts a day at most, and clocks differ.
 pub(crate) const SIGN_OUTS: Keyspace = Keyspace { name: "signouts", time_to_live: Duration::from_secs(25 * 60 * 60) };
 
-/// How many sign-outs of one participant are told apart.
+/// How many sign-outs of one participant are kept one by one.
 const PER_PARTICIPANT: usize = 32;
 
 /// How many participants are remembered, of all gateways that share a log.
@@ -40,15 +40,15 @@ const SLACK: usize = 1000;
 /// The sign-ins that were ended.
 pub(super) struct SignOuts {
     path: PathBuf,
-    held: Mutex<Held>,
+    table: Mutex<SignOutTable>,
     /// Whether there are others to be told.
     is_shared: bool,
     per_participant: usize,
     participants: usize,
 }
 
-struct Held {
-    ended: HashMap<ParticipantId, Ended>,
+struct SignOutTable {
+    ended: HashMap<ParticipantId, EndedSignIns>,
     /// Every sign-in that began no later has ended, whosever it is.
     everybody: Option<Timestamp>,
     file: File,
@@ -57,12 +57,12 @@ struct Held {
     /// Whose sign-outs the file may lack. While there are any, its last line may be there in part, and takes none behind it.
     unwritten: HashSet<ParticipantId>,
     /// Whose sign-outs the other gateways may not know of.
-    untold: HashSet<ParticipantId>,
+    unshared: HashSet<ParticipantId>,
 }
 
 /// What one participant has ended.
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Ended {
+struct EndedSignIns {
     /// Everything that began no later.
     until: Option<Timestamp>,
     one_by_one: HashMap<Uuid, Timestamp>,
@@ -70,7 +70,7 @@ struct Ended {
 
 /// What one participant has ended, as gateways tell one another.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
+struct SharedSignOuts {
     participant: ParticipantId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<u64>,
@@ -81,18 +81,18 @@ struct Told {
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct SignOutLine {
     participant: ParticipantId,
     /// This sign-in, or everything up to that moment.
     #[serde(flatten)]
-    what: What,
+    what: SignOutScope,
     /// From here on the line does not matter.
     expires: u64,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+enum SignOutScope {
     One(String),
     Until(u64),
 }
@@ -104,19 +104,20 @@ impl SignOuts {
         let ended = read(&path, now)?;
         let (file, lines) = write(&path, &ended)?;
         // Until the others' word comes it is not known what they have heard.
-        let untold = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
-        let held = Mutex::new(Held { ended, everybody: None, file, lines, unwritten: HashSet::new(), untold });
-        Ok(Self { path, held, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
+        let unshared = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
+        let table =
+            Mutex::new(SignOutTable { ended, everybody: None, file, lines, unwritten: HashSet::new(), unshared });
+        Ok(Self { path, table, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
+    fn table(&self) -> MutexGuard<'_, SignOutTable> {
+        self.table.lock()
     }
 
     /// Whether a sign-in was ended.
     pub(super) fn has(&self, who: &ParticipantId, id: Uuid) -> bool {
-        let held = self.held();
-        is_before(id, held.everybody) || held.ended.get(who).is_some_and(|ended| ended.has(id))
+        let table = self.table();
+        is_before(id, table.everybody) || table.ended.get(who).is_some_and(|ended| ended.has(id))
     }
 
     /// Remembers that a sign-in was ended, at once in memory, and in the file where that can be written.
@@ -127,71 +128,71 @@ impl SignOuts {
         expires: Timestamp,
         now: Timestamp,
     ) -> Result<io::Result<()>, AuthError> {
-        let mut held = self.held();
-        if !held.has_room(who, self.participants, now) {
+        let mut table = self.table();
+        if !table.has_room(who, self.participants, now) {
             return Err(AuthError::TooManySignOuts);
         }
-        let own = held.ended.entry(who.clone()).or_default();
+        let own = table.ended.entry(who.clone()).or_default();
         own.one_by_one.retain(|_, expires| now < *expires);
         let (what, expires) = if own.one_by_one.len() < self.per_participant {
             own.one_by_one.insert(id, expires);
-            (What::One(id.to_string()), expires.0)
+            (SignOutScope::One(id.to_string()), expires.0)
         } else {
             own.one_by_one.insert(id, expires);
             let until = own.end_all(now);
-            (What::Until(until.0), until.0.saturating_add(LIFETIME_MS))
+            (SignOutScope::Until(until.0), until.0.saturating_add(LIFETIME_MS))
         };
         if self.is_shared {
-            held.untold.insert(who.clone());
+            table.unshared.insert(who.clone());
         }
-        Ok(self.keep(&mut held, &Line { participant: who.clone(), what, expires }, now))
+        Ok(self.keep(&mut table, &SignOutLine { participant: who.clone(), what, expires }, now))
     }
 
     /// Takes in what another gateway, or this one, has told of a participant, and says whether that is news. What makes no sense is passed
     /// over.
     pub(super) fn hear(&self, told: &[u8], now: Timestamp) -> bool {
-        let Ok(told) = serde_json::from_slice::<Told>(told) else {
+        let Ok(told) = serde_json::from_slice::<SharedSignOuts>(told) else {
             tracing::warn!("sign-out: stored value unreadable, ignored");
             return false;
         };
-        let mut heard = Ended::of(&told, now);
-        let mut held = self.held();
-        if heard.matters() && !held.has_room(&told.participant, self.participants, now) {
+        let mut heard = EndedSignIns::of(&told, now);
+        let mut table = self.table();
+        if heard.matters() && !table.has_room(&told.participant, self.participants, now) {
             tracing::warn!("sign-out: too many participants signed out, signing everybody out");
             let until = Some(heard.end_all(Timestamp(0)));
-            let is_news = held.everybody < until;
-            held.everybody = held.everybody.max(until);
+            let is_news = table.everybody < until;
+            table.everybody = table.everybody.max(until);
             return is_news;
         }
-        let own = held.ended.entry(told.participant.clone()).or_default();
+        let own = table.ended.entry(told.participant.clone()).or_default();
         let before = own.clone();
         own.merge(&told, now);
         let (matters, is_told, is_news) = (own.matters(), *own == heard, *own != before);
         if !matters {
-            held.ended.remove(&told.participant);
+            table.ended.remove(&told.participant);
         }
         if is_told {
-            held.untold.remove(&told.participant);
+            table.unshared.remove(&told.participant);
         }
         is_news
     }
 
     /// What the others must be told of a participant, with what they know; `None` where they know all, which is noted.
     pub(super) fn tell(&self, who: &ParticipantId, known: Option<&[u8]>, now: Timestamp) -> Option<Vec<u8>> {
-        let known = known.and_then(|known| serde_json::from_slice::<Told>(known).ok());
-        let mut all = known.as_ref().map(|known| Ended::of(known, now)).unwrap_or_default();
+        let known = known.and_then(|known| serde_json::from_slice::<SharedSignOuts>(known).ok());
+        let mut all = known.as_ref().map(|known| EndedSignIns::of(known, now)).unwrap_or_default();
         let before = all.clone();
         // Locked until it is noted: a sign-out that comes meanwhile is not known.
-        let mut held = self.held();
-        let own = held.ended.get(who).map(|own| own.told(who));
+        let mut table = self.table();
+        let own = table.ended.get(who).map(|own| own.told(who));
         if let Some(own) = &own {
             all.merge(own, now);
         }
         if own.is_none() || (known.is_some() && all == before) {
-            held.untold.remove(who);
+            table.unshared.remove(who);
             return None;
         }
-        drop(held);
+        drop(table);
         if all.one_by_one.len() > self.per_participant {
             all.end_all(now);
         }
@@ -200,43 +201,43 @@ impl SignOuts {
 
     /// Writes down what could not be written of a participant; `None` where the file has it all.
     pub(super) fn write_again(&self, who: &ParticipantId, now: Timestamp) -> Option<io::Result<()>> {
-        let mut held = self.held();
-        held.unwritten.contains(who).then(|| self.write_all(&mut held, now))
+        let mut table = self.table();
+        table.unwritten.contains(who).then(|| self.write_all(&mut table, now))
     }
 
     /// Whether the others may not know of a participant's sign-outs.
-    pub(super) fn is_untold(&self, who: &ParticipantId) -> bool {
-        self.held().untold.contains(who)
+    pub(super) fn is_unshared(&self, who: &ParticipantId) -> bool {
+        self.table().unshared.contains(who)
     }
 
     /// Whose sign-outs the others may not know of.
-    pub(super) fn untold(&self) -> Vec<ParticipantId> {
-        self.held().untold.iter().cloned().collect()
+    pub(super) fn unshared(&self) -> Vec<ParticipantId> {
+        self.table().unshared.iter().cloned().collect()
     }
 
-    fn keep(&self, held: &mut Held, line: &Line, now: Timestamp) -> io::Result<()> {
-        let matter: usize = held.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
-        let takes_more = held.unwritten.is_empty() && held.lines <= 2 * matter + SLACK;
-        held.unwritten.insert(line.participant.clone());
+    fn keep(&self, table: &mut SignOutTable, line: &SignOutLine, now: Timestamp) -> io::Result<()> {
+        let matter: usize = table.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
+        let takes_more = table.unwritten.is_empty() && table.lines <= 2 * matter + SLACK;
+        table.unwritten.insert(line.participant.clone());
         if !takes_more {
-            return self.write_all(held, now);
+            return self.write_all(table, now);
         }
-        held.file.write_all(&text(line))?;
-        held.lines += 1;
-        held.file.sync_data()?;
-        held.unwritten.clear();
+        table.file.write_all(&text(line))?;
+        table.lines += 1;
+        table.file.sync_data()?;
+        table.unwritten.clear();
         Ok(())
     }
 
-    fn write_all(&self, held: &mut Held, now: Timestamp) -> io::Result<()> {
-        held.sweep(now);
-        (held.file, held.lines) = write(&self.path, &held.ended)?;
-        held.unwritten.clear();
+    fn write_all(&self, table: &mut SignOutTable, now: Timestamp) -> io::Result<()> {
+        table.sweep(now);
+        (table.file, table.lines) = write(&self.path, &table.ended)?;
+        table.unwritten.clear();
         Ok(())
     }
 }
 
-impl Held {
+impl SignOutTable {
     /// Whether a participant is remembered, or can be.
     fn has_room(&mut self, who: &ParticipantId, most: usize, now: Timestamp) -> bool {
         if self.ended.len() >= most && !self.ended.contains_key(who) {
@@ -252,21 +253,21 @@ impl Held {
             own.forget(now);
             own.matters()
         });
-        self.untold.retain(|who| self.ended.contains_key(who));
+        self.unshared.retain(|who| self.ended.contains_key(who));
         self.unwritten.retain(|who| self.ended.contains_key(who));
     }
 }
 
-impl Ended {
+impl EndedSignIns {
     /// What was told, as far as it matters.
-    fn of(told: &Told, now: Timestamp) -> Self {
+    fn of(told: &SharedSignOuts, now: Timestamp) -> Self {
         let mut ended = Self::default();
         ended.merge(told, now);
         ended
     }
 
-    fn told(&self, who: &ParticipantId) -> Told {
-        Told {
+    fn told(&self, who: &ParticipantId) -> SharedSignOuts {
+        SharedSignOuts {
             participant: who.clone(),
             until: self.until.map(|until| until.0),
             one_by_one: self.one_by_one.iter().map(|(id, expires)| (id.to_string(), expires.0)).collect(),
@@ -274,7 +275,7 @@ impl Ended {
     }
 
     /// Adds what was told, and leaves out what does not matter any more.
-    fn merge(&mut self, told: &Told, now: Timestamp) {
+    fn merge(&mut self, told: &SharedSignOuts, now: Timestamp) {
         self.until = self.until.max(told.until.map(Timestamp));
         let read = |(id, expires): (&String, &u64)| Some((id.parse().ok()?, Timestamp(*expires)));
         self.one_by_one.extend(told.one_by_one.iter().filter_map(read));
@@ -316,46 +317,46 @@ fn began(id: Uuid) -> Option<Timestamp> {
     Some(Timestamp(seconds * 1000 + u64::from(nanos) / 1_000_000))
 }
 
-fn text(line: &Line) -> Vec<u8> {
+fn text(line: &SignOutLine) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).expect("a line has nothing that cannot be JSON");
     bytes.push(b'\n');
     bytes
 }
 
 /// What a file says that still matters. A line that was cut off by a crash was never acknowledged, and is passed over.
-fn read(path: &Path, now: Timestamp) -> io::Result<HashMap<ParticipantId, Ended>> {
-    let mut ended: HashMap<ParticipantId, Ended> = HashMap::new();
+fn read(path: &Path, now: Timestamp) -> io::Result<HashMap<ParticipantId, EndedSignIns>> {
+    let mut ended: HashMap<ParticipantId, EndedSignIns> = HashMap::new();
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ended),
         Err(error) => return Err(error),
     };
     for line in BufReader::new(file).split(b'\n') {
-        let Ok(Line { participant, what, expires }) = serde_json::from_slice(&line?) else { continue };
+        let Ok(SignOutLine { participant, what, expires }) = serde_json::from_slice(&line?) else { continue };
         if now.0 >= expires {
             continue;
         }
         let own = ended.entry(participant).or_default();
         match what {
-            What::One(id) => own.one_by_one.extend(id.parse().map(|id: Uuid| (id, Timestamp(expires)))),
-            What::Until(until) => own.until = own.until.max(Some(Timestamp(until))),
+            SignOutScope::One(id) => own.one_by_one.extend(id.parse().map(|id: Uuid| (id, Timestamp(expires)))),
+            SignOutScope::Until(until) => own.until = own.until.max(Some(Timestamp(until))),
         }
     }
     Ok(ended)
 }
 
 /// Writes a whole file beside the old one and puts it in its place; hands out the new one to add to, and how many lines it has.
-fn write(path: &Path, ended: &HashMap<ParticipantId, Ended>) -> io::Result<(File, usize)> {
+fn write(path: &Path, ended: &HashMap<ParticipantId, EndedSignIns>) -> io::Result<(File, usize)> {
     let scratch = path.with_extension("new");
     let _ = fs::remove_file(&scratch);
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&scratch)?;
     let mut out = BufWriter::new(&file);
     let mut lines = 0;
     for (participant, own) in ended {
-        let all = own.until.map(|until| (What::Until(until.0), until.0.saturating_add(LIFETIME_MS)));
-        let each = own.one_by_one.iter().map(|(id, expires)| (What::One(id.to_string()), expires.0));
+        let all = own.until.map(|until| (SignOutScope::Until(until.0), until.0.saturating_add(LIFETIME_MS)));
+        let each = own.one_by_one.iter().map(|(id, expires)| (SignOutScope::One(id.to_string()), expires.0));
         for (what, expires) in all.into_iter().chain(each) {
-            out.write_all(&text(&Line { participant: participant.clone(), what, expires }))?;
+            out.write_all(&text(&SignOutLine { participant: participant.clone(), what, expires }))?;
             lines += 1;
         }
     }
@@ -377,11 +378,11 @@ impl SignOuts {
 
     /// From here on the file that is open takes no lines.
     pub(super) fn break_file(&self) -> io::Result<()> {
-        self.held().file = File::open(&self.path)?;
+        self.table().file = File::open(&self.path)?;
         Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held().ended.len()
+        self.table().ended.len()
     }
 }

@@ -102,7 +102,7 @@ impl Tickets {
         Self { cluster, unused: Mutex::default(), per_participant, in_all }
     }
 
-    /// A new ticket for a topic the grant opens, that works at every gateway. The text is told once and not kept.
+    /// A new ticket for a topic the grant opens, that works at every gateway. The text is returned once and not kept.
     pub(crate) async fn give(&self, grant: &Grant, topic: &TopicName, now: Timestamp) -> Result<String, AuthError> {
         grant.require(topic)?;
         if grant.expired(now) {

@@ -43,16 +43,16 @@ pub struct TokenRules {
 
 /// Turns tokens into grants. Cloning shares it.
 #[derive(Clone)]
-pub struct Verifier(Arc<Keys>);
+pub struct Verifier(Arc<TokenKeys>);
 
-struct Keys {
+struct TokenKeys {
     local: VerifyingKey,
     /// That of development mode, where it is on.
     dev: Option<VerifyingKey>,
     /// The longest that a token may last; zero is any time.
     max_lifetime: Duration,
     foreign: watch::Sender<KeySet>,
-    /// Told when a token names a key that is not there, so that whoever keeps the foreign keys fresh may look again.
+    /// Told when a token names a key that is not there, so that the task that refreshes the foreign keys looks again.
     unknown: Notify,
 }
 
@@ -70,7 +70,7 @@ impl Verifier {
 
     /// The same, by further rules.
     pub fn with_rules(local: &LocalKey, rules: TokenRules) -> Self {
-        Self(Arc::new(Keys {
+        Self(Arc::new(TokenKeys {
             local: local.verifying(),
             dev: rules.dev.then(|| local.derive(DEV_TOKENS).verifying()),
             max_lifetime: rules.max_lifetime,

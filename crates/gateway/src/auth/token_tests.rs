@@ -17,7 +17,7 @@ fn local() -> &'static LocalKey {
     KEY.get_or_init(LocalKey::generate)
 }
 
-/// Keys of an identity provider, made anew for each run.
+/// Keys of an identity provider, made again for each run.
 struct Foreign {
     rsa: EncodingKey,
     ed: EncodingKey,

@@ -1,6 +1,6 @@
 //! The HTTP requests of one session as a carrier: each is a stream, with a response of its own.
 //!
-//! Requests come through an [`Inbox`], which whoever serves HTTP holds; what is answered goes through a pipe to the connection the
+//! Requests come through an [`Inbox`], which the HTTP server holds; what is answered goes through a pipe to the connection the
 //! request came by. Invariant: no stream waits for another. A request that the session had not heard when it ended is handed back
 //! to its sender, who may try elsewhere.
 
@@ -13,12 +13,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use parking_lot::Mutex;
-use salon_dialects::{EventFrame, Form, Frame, Head, StreamId};
+use salon_dialects::{BodyForm, EventFrame, Frame, StreamHead, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
 
 use super::pipe::{EventBody, Pipe, SharedPipes};
-use super::{Carrier, Opened, Receive, Received, events};
+use super::{Carrier, Opened, Received, StreamCarrier, events};
 
 /// How many requests may wait to be heard.
 const INBOX: usize = 64;
@@ -36,7 +36,7 @@ pub(crate) struct StreamRequest<O> {
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome<O> {
+pub(crate) enum ExchangeOutcome<O> {
     Answered(Response),
     /// The session had ended before it heard the request.
     Undelivered(StreamRequest<O>),
@@ -48,28 +48,28 @@ pub(crate) enum Outcome<O> {
     Busy,
 }
 
-enum Call<O> {
-    Request(Request<O>),
+enum ExchangeCall<O> {
+    Request(ExchangeRequest<O>),
     Goodbye,
 }
 
-struct Request<O> {
-    asked: StreamRequest<O>,
+struct ExchangeRequest<O> {
+    stream_request: StreamRequest<O>,
     expires: Instant,
-    answer: oneshot::Sender<Answer<O>>,
+    answer: oneshot::Sender<ExchangeAnswer<O>>,
     pipe: Arc<Pipe>,
 }
 
-enum Answer<O> {
-    Whole(Head, Bytes),
-    Events(Head),
+enum ExchangeAnswer<O> {
+    Whole(StreamHead, Bytes),
+    Events(StreamHead),
     Undelivered(StreamRequest<O>),
     Busy,
 }
 
 /// The way into a session. Cloning shares it.
 pub(crate) struct Inbox<O> {
-    calls: mpsc::Sender<Call<O>>,
+    calls: mpsc::Sender<ExchangeCall<O>>,
     common: Arc<SharedPipes>,
     used: Arc<Mutex<Instant>>,
 }
@@ -83,39 +83,41 @@ impl<O> Clone for Inbox<O> {
 impl<O> Inbox<O> {
     /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
     /// where the session does. Dropping this, or the answer's body, hangs up.
-    pub(crate) async fn ask(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
-        match tokio::time::timeout_at(expires.into(), self.ask_unbounded(asked, expires)).await {
+    pub(crate) async fn ask(&self, stream_request: StreamRequest<O>, expires: Instant) -> ExchangeOutcome<O> {
+        match tokio::time::timeout_at(expires.into(), self.ask_unbounded(stream_request, expires)).await {
             // A session that ends with the last of its tokens ends with this one.
-            Ok(Outcome::Ended) if Instant::now() >= expires => Outcome::Expired,
+            Ok(ExchangeOutcome::Ended) if Instant::now() >= expires => ExchangeOutcome::Expired,
             Ok(outcome) => outcome,
-            Err(_) => Outcome::Expired,
+            Err(_) => ExchangeOutcome::Expired,
         }
     }
 
-    async fn ask_unbounded(&self, asked: StreamRequest<O>, expires: Instant) -> Outcome<O> {
+    async fn ask_unbounded(&self, stream_request: StreamRequest<O>, expires: Instant) -> ExchangeOutcome<O> {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock() = Instant::now();
-        let request = Request { asked, expires, answer, pipe };
-        if let Err(mpsc::error::SendError(call)) = self.calls.send(Call::Request(request)).await {
+        let request = ExchangeRequest { stream_request, expires, answer, pipe };
+        if let Err(mpsc::error::SendError(call)) = self.calls.send(ExchangeCall::Request(request)).await {
             return match call {
-                Call::Request(request) => Outcome::Undelivered(request.asked),
-                Call::Goodbye => Outcome::Ended,
+                ExchangeCall::Request(request) => ExchangeOutcome::Undelivered(request.stream_request),
+                ExchangeCall::Goodbye => ExchangeOutcome::Ended,
             };
         }
         match answered.await {
-            Ok(Answer::Whole(head, body)) => Outcome::Answered(respond(head, Body::from(body))),
-            Ok(Answer::Events(head)) => Outcome::Answered(respond(head, Body::new(EventBody::new(listener, expires)))),
-            Ok(Answer::Undelivered(asked)) => Outcome::Undelivered(asked),
-            Ok(Answer::Busy) => Outcome::Busy,
-            Err(_) => Outcome::Ended,
+            Ok(ExchangeAnswer::Whole(head, body)) => ExchangeOutcome::Answered(respond(head, Body::from(body))),
+            Ok(ExchangeAnswer::Events(head)) => {
+                ExchangeOutcome::Answered(respond(head, Body::new(EventBody::new(listener, expires))))
+            }
+            Ok(ExchangeAnswer::Undelivered(stream_request)) => ExchangeOutcome::Undelivered(stream_request),
+            Ok(ExchangeAnswer::Busy) => ExchangeOutcome::Busy,
+            Err(_) => ExchangeOutcome::Ended,
         }
     }
 
     /// Asks the session to end.
     pub(crate) async fn dismiss(&self) {
         // One that does not hear it has ended.
-        let _ = self.calls.send(Call::Goodbye).await;
+        let _ = self.calls.send(ExchangeCall::Goodbye).await;
     }
 
     /// Since when nothing was asked of the session; `None` while anybody waits for an answer or reads one.
@@ -130,20 +132,20 @@ impl<O> Inbox<O> {
     }
 }
 
-fn respond(head: Head, body: Body) -> Response {
+fn respond(head: StreamHead, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     let content_type = match head.form {
-        Form::Empty => None,
-        Form::Json => Some("application/json"),
-        Form::Events => Some("text/event-stream"),
+        BodyForm::Empty => None,
+        BodyForm::Json => Some("application/json"),
+        BodyForm::Events => Some("text/event-stream"),
     };
     if let Some(content_type) = content_type {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if head.form == Form::Events {
+    if head.form == BodyForm::Events {
         // Proxies that gather an answer before they pass it on would gather this one for ever.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     }
@@ -157,7 +159,7 @@ fn respond(head: Head, body: Body) -> Response {
 
 /// The requests of one session.
 pub(crate) struct Exchanges<O> {
-    calls: mpsc::Receiver<Call<O>>,
+    calls: mpsc::Receiver<ExchangeCall<O>>,
     common: Arc<SharedPipes>,
     streams: HashMap<StreamId, Stream<O>>,
     last: StreamId,
@@ -167,13 +169,13 @@ pub(crate) struct Exchanges<O> {
 
 enum Stream<O> {
     Waiting {
-        answer: oneshot::Sender<Answer<O>>,
+        answer: oneshot::Sender<ExchangeAnswer<O>>,
         pipe: Arc<Pipe>,
     },
     /// The head waits for the one frame there will be, so that the answer's length is known.
     Json {
-        head: Head,
-        answer: oneshot::Sender<Answer<O>>,
+        head: StreamHead,
+        answer: oneshot::Sender<ExchangeAnswer<O>>,
         pipe: Arc<Pipe>,
     },
     Events {
@@ -190,11 +192,11 @@ impl<O> Exchanges<O> {
         (Self { calls, common, streams: HashMap::new(), last: StreamId::ONLY, cut: Vec::new() }, inbox)
     }
 
-    fn open(&mut self, request: Request<O>) -> Option<Received<O>> {
-        let Request { asked, expires, answer, pipe } = request;
+    fn open(&mut self, request: ExchangeRequest<O>) -> Option<Received<O>> {
+        let ExchangeRequest { stream_request, expires, answer, pipe } = request;
         if self.streams.len() >= MAX_STREAMS {
-            // Whoever does not wait any more needs no answer.
-            let _ = answer.send(Answer::Busy);
+            // A request that was cancelled needs no answer.
+            let _ = answer.send(ExchangeAnswer::Busy);
             return None;
         }
         loop {
@@ -206,7 +208,7 @@ impl<O> Exchanges<O> {
         let stream = self.last;
         self.streams.insert(stream, Stream::Waiting { answer, pipe: pipe.clone() });
         pipe.adopt(stream);
-        let StreamRequest { opening, is_message } = asked;
+        let StreamRequest { opening, is_message } = stream_request;
         Some(Received::Opened(Box::new(Opened { stream, opening, is_message, expires })))
     }
 
@@ -222,8 +224,8 @@ impl<O> Exchanges<O> {
     fn turn_away(&mut self) {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
-            if let Call::Request(Request { asked, answer, .. }) = call {
-                let _ = answer.send(Answer::Undelivered(asked));
+            if let ExchangeCall::Request(ExchangeRequest { stream_request, answer, .. }) = call {
+                let _ = answer.send(ExchangeAnswer::Undelivered(stream_request));
             }
         }
     }
@@ -241,7 +243,7 @@ impl<O> Drop for Exchanges<O> {
     }
 }
 
-impl<O: Send> Receive<O> for Exchanges<O> {
+impl<O: Send> StreamCarrier<O> for Exchanges<O> {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         if let Some(stream) = self.cut.pop() {
             return Poll::Ready(Received::HungUp(stream));
@@ -254,11 +256,11 @@ impl<O: Send> Receive<O> for Exchanges<O> {
         loop {
             return match self.calls.poll_recv(cx) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Some(Call::Request(request))) => match self.open(request) {
+                Poll::Ready(Some(ExchangeCall::Request(request))) => match self.open(request) {
                     Some(received) => Poll::Ready(received),
                     None => continue,
                 },
-                Poll::Ready(Some(Call::Goodbye)) => Poll::Ready(Received::End(CloseReason::Bye)),
+                Poll::Ready(Some(ExchangeCall::Goodbye)) => Poll::Ready(Received::End(CloseReason::Bye)),
                 // Nobody can reach the session any more.
                 Poll::Ready(None) => Poll::Ready(Received::End(CloseReason::Bye)),
             };
@@ -269,21 +271,21 @@ impl<O: Send> Receive<O> for Exchanges<O> {
 impl<O: Send> Carrier for Exchanges<O> {
     const DUPLEX: bool = false;
 
-    fn begin(&mut self, stream: StreamId, head: Head) {
+    fn begin(&mut self, stream: StreamId, head: StreamHead) {
         let Some(state) = self.streams.remove(&stream) else { return };
         let Stream::Waiting { answer, pipe } = state else {
             self.streams.insert(stream, state);
             return;
         };
         match head.form {
-            Form::Empty => {
+            BodyForm::Empty => {
                 pipe.finish();
-                let _ = answer.send(Answer::Whole(head, Bytes::new()));
+                let _ = answer.send(ExchangeAnswer::Whole(head, Bytes::new()));
             }
-            Form::Json => drop(self.streams.insert(stream, Stream::Json { head, answer, pipe })),
-            Form::Events => {
-                // Who does not wait any more has hung up, and is told so.
-                let _ = answer.send(Answer::Events(head));
+            BodyForm::Json => drop(self.streams.insert(stream, Stream::Json { head, answer, pipe })),
+            BodyForm::Events => {
+                // A closed request counts as hung up.
+                let _ = answer.send(ExchangeAnswer::Events(head));
                 self.streams.insert(stream, Stream::Events { pipe });
             }
         }
@@ -293,7 +295,7 @@ impl<O: Send> Carrier for Exchanges<O> {
         if let Some(Stream::Json { .. }) = self.streams.get(&stream) {
             let Some(Stream::Json { head, answer, pipe }) = self.streams.remove(&stream) else { return };
             pipe.finish();
-            let _ = answer.send(Answer::Whole(head, text(frame)));
+            let _ = answer.send(ExchangeAnswer::Whole(head, text(frame)));
             return;
         }
         let event = match frame {
@@ -308,7 +310,7 @@ impl<O: Send> Carrier for Exchanges<O> {
             Some(Stream::Waiting { pipe, .. } | Stream::Events { pipe }) => pipe.finish(),
             Some(Stream::Json { head, answer, pipe }) => {
                 pipe.finish();
-                let _ = answer.send(Answer::Whole(head, Bytes::new()));
+                let _ = answer.send(ExchangeAnswer::Whole(head, Bytes::new()));
             }
             None => {}
         }

@@ -22,7 +22,7 @@ impl Wire {
     }
 
     /// Makes a request, and has the session hear it.
-    async fn ask(&mut self, text: &'static str) -> (StreamId, JoinHandle<Outcome<&'static str>>) {
+    async fn ask(&mut self, text: &'static str) -> (StreamId, JoinHandle<ExchangeOutcome<&'static str>>) {
         let inbox = self.inbox.clone();
         let asked = StreamRequest { opening: text, is_message: true };
         let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
@@ -38,7 +38,7 @@ impl Wire {
     /// A request that is being answered by events.
     async fn stream(&mut self) -> (StreamId, Response) {
         let (stream, asking) = self.ask("listen").await;
-        self.exchanges.begin(stream, head(200, Form::Events));
+        self.exchanges.begin(stream, head(200, BodyForm::Events));
         (stream, answered(asking).await)
     }
 
@@ -58,13 +58,13 @@ impl Wire {
     }
 }
 
-fn head(status: u16, form: Form) -> Head {
-    Head { status, form, headers: vec![("mcp-session-id", "abc".into())] }
+fn head(status: u16, form: BodyForm) -> StreamHead {
+    StreamHead { status, form, headers: vec![("mcp-session-id", "abc".into())] }
 }
 
-async fn answered(asking: JoinHandle<Outcome<&'static str>>) -> Response {
+async fn answered(asking: JoinHandle<ExchangeOutcome<&'static str>>) -> Response {
     match asking.await.expect("it does not panic") {
-        Outcome::Answered(response) => response,
+        ExchangeOutcome::Answered(response) => response,
         other => panic!("expected an answer, came {other:?}"),
     }
 }
@@ -83,7 +83,7 @@ fn header(response: &Response, name: &str) -> String {
 async fn an_answer_in_json_comes_whole() {
     let mut wire = Wire::new();
     let (stream, asking) = wire.ask("{}").await;
-    wire.exchanges.begin(stream, head(400, Form::Json));
+    wire.exchanges.begin(stream, head(400, BodyForm::Json));
     wire.exchanges.send(stream, Frame::Text("{\"a\":1}".into()));
     wire.exchanges.finish(stream);
     let response = answered(asking).await;
@@ -99,7 +99,7 @@ async fn an_answer_in_json_comes_whole() {
 async fn an_empty_answer_needs_no_frame() {
     let mut wire = Wire::new();
     let (stream, asking) = wire.ask("{}").await;
-    wire.exchanges.begin(stream, head(202, Form::Empty));
+    wire.exchanges.begin(stream, head(202, BodyForm::Empty));
     wire.exchanges.finish(stream);
     let response = answered(asking).await;
     assert_eq!((response.status().as_u16(), header(&response, "content-type")), (202, String::new()));
@@ -128,7 +128,7 @@ async fn who_hangs_up_is_told_of_once() {
     let (waiting, asking) = wire.ask("{}").await;
     asking.abort();
     assert!(matches!(wire.next().await, Received::HungUp(stream) if stream == waiting));
-    wire.exchanges.begin(waiting, head(200, Form::Json));
+    wire.exchanges.begin(waiting, head(200, BodyForm::Json));
     wire.exchanges.finish(waiting);
 
     let (reading, response) = wire.stream().await;
@@ -205,8 +205,9 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     wire.exchanges.close(CloseReason::Bye);
     assert_eq!(piece(&mut response).await.expect("more").expect("whole"), "data: last\n\n");
     assert!(piece(&mut response).await.is_none());
-    assert!(matches!(unanswered.await, Ok(Outcome::Ended)));
-    let handed_back = |outcome| matches!(outcome, Outcome::Undelivered(asked) if asked.opening == "undelivered");
+    assert!(matches!(unanswered.await, Ok(ExchangeOutcome::Ended)));
+    let handed_back =
+        |outcome| matches!(outcome, ExchangeOutcome::Undelivered(asked) if asked.opening == "undelivered");
     assert!(handed_back(undelivered.await));
     assert!(wire.inbox.is_closed());
     assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now()).await));
@@ -241,7 +242,7 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
 }
 
 /// Makes a request with a token that expires as soon as the session has received it.
-async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<Outcome<&'static str>>) {
+async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<ExchangeOutcome<&'static str>>) {
     let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
     let asked = StreamRequest { opening: "listen", is_message: false };
     let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
@@ -256,7 +257,7 @@ async fn a_stream_ends_with_the_token_it_was_opened_with() {
     let mut wire = Wire::new();
     let (other, mut kept) = wire.stream().await;
     let (stream, asking) = ask_briefly(&mut wire).await;
-    wire.exchanges.begin(stream, head(200, Form::Events));
+    wire.exchanges.begin(stream, head(200, BodyForm::Events));
     let mut response = answered(asking).await;
     let end = tokio::time::timeout(Duration::from_secs(20), piece(&mut response)).await;
     assert!(end.expect("it ends in time").is_none());
@@ -271,6 +272,6 @@ async fn a_request_whose_token_expires_is_told_so_instead_of_an_answer() {
     let mut wire = Wire::new();
     let (stream, asking) = ask_briefly(&mut wire).await;
     let outcome = tokio::time::timeout(Duration::from_secs(20), asking).await.expect("in time").expect("no panic");
-    assert!(matches!(outcome, Outcome::Expired), "{outcome:?}");
+    assert!(matches!(outcome, ExchangeOutcome::Expired), "{outcome:?}");
     assert!(matches!(wire.next().await, Received::HungUp(ended) if ended == stream), "the session is told");
 }

@@ -1,8 +1,8 @@
 //! The connections of one session as a carrier: each is a stream for as long as it lasts, and the session outlives them all.
 //!
-//! Frames come through a [`SessionLines`], which whoever serves the connections holds; what is answered goes through a pipe to the connection.
+//! Frames come through a [`SessionLines`], which the owner of the connection holds; what is answered goes through a pipe to the connection.
 //! Invariants: no stream waits for another. What a connection sent before it broke is heard before its end is. A frame that the session
-//! does not hear is answered all the same, in words that whoever made the carrier has given it.
+//! does not hear is answered all the same, with the answer that the door has given it.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use futures_util::Stream;
-use salon_dialects::{Frame, Head, StreamId};
+use salon_dialects::{Frame, StreamHead, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::pipe::{Listener, Pipe, SharedPipes};
-use super::{Carrier, Opened, Receive, Received};
+use super::pipe::{Pipe, PipeReader, SharedPipes};
+use super::{Carrier, Opened, Received, StreamCarrier};
 
 /// How many frames may wait to be heard.
 const INBOX: usize = 8;
@@ -27,7 +27,7 @@ const INBOX: usize = 8;
 /// How many connections may use one session at once.
 pub(crate) const MAX_LINES: usize = 16;
 
-/// Why a connection is none of a session's.
+/// Why a connection does not join a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotOpened {
     /// The session has ended.
@@ -36,7 +36,7 @@ pub(crate) enum NotOpened {
     Full,
 }
 
-enum Call {
+enum LineCall {
     Open(StreamId, Arc<Pipe>),
     Frame(StreamId, Box<[u8]>),
 }
@@ -44,7 +44,7 @@ enum Call {
 /// The way into a session. Cloning shares it.
 #[derive(Clone)]
 pub(crate) struct SessionLines {
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<LineCall>,
     common: Arc<SharedPipes>,
     last: Arc<AtomicU32>,
     places: Arc<Semaphore>,
@@ -57,30 +57,30 @@ impl SessionLines {
     }
 
     /// A connection becomes one of the session's.
-    pub(crate) async fn open(&self) -> Result<(Line, Answers), NotOpened> {
+    pub(crate) async fn open(&self) -> Result<(LineInput, Answers), NotOpened> {
         let place = self.places.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;
         let (pipe, listener) = Pipe::new(self.common.clone());
         // One session has fewer connections than there are numbers.
         let stream = StreamId(self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
-        self.calls.send(Call::Open(stream, pipe)).await.map_err(|_| NotOpened::Ended)?;
-        Ok((Line { calls: self.calls.clone(), stream, _place: place }, Answers(listener)))
+        self.calls.send(LineCall::Open(stream, pipe)).await.map_err(|_| NotOpened::Ended)?;
+        Ok((LineInput { calls: self.calls.clone(), stream, _place: place }, Answers(listener)))
     }
 }
 
 /// A connection's way into a session.
-pub(crate) struct Line {
-    calls: mpsc::Sender<Call>,
+pub(crate) struct LineInput {
+    calls: mpsc::Sender<LineCall>,
     stream: StreamId,
     _place: OwnedSemaphorePermit,
 }
 
-impl Line {
+impl LineInput {
     /// Sends a frame; gives it back when the session has ended.
     pub(crate) async fn send(&self, frame: Box<[u8]>) -> Result<(), Box<[u8]>> {
-        let sent = self.calls.send(Call::Frame(self.stream, frame)).await;
+        let sent = self.calls.send(LineCall::Frame(self.stream, frame)).await;
         sent.map_err(|mpsc::error::SendError(call)| match call {
-            Call::Frame(_, frame) => frame,
-            Call::Open(..) => Box::default(),
+            LineCall::Frame(_, frame) => frame,
+            LineCall::Open(..) => Box::default(),
         })
     }
 
@@ -91,7 +91,7 @@ impl Line {
 }
 
 /// What the session says to one connection. Dropping it hangs up.
-pub(crate) struct Answers(Listener);
+pub(crate) struct Answers(PipeReader);
 
 impl Stream for Answers {
     type Item = io::Result<Bytes>;
@@ -105,8 +105,8 @@ impl Stream for Answers {
 pub(crate) type Undelivered = Box<dyn Fn(&[u8]) -> Box<[u8]> + Send>;
 
 /// The connections of one session.
-pub(crate) struct Lines {
-    calls: mpsc::Receiver<Call>,
+pub(crate) struct LineConnections {
+    calls: mpsc::Receiver<LineCall>,
     common: Arc<SharedPipes>,
     pipes: HashMap<StreamId, Arc<Pipe>>,
     /// Streams that were cut off, whose end is to be told.
@@ -115,7 +115,7 @@ pub(crate) struct Lines {
     expires: Instant,
 }
 
-impl Lines {
+impl LineConnections {
     /// A session without connections, and the way to give it some. It may last until `expires`.
     pub(crate) fn new(expires: Instant, undelivered: Undelivered) -> (Self, SessionLines) {
         let (sender, calls) = mpsc::channel(INBOX);
@@ -142,8 +142,8 @@ impl Lines {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
             match call {
-                Call::Open(stream, pipe) => drop(self.pipes.insert(stream, pipe)),
-                Call::Frame(stream, frame) => {
+                LineCall::Open(stream, pipe) => drop(self.pipes.insert(stream, pipe)),
+                LineCall::Frame(stream, frame) => {
                     let answer = (self.undelivered)(&frame);
                     self.push(stream, answer);
                 }
@@ -155,22 +155,22 @@ impl Lines {
     }
 }
 
-impl Drop for Lines {
+impl Drop for LineConnections {
     fn drop(&mut self) {
         self.turn_away();
     }
 }
 
-impl<O: Default> Receive<O> for Lines {
+impl<O: Default> StreamCarrier<O> for LineConnections {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         match self.calls.poll_recv(cx) {
-            Poll::Ready(Some(Call::Open(stream, pipe))) => {
+            Poll::Ready(Some(LineCall::Open(stream, pipe))) => {
                 pipe.adopt(stream);
                 self.pipes.insert(stream, pipe);
                 let opened = Opened { stream, opening: O::default(), is_message: false, expires: self.expires };
                 return Poll::Ready(Received::Opened(Box::new(opened)));
             }
-            Poll::Ready(Some(Call::Frame(stream, frame))) => {
+            Poll::Ready(Some(LineCall::Frame(stream, frame))) => {
                 return Poll::Ready(Received::Frame(stream, Frame::Binary(frame)));
             }
             // Nobody can reach the session any more.
@@ -189,11 +189,11 @@ impl<O: Default> Receive<O> for Lines {
     }
 }
 
-impl Carrier for Lines {
+impl Carrier for LineConnections {
     const DUPLEX: bool = false;
 
     /// Both sides speak when they like: there is nothing to begin.
-    fn begin(&mut self, _: StreamId, _: Head) {}
+    fn begin(&mut self, _: StreamId, _: StreamHead) {}
 
     fn send(&mut self, stream: StreamId, frame: Frame) {
         match frame {
@@ -221,13 +221,13 @@ mod tests {
 
     use super::*;
 
-    fn lines() -> (Lines, SessionLines) {
+    fn lines() -> (LineConnections, SessionLines) {
         let undelivered: Undelivered = Box::new(|frame| [b"undelivered ", frame].concat().into());
-        Lines::new(Instant::now(), undelivered)
+        LineConnections::new(Instant::now(), undelivered)
     }
 
-    async fn next(lines: &mut Lines) -> String {
-        match poll_fn(|cx| Receive::<()>::poll_receive(lines, cx)).await {
+    async fn next(lines: &mut LineConnections) -> String {
+        match poll_fn(|cx| StreamCarrier::<()>::poll_receive(lines, cx)).await {
             Received::Opened(opened) => format!("opened {}", opened.stream.0),
             Received::Frame(stream, Frame::Binary(frame)) => {
                 format!("{} {}", stream.0, String::from_utf8_lossy(&frame))

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use salon_dialects::{Frame, Head, StreamId};
+use salon_dialects::{Frame, StreamHead, StreamId};
 use salon_protocol::CloseReason;
-use salon_rooms::{Batch, Outlet};
+use salon_rooms::{Batch, BatchOutlet};
 
 use crate::meters::Meters;
 
-pub(crate) use exchanges::{Exchanges, Inbox, Outcome, StreamRequest};
-pub(crate) use lines::{Answers, Line, Lines, MAX_LINES, NotOpened, SessionLines, Undelivered};
+pub(crate) use exchanges::{ExchangeOutcome, Exchanges, Inbox, StreamRequest};
+pub(crate) use lines::{Answers, LineConnections, LineInput, MAX_LINES, NotOpened, SessionLines, Undelivered};
 pub(crate) use socket::Socket;
 pub(crate) use websocket::WebSocket;
 
@@ -49,12 +49,12 @@ pub(crate) struct Opened<O> {
     pub(crate) opening: O,
     /// Whether it brings messages, which count against the rate.
     pub(crate) is_message: bool,
-    /// Until when whoever sent it is allowed to be here.
+    /// Until when its sender is allowed to be here.
     pub(crate) expires: Instant,
 }
 
 /// A carrier whose streams are opened as the dialect `O` belongs to has it.
-pub(crate) trait Receive<O>: Carrier {
+pub(crate) trait StreamCarrier<O>: Carrier {
     /// The next thing from the peer.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>>;
 }
@@ -65,7 +65,7 @@ pub(crate) trait Carrier: Unpin + Send {
     const DUPLEX: bool;
 
     /// Begins to answer a stream that is a request.
-    fn begin(&mut self, stream: StreamId, head: Head);
+    fn begin(&mut self, stream: StreamId, head: StreamHead);
 
     /// Queues a frame. One for a stream that is gone goes nowhere.
     fn send(&mut self, stream: StreamId, frame: Frame);
@@ -81,7 +81,7 @@ pub(crate) trait Carrier: Unpin + Send {
     }
 
     /// Where a room may write batches itself, if anywhere.
-    fn outlet(&self, _: &Meters) -> Option<Arc<dyn Outlet>> {
+    fn outlet(&self, _: &Meters) -> Option<Arc<dyn BatchOutlet>> {
         None
     }
 
@@ -92,7 +92,7 @@ pub(crate) trait Carrier: Unpin + Send {
     fn close(&mut self, reason: CloseReason);
 
     // A carrier whose frames wait in pipes, which are bounded one by one and emptied by others, has no queue: that is what the rest says
-    // unless it is told otherwise.
+    // unless it is configured otherwise.
 
     /// Whether what waits to be written leaves room for more.
     fn has_room(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What waits for the reader of one answer, and whether anybody still reads.
 //!
 //! Invariants: a reader that takes nothing is cut off alone, and what waits for all readers of a session is bounded. A stream that
-//! ends on the reader's side is told once, and only where it had not ended on ours.
+//! ends on the reader's side is reported once, and only where it had not ended on ours.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,35 +80,35 @@ impl SharedPipes {
 #[derive(Debug)]
 pub(super) struct Pipe {
     common: Arc<SharedPipes>,
-    state: Mutex<State>,
+    state: Mutex<PipeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PipeState {
     pieces: std::collections::VecDeque<Bytes>,
     bytes: usize,
     /// Known to the session under this name, until it ends on either side.
     stream: Option<StreamId>,
-    end: Option<End>,
+    end: Option<PipeEnd>,
     gone: bool,
     reader: Option<Waker>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum PipeEnd {
     Finished,
     Cut,
 }
 
 impl Pipe {
     /// A pipe with somebody at its far end.
-    pub(super) fn new(common: Arc<SharedPipes>) -> (Arc<Self>, Listener) {
+    pub(super) fn new(common: Arc<SharedPipes>) -> (Arc<Self>, PipeReader) {
         common.open.fetch_add(1, Ordering::AcqRel);
         let pipe = Arc::new(Self { common, state: Mutex::default() });
-        (pipe.clone(), Listener(pipe))
+        (pipe.clone(), PipeReader(pipe))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock()
     }
 
@@ -133,7 +133,7 @@ impl Pipe {
         let too_much = state.bytes + piece.len() > MAX_WAITING || all + piece.len() > MAX_WAITING_IN_ALL;
         let cut = !state.pieces.is_empty() && too_much;
         if cut {
-            state.end = Some(End::Cut);
+            state.end = Some(PipeEnd::Cut);
             state.stream = None;
             self.empty(&mut state);
         } else {
@@ -148,12 +148,12 @@ impl Pipe {
     /// Nothing more comes.
     pub(super) fn finish(&self) {
         let mut state = self.state();
-        state.end.get_or_insert(End::Finished);
+        state.end.get_or_insert(PipeEnd::Finished);
         state.stream = None;
         wake(state);
     }
 
-    fn empty(&self, state: &mut State) {
+    fn empty(&self, state: &mut PipeState) {
         self.common.waiting.fetch_sub(mem::take(&mut state.bytes), Ordering::AcqRel);
         state.pieces = Default::default();
     }
@@ -166,8 +166,8 @@ impl Pipe {
             return Poll::Ready(Some(Ok(piece)));
         }
         match state.end {
-            Some(End::Finished) => Poll::Ready(None),
-            Some(End::Cut) => Poll::Ready(Some(Err(io::Error::other("the reader is too slow")))),
+            Some(PipeEnd::Finished) => Poll::Ready(None),
+            Some(PipeEnd::Cut) => Poll::Ready(Some(Err(io::Error::other("the reader is too slow")))),
             None => {
                 state.reader = Some(cx.waker().clone());
                 Poll::Pending
@@ -176,7 +176,7 @@ impl Pipe {
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, PipeState>) {
     let reader = state.reader.take();
     drop(state);
     if let Some(reader) = reader {
@@ -186,16 +186,16 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 /// The far end of a pipe. Dropping it hangs up.
 #[derive(Debug)]
-pub(super) struct Listener(Arc<Pipe>);
+pub(super) struct PipeReader(Arc<Pipe>);
 
-impl Listener {
+impl PipeReader {
     /// The next piece, or the end.
     pub(super) fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         self.0.poll_piece(cx)
     }
 }
 
-impl Drop for Listener {
+impl Drop for PipeReader {
     fn drop(&mut self) {
         let pipe = &self.0;
         let mut state = pipe.state();
@@ -212,13 +212,13 @@ impl Drop for Listener {
 
 /// A stream of events as the body of an answer. It ends when the token expires that it was opened with.
 pub(super) struct EventBody {
-    listener: Listener,
+    listener: PipeReader,
     keep_alive: Interval,
     expired: Pin<Box<Sleep>>,
 }
 
 impl EventBody {
-    pub(super) fn new(listener: Listener, expires: std::time::Instant) -> Self {
+    pub(super) fn new(listener: PipeReader, expires: std::time::Instant) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { listener, keep_alive, expired: Box::pin(tokio::time::sleep_until(expires.into())) }

@@ -28,7 +28,7 @@ thread_local! {
 
 /// Frames in the order they are to be written.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct WriteQueue {
     pieces: VecDeque<Piece>,
     bytes: usize,
     /// How much of the front piece is already written.
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 pub(super) enum Piece {
     Framed {
-        header: Header,
+        header: WebSocketHeader,
         frame: Frame,
     },
     /// Entries, framed once for everyone.
@@ -49,7 +49,7 @@ pub(super) enum Piece {
 impl Piece {
     pub(super) fn frame(frame: Frame) -> Self {
         let opcode = if matches!(frame, Frame::Binary(_)) { BINARY } else { TEXT };
-        Self::Framed { header: Header::new(opcode, payload(&frame).len()), frame }
+        Self::Framed { header: WebSocketHeader::new(opcode, payload(&frame).len()), frame }
     }
 
     /// The piece as at most two parts that follow each other.
@@ -72,7 +72,7 @@ pub(super) fn encoded(batch: &Batch) -> &[u8] {
         let mut bytes = Vec::with_capacity(entries.iter().map(|entry| entry.envelope.text().len() + 10).sum());
         for entry in entries {
             let text = entry.envelope.text().as_bytes();
-            bytes.extend_from_slice(Header::new(TEXT, text.len()).bytes());
+            bytes.extend_from_slice(WebSocketHeader::new(TEXT, text.len()).bytes());
             bytes.extend_from_slice(text);
         }
         bytes
@@ -90,12 +90,12 @@ fn payload(frame: &Frame) -> &[u8] {
 }
 
 /// The header of an unmasked, unfragmented frame.
-pub(super) struct Header {
+pub(super) struct WebSocketHeader {
     bytes: [u8; 10],
     len: u8,
 }
 
-impl Header {
+impl WebSocketHeader {
     fn new(opcode: u8, length: usize) -> Self {
         let mut bytes = [opcode, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let len = match length {
@@ -122,7 +122,7 @@ impl Header {
     }
 }
 
-impl Queue {
+impl WriteQueue {
     pub(super) fn push(&mut self, piece: Piece) {
         self.bytes += piece.len();
         self.pieces.push_back(piece);
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     /// Writes the queue in strides of `stride` bytes and gives everything that was written.
-    fn drain(mut queue: Queue, stride: usize) -> Vec<u8> {
+    fn drain(mut queue: WriteQueue, stride: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {
             let taken: Vec<u8> =
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn whatever_the_socket_takes_the_bytes_are_the_same() {
         let fill = || {
-            let mut queue = Queue::default();
+            let mut queue = WriteQueue::default();
             queue.push(Piece::frame(Frame::Text("hello".into())));
             queue.push(Piece::frame(Frame::Binary(vec![7; 300].into())));
             queue.push(Piece::Raw(vec![0x8a, 0]));

@@ -15,14 +15,14 @@ use tokio_rustls::server::TlsStream;
 
 /// One accepted connection. A write that the peer's side takes nothing of for the write deadline fails as timed out.
 pub(crate) struct Socket {
-    transport: Transport,
+    transport: SocketTransport,
     deadline: Duration,
     /// Runs while the peer takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-enum Transport {
-    /// Can be written to by whoever holds it, which is what makes [`super::WebSocket`] fast.
+enum SocketTransport {
+    /// Can be written to by its holder, which is what makes [`super::WebSocket`] fast.
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream<TcpStream>>),
     /// The peer is in this process.
@@ -31,31 +31,31 @@ enum Transport {
 
 impl Socket {
     pub(crate) fn plain(stream: TcpStream, deadline: Duration) -> Self {
-        Self { transport: Transport::Plain(Arc::new(stream)), deadline, stalled: None }
+        Self { transport: SocketTransport::Plain(Arc::new(stream)), deadline, stalled: None }
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>, deadline: Duration) -> Self {
-        Self { transport: Transport::Tls(Box::new(stream)), deadline, stalled: None }
+        Self { transport: SocketTransport::Tls(Box::new(stream)), deadline, stalled: None }
     }
 
     pub(crate) fn memory(stream: DuplexStream, deadline: Duration) -> Self {
-        Self { transport: Transport::Memory(stream), deadline, stalled: None }
+        Self { transport: SocketTransport::Memory(stream), deadline, stalled: None }
     }
 
     /// The stream itself, when nothing stands between it and the bytes.
     pub(super) fn shared(&self) -> Option<&Arc<TcpStream>> {
         match &self.transport {
-            Transport::Plain(stream) => Some(stream),
-            Transport::Tls(_) | Transport::Memory(_) => None,
+            SocketTransport::Plain(stream) => Some(stream),
+            SocketTransport::Tls(_) | SocketTransport::Memory(_) => None,
         }
     }
 
     /// Gives up on a peer that has taken nothing for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let empty = match &self.transport {
-            Transport::Plain(_) | Transport::Memory(_) => true,
+            SocketTransport::Plain(_) | SocketTransport::Memory(_) => true,
             // TLS takes some bytes before the peer does.
-            Transport::Tls(stream) => !stream.get_ref().1.wants_write(),
+            SocketTransport::Tls(stream) => !stream.get_ref().1.wants_write(),
         };
         if outcome.is_ready() && empty {
             self.stalled = None;
@@ -88,12 +88,12 @@ fn poll_ready<T>(
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
-            Transport::Plain(stream) => {
+            SocketTransport::Plain(stream) => {
                 let read = || stream.try_read(buf.initialize_unfilled());
                 poll_ready(|cx| stream.poll_read_ready(cx), read, cx).map_ok(|count| buf.advance(count))
             }
-            Transport::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
-            Transport::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
+            SocketTransport::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
+            SocketTransport::Memory(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -109,11 +109,11 @@ impl AsyncWrite for Socket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = match &mut self.transport {
-            Transport::Plain(stream) => {
+            SocketTransport::Plain(stream) => {
                 poll_ready(|cx| stream.poll_write_ready(cx), || stream.try_write_vectored(bufs), cx)
             }
-            Transport::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
-            Transport::Memory(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            SocketTransport::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),
+            SocketTransport::Memory(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         };
         self.limit(cx, written)
     }
@@ -124,8 +124,8 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = match &mut self.transport {
-            Transport::Plain(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
-            Transport::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
+            SocketTransport::Plain(_) | SocketTransport::Memory(_) => Poll::Ready(Ok(())),
+            SocketTransport::Tls(stream) => Pin::new(&mut **stream).poll_flush(cx),
         };
         self.limit(cx, flushed)
     }
@@ -133,9 +133,9 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
             // By the descriptor: a room may still hold the stream, and the peer waits for the FIN (RFC 6455 §7.1.1).
-            Transport::Plain(stream) => Poll::Ready(SockRef::from(&**stream).shutdown(Shutdown::Write)),
-            Transport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
-            Transport::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketTransport::Plain(stream) => Poll::Ready(SockRef::from(&**stream).shutdown(Shutdown::Write)),
+            SocketTransport::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(cx),
+            SocketTransport::Memory(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

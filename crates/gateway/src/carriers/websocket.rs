@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_dialects::{Frame, Head, StreamId};
+use salon_dialects::{Frame, StreamHead, StreamId};
 use salon_protocol::CloseReason;
-use salon_rooms::{Batch, Offer};
+use salon_rooms::{Batch, OfferOutcome};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tungstenite::error::{CapacityError, Error};
@@ -16,10 +16,10 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Bytes, Message};
 
-use super::queue::{Piece, Queue, encoded};
+use super::queue::{Piece, WriteQueue, encoded};
 use super::socket::Socket;
 use super::utf8::Utf8Watch;
-use super::{Carrier, Receive, Received};
+use super::{Carrier, Received, StreamCarrier};
 use crate::meters::Meters;
 
 /// How much waits in the queue before its owner should stop adding to it.
@@ -35,7 +35,7 @@ pub(crate) struct WebSocket {
     watch: Utf8Watch,
     /// What tungstenite wrote and the queue has not taken.
     replies: Vec<u8>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<WriteQueue>>,
     /// Whether something written may still wait inside the transport.
     unflushed: bool,
     /// Whether our side has ended.
@@ -63,7 +63,7 @@ impl WebSocket {
         });
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, WriteQueue> {
         lock(&self.queue)
     }
 
@@ -84,7 +84,7 @@ impl WebSocket {
     }
 }
 
-impl<O> Receive<O> for WebSocket {
+impl<O> StreamCarrier<O> for WebSocket {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
         let Self { io, watch, replies, .. } = self;
         let read = self.context.read(&mut Port { io, cx, watch, replies });
@@ -107,7 +107,7 @@ impl Carrier for WebSocket {
     const DUPLEX: bool = true;
 
     /// Both sides speak when they like: there is nothing to begin.
-    fn begin(&mut self, _: StreamId, _: Head) {}
+    fn begin(&mut self, _: StreamId, _: StreamHead) {}
 
     fn send(&mut self, _: StreamId, frame: Frame) {
         self.queue().push(Piece::frame(frame));
@@ -121,9 +121,9 @@ impl Carrier for WebSocket {
     }
 
     /// Only bytes that need no encryption can be written by another than the owner.
-    fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::Outlet>> {
+    fn outlet(&self, meters: &Meters) -> Option<Arc<dyn salon_rooms::BatchOutlet>> {
         let stream = self.io.shared()?.clone();
-        Some(Arc::new(Outlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
+        Some(Arc::new(SocketOutlet { stream, queue: self.queue.clone(), meters: meters.clone() }))
     }
 
     fn ping(&mut self) {
@@ -183,37 +183,37 @@ impl Carrier for WebSocket {
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
     queue.lock()
 }
 
 /// The way past the session: a room writes a batch itself while nothing else waits.
-struct Outlet {
+struct SocketOutlet {
     stream: Arc<TcpStream>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<WriteQueue>>,
     meters: Meters,
 }
 
-impl salon_rooms::Outlet for Outlet {
-    fn offer(&self, batch: &Arc<Batch>) -> Offer {
+impl salon_rooms::BatchOutlet for SocketOutlet {
+    fn offer(&self, batch: &Arc<Batch>) -> OfferOutcome {
         let mut queue = lock(&self.queue);
         if !queue.is_empty() {
-            return Offer::Busy;
+            return OfferOutcome::Busy;
         }
         let bytes = encoded(batch);
         match self.stream.try_write(bytes) {
             Ok(written) if written == bytes.len() => {
                 self.meters.delivered(batch.entries());
-                Offer::Written
+                OfferOutcome::Written
             }
-            Ok(0) => Offer::Busy,
+            Ok(0) => OfferOutcome::Busy,
             Ok(written) => {
                 queue.push_rest(batch.clone(), written);
                 self.meters.delivered(batch.entries());
-                Offer::Queued
+                OfferOutcome::Queued
             }
             // A full socket or a broken one: its session finds out which.
-            Err(_) => Offer::Busy,
+            Err(_) => OfferOutcome::Busy,
         }
     }
 }

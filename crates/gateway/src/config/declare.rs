@@ -111,14 +111,14 @@ macro_rules! section {
             }
 
             /// Gives a setting by its key, as variables and flags do: several texts for a list, else one.
-            pub fn set(&mut self, key: &str, texts: &[String]) -> Result<(), Unfit> {
+            pub fn set(&mut self, key: &str, texts: &[String]) -> Result<(), InvalidValue> {
                 match key.split_once('.') {
                     $(None if key == stringify!($name) => {
                         self.$name = Some(SettingValue::from_texts(texts)?);
                         Ok(())
                     })*
                     $(Some((stringify!($inner), key)) => self.$inner.set(key, texts),)*
-                    _ => Err(Unfit::new(key, "a setting")),
+                    _ => Err(InvalidValue::new(key, "a setting")),
                 }
             }
         }

@@ -43,7 +43,7 @@ impl TryFrom<String> for GuestKey {
 #[serde(try_from = "GuestTable")]
 pub struct GuestOf {
     /// The server.
-    pub server: Server,
+    pub server: GuestServer,
     /// Name shown to people.
     pub name: Option<String>,
     /// What it is.
@@ -60,7 +60,7 @@ pub struct GuestOf {
 
 /// Where a guest's server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Server {
+pub enum GuestServer {
     /// A program to start.
     Command {
         /// The program.
@@ -81,7 +81,7 @@ pub enum Server {
         /// Sent with every request.
         headers: Private<BTreeMap<String, String>>,
         /// How it is spoken to, where that is said.
-        transport: Option<Transport>,
+        transport: Option<GuestTransport>,
     },
 }
 
@@ -96,7 +96,7 @@ pub enum Feature {
 
 /// How an MCP server at a URL is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum GuestTransport {
     /// Streamable HTTP.
     Http,
     /// HTTP+SSE, of revision 2024-11-05.
@@ -154,14 +154,14 @@ impl TryFrom<GuestTable> for GuestOf {
                     return Err(format!("`{key}` goes with `url`, not with `command`"));
                 }
                 let (args, env) = (Private(args.unwrap_or_default()), Private(env.unwrap_or_default()));
-                Server::Command { command: Private(command), args, env, cwd, env_file }
+                GuestServer::Command { command: Private(command), args, env, cwd, env_file }
             }
             (None, Some(url)) => {
                 if let Some(key) = astray(&of_command) {
                     return Err(format!("`{key}` goes with `command`, not with `url`"));
                 }
                 let transport = transport.map(|UrlTransport(transport)| transport);
-                Server::Url { url: Private(url), headers: Private(headers.unwrap_or_default()), transport }
+                GuestServer::Url { url: Private(url), headers: Private(headers.unwrap_or_default()), transport }
             }
         };
         let expose =

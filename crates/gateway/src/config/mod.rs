@@ -23,9 +23,9 @@ use salon_log::{Retention, RetentionRules};
 use crate::audit::AuditRotation;
 
 pub use file::{TopicKey, TopicOf, nearest};
-pub use guest::{Feature, Guest, GuestKey, GuestOf, Private, Server, Transport};
+pub use guest::{Feature, Guest, GuestKey, GuestOf, GuestServer, GuestTransport, Private};
 pub use load::ConfigError;
-pub use setting::{Declaration, Form, SETTINGS, Setting, SettingValue};
+pub use setting::{Declaration, SETTINGS, Setting, SettingForm, SettingValue};
 pub use settings::{
     AuditOverrides, AuditSettings, AuthOverrides, AuthSettings, Config, FramedOverrides, FramedSettings, HttpOverrides,
     HttpSettings, LimitOverrides, LimitSettings, LogOverrides, LogSettings, MemoryOverrides, MemorySettings,
@@ -33,9 +33,9 @@ pub use settings::{
     TimeOverrides, TimeSettings, TlsOverrides, TlsSettings, UiOverrides, UiSettings,
 };
 pub use value::{
-    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey, Issuer,
-    KeysAt, Kind, LogFormat, Origin, PublicUrl, Replicas, RetentionAge, RetentionCount, Servers, Size, Span, Store,
-    StoreName, StoreUrl, ToolPattern, Topics, Unfit, UrlTransport,
+    Address, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey,
+    InvalidValue, Issuer, KeysAt, Kind, LogFormat, Origin, PublicUrl, Replicas, RetentionAge, RetentionCount, Servers,
+    Size, Span, Store, StoreName, StoreUrl, ToolPattern, Topics, UrlTransport,
 };
 
 /// The name of the audit trail's file in the data directory, where it is there.
@@ -109,9 +109,9 @@ impl Config {
 
     /// How the store on NATS is opened, where it is there. All its nodes have the same `fingerprint`.
     #[cfg(feature = "nats")]
-    pub fn nats_options(&self, fingerprint: String) -> Option<salon_log::nats::Options> {
+    pub fn nats_options(&self, fingerprint: String) -> Option<salon_log::nats::NatsOptions> {
         let NatsSettings { name, credentials, ca, cert, key, replicas, topics } = &self.nats;
-        Some(salon_log::nats::Options {
+        Some(salon_log::nats::NatsOptions {
             servers: self.nats_servers()?.0.clone(),
             credentials: credentials.clone(),
             ca: ca.clone(),
@@ -122,7 +122,7 @@ impl Config {
             retention: self.retention_rules(),
             fingerprint,
             timings: self.timings.nats,
-            context_bounds: salon_log::context::Bounds::default(),
+            context_bounds: salon_log::context::ContextLimits::default(),
             keyspaces: crate::auth::KEYSPACES.to_vec(),
         })
     }

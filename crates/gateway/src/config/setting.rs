@@ -10,9 +10,9 @@ use salon_log::Durability;
 
 use super::Overrides;
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, LogFormat, Origin,
-    PublicUrl, Replicas, RetentionAge, RetentionCount, Size, Span, Store, StoreName, StoreUrl, ToolPattern, Topics,
-    Unfit,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt, LogFormat,
+    Origin, PublicUrl, Replicas, RetentionAge, RetentionCount, Size, Span, Store, StoreName, StoreUrl, ToolPattern,
+    Topics,
 };
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
@@ -50,16 +50,16 @@ pub struct Declaration {
     /// What stands for the value in the help.
     pub placeholder: &'static str,
     /// How the value is given.
-    pub form: Form,
+    pub form: SettingForm,
     /// Whether the value may hold a password, so that no error may repeat it.
     pub is_secret: bool,
     /// Refuses a text that is no value of this setting.
-    pub check: fn(&str) -> Result<(), Unfit>,
+    pub check: fn(&str) -> Result<(), InvalidValue>,
 }
 
 /// How the value of a setting is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum SettingForm {
     /// As one text.
     Single,
     /// As several: an array in the file, a repeated flag, a variable with commas.
@@ -91,7 +91,7 @@ impl Setting {
     /// The help of the flag: one sentence without a period, and the default.
     pub fn help(&self) -> String {
         let mut help = self.declaration.paragraphs().next().unwrap_or_default();
-        if self.declaration.form == Form::List {
+        if self.declaration.form == SettingForm::List {
             help.push_str("; may be repeated");
         }
         if let Some(default) = self.declaration.shown_default.or(self.declaration.default) {
@@ -118,12 +118,12 @@ pub trait SettingValue: Sized {
     /// What stands for a value in the help.
     const PLACEHOLDER: &'static str;
     /// How values are given.
-    const FORM: Form = Form::Single;
+    const FORM: SettingForm = SettingForm::Single;
     /// Whether a value may hold a password.
     const IS_SECRET: bool = false;
 
     /// Reads what variables and flags give: several texts for a list, else one.
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit>;
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue>;
 
     /// The value without what only the file's format needs.
     fn into_native(self) -> Self::Native;
@@ -135,7 +135,7 @@ pub trait SettingValue: Sized {
     }
 
     /// Refuses a text that is no such value.
-    fn check(text: &str) -> Result<(), Unfit> {
+    fn check(text: &str) -> Result<(), InvalidValue> {
         Self::from_texts(&[text.to_owned()]).map(drop)
     }
 }
@@ -152,7 +152,7 @@ macro_rules! setting_values {
             const PLACEHOLDER: &'static str = $placeholder;
             $(const IS_SECRET: bool = stringify!($secret).len() > 0;)?
 
-            fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+            fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
                 single(texts).parse()
             }
             fn into_native(self) -> $native {
@@ -189,7 +189,7 @@ impl SettingValue for KeysAt {
     type Native = JwksSource;
     const PLACEHOLDER: &'static str = "FILE|URL";
 
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
         single(texts).parse()
     }
     fn into_native(self) -> JwksSource {
@@ -204,9 +204,9 @@ impl SettingValue for PathBuf {
     type Native = Self;
     const PLACEHOLDER: &'static str = "FILE";
 
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
         match single(texts) {
-            "" => Err(Unfit::new("", "a path")),
+            "" => Err(InvalidValue::new("", "a path")),
             path => Ok(path.into()),
         }
     }
@@ -222,7 +222,7 @@ impl SettingValue for String {
     type Native = Self;
     const PLACEHOLDER: &'static str = "TEXT";
 
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
         Ok(single(texts).to_owned())
     }
     fn into_native(self) -> Self {
@@ -233,15 +233,15 @@ impl SettingValue for String {
 impl SettingValue for bool {
     type Native = Self;
     const PLACEHOLDER: &'static str = "BOOL";
-    const FORM: Form = Form::Switch;
+    const FORM: SettingForm = SettingForm::Switch;
 
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
         // The words that variables of other programs have.
         let text = single(texts);
         match &*text.to_ascii_lowercase() {
             "true" | "t" | "yes" | "y" | "on" | "1" => Ok(true),
             "false" | "f" | "no" | "n" | "off" | "0" => Ok(false),
-            _ => Err(Unfit::new(text, "`true` or `false`")),
+            _ => Err(InvalidValue::new(text, "`true` or `false`")),
         }
     }
     fn into_native(self) -> Self {
@@ -252,10 +252,10 @@ impl SettingValue for bool {
 impl<T: SettingValue> SettingValue for Vec<T> {
     type Native = Vec<T::Native>;
     const PLACEHOLDER: &'static str = T::PLACEHOLDER;
-    const FORM: Form = Form::List;
+    const FORM: SettingForm = SettingForm::List;
     const IS_SECRET: bool = T::IS_SECRET;
 
-    fn from_texts(texts: &[String]) -> Result<Self, Unfit> {
+    fn from_texts(texts: &[String]) -> Result<Self, InvalidValue> {
         texts.iter().map(|text| T::from_texts(std::slice::from_ref(text))).collect()
     }
     fn into_native(self) -> Self::Native {

@@ -22,8 +22,8 @@ use super::file::{TopicKey, TopicOf};
 use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, Issuer, KeysAt, Origin, PublicUrl,
-    Replicas, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl, ToolPattern, Topics, Unfit,
+    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt, Origin,
+    PublicUrl, Replicas, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl, ToolPattern, Topics,
 };
 use crate::timings::Timings;
 
@@ -307,7 +307,7 @@ settings! {
         history_off: HashSet<TopicName>,
         /// Retention of topics that have their own.
         topic_retention: HashMap<TopicName, Retention>,
-        /// MCP servers that whoever runs the gateway brings into topics. The gateway itself starts none.
+        /// MCP servers that the operator of the gateway brings into topics. The gateway itself starts none.
         guests: Vec<Guest>,
         /// Times that are no settings. Only tests have others than the default.
         timings: Timings,

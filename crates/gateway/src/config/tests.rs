@@ -546,10 +546,10 @@ fn guests_arrive_as_they_are_written_and_show_no_secret() {
     let config = load(file, "").expect("a configuration");
     let [files, web] = &config.guests[..] else { panic!("two guests") };
     assert!(files.file.ends_with("salon.toml"));
-    let Server::Command { command, args, env, .. } = &files.terms.server else { panic!("a command") };
+    let GuestServer::Command { command, args, env, .. } = &files.terms.server else { panic!("a command") };
     assert_eq!((&*command.0, &args.0[2][..]), ("npx", "${HOME}"));
     assert_eq!(env.0.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>(), ["A=b", "TOKEN=${TOKEN:-none}"]);
-    let Server::Url { url, headers, .. } = &web.terms.server else { panic!("a URL") };
+    let GuestServer::Url { url, headers, .. } = &web.terms.server else { panic!("a URL") };
     assert_eq!((&*url.0, &*headers.0["Authorization"]), ("https://mcp.example/?key=secret", "Bearer ${KEY}"));
     insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some([Tools, Prompts]), timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some(Sse) }, name: None, kind: None, isolated: false, expose: None, timeout: None, disabled: false }"#);
 }

@@ -10,16 +10,16 @@ use salon_log::Durability;
 use salon_protocol::ParticipantKind;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-use super::guest::{Feature, Transport};
+use super::guest::{Feature, GuestTransport};
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
 
 /// A value that does not fit, as a sentence that says what would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unfit(String);
+pub struct InvalidValue(String);
 
-impl Unfit {
+impl InvalidValue {
     pub(super) fn new(text: &str, expected: impl fmt::Display) -> Self {
         Self(format!("`{text}` is not {expected}"))
     }
@@ -32,10 +32,10 @@ macro_rules! value {
         pub struct $name(pub $inner);
 
         impl FromStr for $name {
-            type Err = Unfit;
-            fn from_str(text: &str) -> Result<Self, Unfit> {
+            type Err = InvalidValue;
+            fn from_str(text: &str) -> Result<Self, InvalidValue> {
                 let parse: fn(&str) -> Option<$inner> = $parse;
-                parse(text).map(Self).ok_or_else(|| Unfit::new(text, $expected))
+                parse(text).map(Self).ok_or_else(|| InvalidValue::new(text, $expected))
             }
         }
 
@@ -241,11 +241,11 @@ value!(
 );
 value!(
     /// How an MCP server at a URL is spoken to.
-    UrlTransport(Transport),
+    UrlTransport(GuestTransport),
     "one of `http`, `sse`",
     |text| match text {
-        "http" => Some(Transport::Http),
-        "sse" => Some(Transport::Sse),
+        "http" => Some(GuestTransport::Http),
+        "sse" => Some(GuestTransport::Sse),
         _ => None,
     }
 );
@@ -264,8 +264,8 @@ pub enum Store {
 pub struct StoreUrl(pub Store);
 
 impl FromStr for StoreUrl {
-    type Err = Unfit;
-    fn from_str(text: &str) -> Result<Self, Unfit> {
+    type Err = InvalidValue;
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
         if text == "sqlite" {
             return Ok(Self(Store::Sqlite));
         }
@@ -274,7 +274,7 @@ impl FromStr for StoreUrl {
             url.filter(|url| ["", "/"].contains(&url.path()) && url.query().is_none()).map(|_| text.to_owned())
         };
         let servers = text.split(',').map(|part| server(part.trim())).collect::<Option<Vec<_>>>();
-        servers.map(|servers| Self(Store::Nats(Servers(servers)))).ok_or_else(|| Unfit(STORES.into()))
+        servers.map(|servers| Self(Store::Nats(Servers(servers)))).ok_or_else(|| InvalidValue(STORES.into()))
     }
 }
 
@@ -323,9 +323,9 @@ pub enum LogFormat {
 pub struct KeysAt(pub JwksSource);
 
 impl FromStr for KeysAt {
-    type Err = Unfit;
-    fn from_str(text: &str) -> Result<Self, Unfit> {
-        text.parse().map(Self).map_err(|error: crate::auth::jwks::JwksError| Unfit(error.to_string()))
+    type Err = InvalidValue;
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        text.parse().map(Self).map_err(|error: crate::auth::jwks::JwksError| InvalidValue(error.to_string()))
     }
 }
 
@@ -373,7 +373,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn read<T: FromStr<Err = Unfit> + fmt::Debug>(texts: &[&str]) -> String {
+    fn read<T: FromStr<Err = InvalidValue> + fmt::Debug>(texts: &[&str]) -> String {
         let told = |text: &&str| text.parse::<T>().map_or_else(|e| e.to_string(), |v| format!("{text} → {v:?}"));
         texts.iter().map(told).collect::<Vec<_>>().join("\n")
     }

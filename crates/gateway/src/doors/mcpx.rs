@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::mcpx::{Mcpx, Options};
+use salon_dialects::mcpx::{Mcpx, McpxOptions};
 use salon_log::Claim;
 use salon_mcp::Revision;
 use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
@@ -21,9 +21,9 @@ use crate::auth::Grant;
 use crate::carriers::WebSocket;
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::gateway::{Counts, Gateway, MAX_HISTORY};
+use crate::gateway::{Counts, GatewayState, MAX_HISTORY};
 use crate::http::credentials::SUBPROTOCOL;
-use crate::http::{Incoming, Peer, Problem, Query, invalid};
+use crate::http::{Incoming, PeerAddress, Problem, Query, invalid};
 use crate::session::{Beginning, Session};
 
 /// The most MCP revisions one participant may name.
@@ -105,7 +105,7 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
 }
 
 /// The one address of MCPx that is a door.
-pub(super) fn router() -> Router<Arc<Gateway>> {
+pub(super) fn router() -> Router<Arc<GatewayState>> {
     Router::new().route("/v0/ws", get(connect))
 }
 
@@ -137,16 +137,16 @@ pub(super) fn router() -> Router<Arc<Gateway>> {
 )]
 pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<Response, Problem> {
     let upgrade = Upgrade::take(&mut request)?;
-    let wanted = ConnectQuery::read(&incoming.query)?;
+    let connect_query = ConnectQuery::read(&incoming.query)?;
     let headers = request.headers();
-    let grant = incoming.credentials(headers, Some(&wanted.topic)).for_stream().await?;
+    let grant = incoming.credentials(headers, Some(&connect_query.topic)).for_stream().await?;
     let Incoming { gateway, peer, .. } = incoming;
-    let connection = gateway.connection(&grant, &wanted.topic, peer.ip());
-    let (arrival, counted) = enter(&gateway, &peer, &grant, &wanted).await?;
+    let connection = gateway.connection(&grant, &connect_query.topic, peer.ip());
+    let (arrival, counted) = enter(&gateway, &peer, &grant, &connect_query).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     gateway.spawn(hold(
-        PendingConnection { gateway: gateway.clone(), arrival, wanted, grant, connection, counted },
+        PendingConnection { gateway: gateway.clone(), arrival, connect_query, grant, connection, counted },
         upgrade,
     ));
     Ok(response)
@@ -154,29 +154,29 @@ pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<
 
 /// Takes a seat, if there is room for one more.
 async fn enter(
-    gateway: &Gateway,
-    peer: &Peer,
+    gateway: &GatewayState,
+    peer: &PeerAddress,
     grant: &Grant,
-    wanted: &ConnectQuery,
+    connect_query: &ConnectQuery,
 ) -> Result<(Arrival, Counts), Refusal> {
     let counted = gateway.count(grant, peer)?;
     let admission = Admission {
-        participant: wanted.participant(grant),
-        claim: wanted.claim,
-        after: wanted.after.clone(),
-        recent: wanted.recent.filter(|_| gateway.has_history(&wanted.topic)),
-        deliver: wanted.deliver,
-        echo: wanted.echo,
+        participant: connect_query.participant(grant),
+        claim: connect_query.claim,
+        after: connect_query.after.clone(),
+        recent: connect_query.recent.filter(|_| gateway.has_history(&connect_query.topic)),
+        deliver: connect_query.deliver,
+        echo: connect_query.echo,
     };
-    let arrival = gateway.rooms.enter(&wanted.topic, admission).await?;
+    let arrival = gateway.rooms.enter(&connect_query.topic, admission).await?;
     Ok((arrival, counted))
 }
 
 /// A connection that has its seat and waits for its upgrade.
 struct PendingConnection {
-    gateway: Arc<Gateway>,
+    gateway: Arc<GatewayState>,
     arrival: Arrival,
-    wanted: ConnectQuery,
+    connect_query: ConnectQuery,
     grant: Grant,
     connection: ConnectionContext,
     counted: Counts,
@@ -194,14 +194,15 @@ fn hold(pending: PendingConnection, upgrade: OnUpgrade) -> impl Future<Output = 
 }
 
 async fn begin(pending: PendingConnection, upgrade: OnUpgrade) -> Option<(Pin<Box<Session<Mcpx, WebSocket>>>, Counts)> {
-    let PendingConnection { gateway, arrival, wanted, grant, connection, counted } = pending;
+    let PendingConnection { gateway, arrival, connect_query, grant, connection, counted } = pending;
     let carrier = upgrade::socket(&gateway, upgrade).await?;
     let heartbeat = gateway.config.times.heartbeat;
     let limits = gateway.config.limits.envelope();
-    let options = Options { limits, echo: wanted.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
+    let options =
+        McpxOptions { limits, echo: connect_query.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
     let dialect = Mcpx::new(options, super::stamps(Instant::now()));
     let keep_alive = Some(upgrade::keep_alive(&gateway));
-    let (seat, joined) = super::welcome(&gateway, wanted.topic, arrival);
+    let (seat, joined) = super::welcome(&gateway, connect_query.topic, arrival);
     let expires = clock::instant(grant.expires);
     let session =
         Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, keep_alive, expires, connection });

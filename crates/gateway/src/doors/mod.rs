@@ -24,11 +24,11 @@ use tracing::Instrument;
 
 use crate::audit::AuditKind;
 use crate::auth::Grant;
-use crate::carriers::Receive;
+use crate::carriers::StreamCarrier;
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::entrance::{Entering, Entrance};
-use crate::gateway::{Gateway, MAX_HISTORY};
+use crate::entrance::{Entrance, SeatFuture};
+use crate::gateway::{GatewayState, MAX_HISTORY};
 use crate::http::body;
 use crate::session::{Beginning, Resolver, Session};
 use sessions::Visitor;
@@ -37,7 +37,7 @@ use sessions::Visitor;
 const MAX_NAME_CHARS: usize = 256;
 
 /// Every address of a door over HTTP.
-pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<GatewayState>) -> Router<Arc<GatewayState>> {
     Router::new().merge(mcpx::router()).merge(machine::router(gateway)).merge(mcp::router(gateway))
 }
 
@@ -65,7 +65,7 @@ fn last_event_id(headers: &HeaderMap) -> Option<Box<str>> {
 }
 
 /// A whole body, which must be text.
-async fn read_text(gateway: &Gateway, grant: &Grant, body: Body) -> Result<Box<str>, Refusal> {
+async fn read_text(gateway: &GatewayState, grant: &Grant, body: Body) -> Result<Box<str>, Refusal> {
     let bytes = body::read(gateway, grant.into(), body, gateway.max_message()).await?;
     let text = String::from_utf8(bytes.into()).map_err(|_| Refusal::new(Code::InvalidJson, "the body is not UTF-8"))?;
     Ok(text.into())
@@ -80,8 +80,8 @@ fn is_date(text: &str) -> bool {
             .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
-/// A seat, and what its holder is told of the room.
-fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Joined) {
+/// A seat, and what its holder gets to know of the room.
+fn welcome(gateway: &GatewayState, topic: TopicName, arrival: Arrival) -> (Seat, Joined) {
     let durability = gateway.rooms.log().durability();
     let joined = Joined {
         participant: arrival.seat.participant().clone(),
@@ -94,7 +94,7 @@ fn welcome(gateway: &Gateway, topic: TopicName, arrival: Arrival) -> (Seat, Join
 }
 
 /// A session of a visitor that is yet to introduce itself. `admit` says as whom it comes in, and what it receives there.
-fn session<D: Dialect + Unpin, C: Receive<D::Opening>>(
+fn session<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
     Visitor { gateway, grant, .. }: &Visitor,
     connection: ConnectionContext,
     carrier: C,
@@ -123,13 +123,13 @@ fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'sta
 }
 
 fn entrance(
-    gateway: &Arc<Gateway>,
+    gateway: &Arc<GatewayState>,
     topic: &TopicName,
     admit: impl Fn(Introduction) -> Admission + Send + 'static,
 ) -> Entrance {
     let (gateway, topic) = (gateway.clone(), topic.clone());
     let mut shutdown = gateway.shutdown.subscribe();
-    let enter = move |introduction: Introduction| -> Entering {
+    let enter = move |introduction: Introduction| -> SeatFuture {
         let admission = admit(introduction);
         let (gateway, topic) = (gateway.clone(), topic.clone());
         Box::pin(async move {
@@ -143,7 +143,7 @@ fn entrance(
 
 /// Runs a session to its end, counted as an open connection and in a span of its own: a session over HTTP outlives the connection it
 /// began with.
-pub(crate) fn run<D: Dialect + Unpin, C: Receive<D::Opening>>(
+pub(crate) fn run<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
     session: Pin<Box<Session<D, C>>>,
     connection: &ConnectionContext,
 ) -> impl Future<Output = CloseReason> + Send {
@@ -164,7 +164,7 @@ pub(crate) fn run<D: Dialect + Unpin, C: Receive<D::Opening>>(
 
 /// Answers what a session asks that sees a room as one server. `is_announced_to` where the client is told of changes of lists that it has
 /// not asked for. The session follows the catalogue from now on, before it has its seat.
-fn room_resolver<D>(gateway: &Gateway, connection: &ConnectionContext, is_announced_to: bool) -> Resolver<D>
+fn room_resolver<D>(gateway: &GatewayState, connection: &ConnectionContext, is_announced_to: bool) -> Resolver<D>
 where
     D: Dialect<Query = RoomQuery, Answer = RoomAnswer>,
 {
@@ -192,7 +192,7 @@ where
 }
 
 /// Answers what a dialect asks of one participant's lists.
-fn catalogue_resolver<D>(gateway: &Gateway, connection: &ConnectionContext) -> Resolver<D>
+fn catalogue_resolver<D>(gateway: &GatewayState, connection: &ConnectionContext) -> Resolver<D>
 where
     D: Dialect<Query = CatalogueQuery, Answer = CatalogueAnswer>,
 {

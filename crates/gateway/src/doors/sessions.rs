@@ -16,17 +16,17 @@ use salon_dialects::Dialect;
 use salon_protocol::{Refusal, TopicName};
 
 use crate::auth::Grant;
-use crate::carriers::{Inbox, Receive, SessionLines};
+use crate::carriers::{Inbox, SessionLines, StreamCarrier};
 use crate::connection::ConnectionContext;
-use crate::gateway::{Counts, Gateway, LimitReached, network};
-use crate::http::Peer;
-use crate::http::credentials::Credentials;
+use crate::gateway::{Counts, GatewayState, LimitReached, network};
+use crate::http::PeerAddress;
+use crate::http::credentials::RequestCredentials;
 use crate::session::Session;
 
 /// A participant whose token is verified, and where it comes from.
 pub(super) struct Visitor {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) peer: Peer,
+    pub(super) gateway: Arc<GatewayState>,
+    pub(super) peer: PeerAddress,
     pub(super) grant: Grant,
 }
 
@@ -61,7 +61,7 @@ impl Handle for SessionLines {
 }
 
 /// A session that was found or begun.
-pub(super) struct Found<H> {
+pub(super) struct OpenSession<H> {
     pub(super) handle: H,
     pub(super) connection: ConnectionContext,
 }
@@ -81,10 +81,10 @@ impl<H: Handle> SessionRecord<H> {
     }
 
     /// Uses the session with a token.
-    fn used(&self, grant: &Grant) -> Found<H> {
+    fn used(&self, grant: &Grant) -> OpenSession<H> {
         self.connection.stamps.narrow(grant);
         self.connection.revocation.add(grant);
-        Found { handle: self.handle.clone(), connection: self.connection.clone() }
+        OpenSession { handle: self.handle.clone(), connection: self.connection.clone() }
     }
 }
 
@@ -133,13 +133,13 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// The session under a key that its visitors share, which is begun where there is none or where it has just ended.
-    pub(super) fn find_or_begin<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+    pub(super) fn find_or_begin<D: Dialect + Unpin + 'static, C: StreamCarrier<D::Opening> + 'static>(
         self: &Arc<Self>,
         visitor: &Visitor,
         key: K,
         topic: &TopicName,
         begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
-    ) -> Result<Found<H>, Refusal> {
+    ) -> Result<OpenSession<H>, Refusal> {
         let mut records = self.records();
         match records.by_key.get(&key) {
             Some(record) if !record.handle.is_closed() => Ok(record.used(&visitor.grant)),
@@ -151,7 +151,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// Begins a session under a key of its own.
-    pub(super) fn begin<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+    pub(super) fn begin<D: Dialect + Unpin + 'static, C: StreamCarrier<D::Opening> + 'static>(
         self: &Arc<Self>,
         visitor: &Visitor,
         key: K,
@@ -180,7 +180,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     }
 
     /// Runs a session that is counted, for as long as it lasts.
-    fn insert<D: Dialect + Unpin + 'static, C: Receive<D::Opening> + 'static>(
+    fn insert<D: Dialect + Unpin + 'static, C: StreamCarrier<D::Opening> + 'static>(
         self: &Arc<Self>,
         records: &mut Records<K, H>,
         visitor: &Visitor,
@@ -188,14 +188,14 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         topic: &TopicName,
         counted: Counts,
         begin: impl FnOnce(ConnectionContext) -> (Pin<Box<Session<D, C>>>, H),
-    ) -> Found<H> {
+    ) -> OpenSession<H> {
         let Visitor { gateway, peer, grant } = visitor;
-        Credentials::audit_entry(gateway, peer.ip(), grant, topic);
+        RequestCredentials::audit_entry(gateway, peer.ip(), grant, topic);
         let connection = gateway.connection(grant, topic, peer.ip());
         let (session, handle) = begin(connection.clone());
         records.begun += 1;
         let number = records.begun;
-        let found = Found { handle: handle.clone(), connection: connection.clone() };
+        let found = OpenSession { handle: handle.clone(), connection: connection.clone() };
         let record = SessionRecord { handle, connection: connection.clone(), number, counted };
         records.by_key.insert(key.clone(), record);
         gateway.spawn(self.clone().run(key, number, async move { _ = super::run(session, &connection).await }));
@@ -205,19 +205,19 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
     /// Runs a session, and forgets it at its end, also where that is a panic.
     async fn run(self: Arc<Self>, key: K, number: u64, session: impl Future<Output = ()>) {
         // Made here and not where the session is spawned, under the lock that forgetting takes.
-        let _registration = Registration { table: self, key, number };
+        let _registration = SessionRegistration { table: self, key, number };
         session.await;
     }
 }
 
 /// A session that its table finds until this is dropped.
-struct Registration<K: Clone + Eq + Hash + Send + 'static, H: Handle> {
+struct SessionRegistration<K: Clone + Eq + Hash + Send + 'static, H: Handle> {
     table: Arc<SessionTable<K, H>>,
     key: K,
     number: u64,
 }
 
-impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> Drop for Registration<K, H> {
+impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> Drop for SessionRegistration<K, H> {
     fn drop(&mut self) {
         self.table.forget(&self.key, self.number);
     }
@@ -254,14 +254,14 @@ mod tests {
     use super::*;
     use crate::audit::Audit;
     use crate::carriers::Exchanges;
-    use crate::gateway::Tally;
+    use crate::gateway::KeyedCounter;
 
     #[tokio::test]
     async fn a_session_that_panics_is_forgotten_and_no_longer_counted() {
         let table = Arc::new(SessionTable::<&str, Inbox<()>>::default());
         let connection = ConnectionContext::of_alice(Audit::off());
         let (_carrier, handle) = Exchanges::new();
-        let open = Tally::new(1);
+        let open = KeyedCounter::new(1);
         let counted = (None, open.enter(&connection.participant, "participant").expect("the first"));
         let record = SessionRecord { handle, connection: connection.clone(), number: 1, counted };
         table.records().by_key.insert("s1", record);

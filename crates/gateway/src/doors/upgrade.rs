@@ -7,7 +7,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use crate::carriers::{Socket, WebSocket};
-use crate::gateway::{Gateway, MAX_MESSAGE};
+use crate::gateway::{GatewayState, MAX_MESSAGE};
 use crate::http::{Problem, credentials, invalid};
 use crate::session::KeepAlive;
 
@@ -81,7 +81,7 @@ fn is_key(text: &[u8]) -> bool {
 
 /// How long a message may be for it to be read at all. Somewhat more than the limit is still read, so that a message just over it gets its
 /// refusal and the connection stays usable.
-pub(super) fn hard_limit(gateway: &Gateway) -> usize {
+pub(super) fn hard_limit(gateway: &GatewayState) -> usize {
     /// How much longer than the longest answer.
     const SLACK: usize = 64 * 1024;
     let limits = gateway.config.limits.envelope();
@@ -92,7 +92,7 @@ pub(super) fn hard_limit(gateway: &Gateway) -> usize {
 }
 
 /// Waits for the connection to become a WebSocket.
-pub(super) async fn socket(gateway: &Gateway, upgrade: OnUpgrade) -> Option<WebSocket> {
+pub(super) async fn socket(gateway: &GatewayState, upgrade: OnUpgrade) -> Option<WebSocket> {
     socket_within(hard_limit(gateway), upgrade).await
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn socket_within(hard_limit: usize, upgrade: OnUpgrade) -> Opti
 }
 
 /// The times a WebSocket is held to.
-pub(super) fn keep_alive(gateway: &Gateway) -> KeepAlive {
+pub(super) fn keep_alive(gateway: &GatewayState) -> KeepAlive {
     let times = &gateway.config.times;
     KeepAlive { ping: times.ping_interval, silence: times.silence_limit }
 }

@@ -1,4 +1,4 @@
-//! A tool's arguments, read one by one so that whatever is wrong is told with the name of the field.
+//! A tool's arguments, read one by one so that an error names the field.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ const USUAL_TIME: Duration = Duration::from_secs(30);
 pub(super) struct Arguments<'a> {
     tool: &'a str,
     fields: BTreeMap<String, &'a RawValue>,
-    known: Vec<&'static str>,
+    names: Vec<&'static str>,
 }
 
 impl<'a> Arguments<'a> {
@@ -25,12 +25,12 @@ impl<'a> Arguments<'a> {
         let text = arguments.map_or("{}", RawValue::get);
         let fields = serde_json::from_str(text)
             .map_err(|_| RpcError::invalid_params(format!("the `arguments` of `{tool}` must be an object")))?;
-        Ok(Self { tool, fields, known: Vec::new() })
+        Ok(Self { tool, fields, names: Vec::new() })
     }
 
     /// An argument as it was written, be it `null`.
     pub(super) fn written(&mut self, name: &'static str) -> Option<&'a RawValue> {
-        self.known.push(name);
+        self.names.push(name);
         self.fields.remove(name)
     }
 
@@ -81,11 +81,11 @@ impl<'a> Arguments<'a> {
     /// Everything has been read; what is left was not understood.
     pub(super) fn end(self) -> Result<(), RpcError> {
         let Some(name) = self.fields.keys().next() else { return Ok(()) };
-        let known = match self.known.as_slice() {
+        let names = match self.names.as_slice() {
             [] => "none".to_owned(),
-            known => known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
         };
-        Err(RpcError::invalid_params(format!("`{name}` is no argument of `{}`; it takes {known}", self.tool)))
+        Err(RpcError::invalid_params(format!("`{name}` is no argument of `{}`; it takes {names}", self.tool)))
     }
 
     pub(super) fn wrong(&self, name: &str, why: &str) -> RpcError {

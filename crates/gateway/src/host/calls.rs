@@ -1,6 +1,6 @@
-//! The host's own requests, and whoever waits for their answers.
+//! The host's own requests, and the tasks that wait for their answers.
 //!
-//! Invariant: a request that is no longer waited for is withdrawn, whatever the reason: [`Asked`] says so when it is dropped.
+//! Invariant: a request that is no longer waited for is withdrawn, whatever the reason: [`HostCall`] says so when it is dropped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) enum Lack {
     Absent,
     /// It was too slow.
     Timeout,
-    /// It left, or began anew.
+    /// It left, or started over.
     Left,
     /// There was an answer already; if it had been asked, it was told to stop.
     Unneeded,
@@ -76,37 +76,37 @@ pub(super) fn some(lacking: &[Lacking]) -> (&[Lacking], Option<usize>) {
 const MAX_OPEN: usize = 900;
 
 /// Everything the host waits for in a room.
-pub(super) struct Calls {
-    open: Mutex<HashMap<EnvelopeId, oneshot::Sender<Reply>>>,
+pub(super) struct HostCalls {
+    open: Mutex<HashMap<EnvelopeId, oneshot::Sender<CalleeReply>>>,
     /// The last JSON-RPC id. Begins at the time of day, so that it does not meet those of before a restart.
     last: AtomicU64,
 }
 
-enum Reply {
+enum CalleeReply {
     Answered(Arc<Entry>),
     Left,
 }
 
-impl Calls {
+impl HostCalls {
     pub(super) fn new() -> Self {
         Self { open: Mutex::default(), last: AtomicU64::new(clock::now().0) }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<Reply>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<EnvelopeId, oneshot::Sender<CalleeReply>>> {
         self.open.lock()
     }
 
-    /// Hands an answer to whoever waits for it; says whether anybody did.
+    /// Hands an answer to the task that waits for it; false when none does.
     pub(super) fn answered(&self, entry: &Arc<Entry>) -> bool {
         let waiting = entry.envelope.correlation().and_then(|request| self.open().remove(request));
-        waiting.is_some_and(|waiting| waiting.send(Reply::Answered(entry.clone())).is_ok())
+        waiting.is_some_and(|waiting| waiting.send(CalleeReply::Answered(entry.clone())).is_ok())
     }
 
     /// Nobody will answer a request any more.
     pub(super) fn failed(&self, request: &EnvelopeId) {
         if let Some(waiting) = self.open().remove(request) {
-            // Whoever waited may have given up just now.
-            let _ = waiting.send(Reply::Left);
+            // The waiting task may have given up just now.
+            let _ = waiting.send(CalleeReply::Left);
         }
     }
 
@@ -117,17 +117,17 @@ impl Calls {
 }
 
 /// A request on its way. Dropped without an answer, it is withdrawn.
-pub(super) struct Asked {
+pub(super) struct HostCall {
     office: Arc<Office>,
     callee: ParticipantId,
     request: EnvelopeId,
     id: u64,
-    reply: oneshot::Receiver<Reply>,
+    reply: oneshot::Receiver<CalleeReply>,
     may_withdraw: bool,
 }
 
-impl Asked {
-    /// Asks somebody something, with the credentials of whoever it is asked for.
+impl HostCall {
+    /// Asks somebody something, with the stamp of the participant it is asked for.
     pub(super) async fn ask(
         office: &Arc<Office>,
         callee: &ParticipantId,
@@ -175,18 +175,18 @@ impl Asked {
     }
 
     /// Waits for the answer.
-    pub(super) async fn reply(mut self) -> Result<Answer, Lack> {
+    pub(super) async fn reply(mut self) -> Result<HostAnswer, Lack> {
         let reply = (&mut self.reply).await;
         self.may_withdraw = false;
         match reply {
-            Ok(Reply::Answered(entry)) => Ok(Answer(entry)),
-            Ok(Reply::Left) => Err(Lack::Left),
+            Ok(CalleeReply::Answered(entry)) => Ok(HostAnswer(entry)),
+            Ok(CalleeReply::Left) => Err(Lack::Left),
             Err(_) => Err(Lack::Unasked),
         }
     }
 }
 
-impl Drop for Asked {
+impl Drop for HostCall {
     fn drop(&mut self) {
         self.office.calls.open().remove(&self.request);
         if self.may_withdraw {
@@ -197,9 +197,9 @@ impl Drop for Asked {
 }
 
 /// An answer, as it came.
-pub(super) struct Answer(pub(super) Arc<Entry>);
+pub(super) struct HostAnswer(pub(super) Arc<Entry>);
 
-impl Answer {
+impl HostAnswer {
     /// Its result, or its error.
     pub(super) fn outcome(&self) -> Result<&RawValue, &RawValue> {
         #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use salon_mcp::listing::{Item, Listing, read_page};
+use salon_mcp::listing::{ListItem, Listing, read_page};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use super::{context, find, gather, waiting};
 use crate::host::arguments::MAX_TIME;
 
 /// The tools.
-pub(super) static TOOLS: LazyLock<Arc<[Item]>> = LazyLock::new(|| {
+pub(super) static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
     let tools = [talking(), tools_of_others(), wait(), context::descriptions()].concat();
     let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
     page.map(|(tools, _)| tools.into()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What counts as an event for somebody who waits, and how it is told in words.
+//! What counts as an event for somebody who waits, and its text.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::speech::cut;
 use super::{WAIT, waiting};
 
-/// How much of an event is told in words.
+/// How much of an event is in the text.
 const MAX_WORDS: usize = 500;
 
 /// A sort of event.
@@ -87,7 +87,7 @@ impl Interests {
         self.names.iter().any(|name| names(&text, name))
     }
 
-    /// Whether an entry is itself part of somebody's waiting. If it were an event, those who wait would wake each other for ever.
+    /// Whether an entry is itself part of somebody's waiting. If it were an event, clients that wait would wake each other for ever.
     fn is_waiting(&self, entry: &Entry) -> bool {
         let envelope = &entry.envelope;
         match envelope.message() {

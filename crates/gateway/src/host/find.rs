@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use salon_mcp::listing::Item;
+use salon_mcp::listing::ListItem;
 use salon_protocol::{ParticipantId, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,29 +12,29 @@ use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::calls::{Lacking, some};
-use super::catalogue::{Consulted, Offer};
+use super::catalogue::{Consulted, OfferedList};
 use super::descriptions;
 use super::office::Office;
-use super::speech::{Outcome, cut, text, told};
+use super::speech::{HostOutcome, cut, text, told};
 
 pub(super) const MAX_TOOLS: usize = 500;
 pub(super) const USUAL_TOOLS: usize = 50;
 
-/// How long whoever looks for tools waits for everybody together: a crowd of silent participants takes its time, and is asked on
+/// How long a search for tools waits for everybody together: a crowd of silent participants takes its time, and is asked on
 /// behind the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FIND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How much of a description or a schema is told in words.
+/// How much of a description or a schema is in the text.
 const MAX_WORDS: usize = 1000;
 
 /// What is looked for.
-pub(super) struct Wish {
+pub(super) struct FindRequest {
     query: Option<String>,
     pub(super) participant: Option<ParticipantId>,
     limit: usize,
 }
 
-impl Wish {
+impl FindRequest {
     pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
         let query = arguments.optional("query")?;
         let participant = arguments.optional("participant")?;
@@ -44,8 +44,11 @@ impl Wish {
     }
 }
 
-/// What those who were consulted offer, and of whom that is not known.
-async fn offers(consulted: Vec<Consulted>, deadline: Instant) -> (Vec<(ParticipantId, Arc<Offer>)>, Vec<Lacking>) {
+/// The offers of the participants that answered, and the participants that did not.
+async fn offers(
+    consulted: Vec<Consulted>,
+    deadline: Instant,
+) -> (Vec<(ParticipantId, Arc<OfferedList>)>, Vec<Lacking>) {
     let known = consulted.into_iter().map(|mut consulted| async move {
         let offer = consulted.offer(deadline).await;
         (consulted.who.id.clone(), offer)
@@ -61,13 +64,14 @@ async fn offers(consulted: Vec<Consulted>, deadline: Instant) -> (Vec<(Participa
 }
 
 /// Answers once everybody who was consulted has answered, or had time enough to.
-pub(super) async fn find(office: Arc<Office>, wish: Wish, consulted: Vec<Consulted>) -> Outcome {
-    let (offers, unanswered) = offers(consulted, Instant::now() + PATIENCE).await;
+pub(super) async fn find(office: Arc<Office>, wish: FindRequest, consulted: Vec<Consulted>) -> HostOutcome {
+    let (offers, unanswered) = offers(consulted, Instant::now() + FIND_TIMEOUT).await;
     let host = ParticipantId::host();
     let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
     let own = own.then_some((&host, &**descriptions::TOOLS));
     let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, &*offer.items)));
-    let tools = lists.flat_map(|(participant, tools)| tools.iter().filter_map(move |tool| View::of(participant, tool)));
+    let tools =
+        lists.flat_map(|(participant, tools)| tools.iter().filter_map(move |tool| ToolView::of(participant, tool)));
     let mut found = rank(tools.collect(), wish.query.as_deref().unwrap_or_default());
 
     let total = found.len();
@@ -83,13 +87,13 @@ pub(super) async fn find(office: Arc<Office>, wish: Wish, consulted: Vec<Consult
     });
     let words = words(&found, total, &unanswered);
     let (unanswered, unanswered_total) = some(&unanswered);
-    let structured = text(&Found { tools: &found, total, unanswered, unanswered_total });
+    let structured = text(&FindResult { tools: &found, total, unanswered, unanswered_total });
     Ok(told(&words, &structured, false))
 }
 
 #[derive(Serialize)]
-struct Found<'a> {
-    tools: &'a [View<'a>],
+struct FindResult<'a> {
+    tools: &'a [ToolView<'a>],
     total: usize,
     unanswered: &'a [Lacking],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +103,7 @@ struct Found<'a> {
 /// A tool as it is shown.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct View<'a> {
+struct ToolView<'a> {
     participant: &'a ParticipantId,
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,8 +116,8 @@ struct View<'a> {
     annotations: Option<&'a RawValue>,
 }
 
-impl<'a> View<'a> {
-    fn of(participant: &'a ParticipantId, tool: &'a Item) -> Option<Self> {
+impl<'a> ToolView<'a> {
+    fn of(participant: &'a ParticipantId, tool: &'a ListItem) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Fields<'a> {
@@ -127,7 +131,7 @@ impl<'a> View<'a> {
             annotations: Option<&'a RawValue>,
         }
         let fields: Fields<'a> = serde_json::from_str(tool.raw.get()).ok()?;
-        // What is no text is left out; it is no reason to hide the tool.
+        // A value that is not text is left out; it is not a reason to hide the tool.
         let words = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         Some(Self {
             participant,
@@ -168,7 +172,7 @@ impl<'a> View<'a> {
 }
 
 /// The tools that match some word, the best first; all of them, by participant, when there are no words.
-fn rank<'a>(tools: Vec<View<'a>>, query: &str) -> Vec<View<'a>> {
+fn rank<'a>(tools: Vec<ToolView<'a>>, query: &str) -> Vec<ToolView<'a>> {
     let query = query.to_lowercase();
     let words: Vec<&str> = query.split_whitespace().collect();
     if words.is_empty() {
@@ -187,7 +191,7 @@ fn rank<'a>(tools: Vec<View<'a>>, query: &str) -> Vec<View<'a>> {
     found.into_iter().map(|(_, tool)| tool).collect()
 }
 
-fn words(found: &[View<'_>], total: usize, unanswered: &[Lacking]) -> String {
+fn words(found: &[ToolView<'_>], total: usize, unanswered: &[Lacking]) -> String {
     let mut lines = Vec::new();
     match (found.len(), total) {
         (_, 0) => lines.push("No tool was found.".to_owned()),
@@ -216,7 +220,7 @@ mod tests {
     use super::*;
     use salon_mcp::listing::{Listing, read_page};
 
-    fn item(raw: &RawValue) -> Item {
+    fn item(raw: &RawValue) -> ListItem {
         let tools = format!(r#"{{"tools":[{raw}]}}"#);
         let page = RawValue::from_string(tools).expect("JSON");
         let (mut tools, _) = read_page(Listing::Tools, &page).expect("a page");
@@ -230,14 +234,14 @@ mod tests {
             ("clock", r#"{"name":"now","description":"Tells the time; does not move","inputSchema":{}}"#),
             ("arm", r#"{"name":"wave","description":5}"#),
         ];
-        let tools: Vec<(ParticipantId, Item)> = tools
+        let tools: Vec<(ParticipantId, ListItem)> = tools
             .iter()
             .map(|(who, raw)| {
                 let raw = RawValue::from_string((*raw).to_owned()).expect("JSON");
                 (ParticipantId::new(who).expect("a name"), item(&raw))
             })
             .collect();
-        let views = tools.iter().filter_map(|(who, tool)| View::of(who, tool)).collect();
+        let views = tools.iter().filter_map(|(who, tool)| ToolView::of(who, tool)).collect();
         rank(views, query).iter().map(|tool| tool.name).collect::<Vec<_>>().join(" ")
     }
 
@@ -256,7 +260,7 @@ mod tests {
         let schema = r#"{ "maximum":1e999, "type" : "object" }"#;
         let raw = RawValue::from_string(format!(r#"{{"name":"x","inputSchema":{schema}}}"#)).expect("JSON");
         let (who, tool) = (ParticipantId::host(), item(&raw));
-        let view = View::of(&who, &tool).expect("a view");
+        let view = ToolView::of(&who, &tool).expect("a view");
         assert!(text(&view).get().contains(schema));
     }
 }

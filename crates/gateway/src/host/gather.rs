@@ -1,6 +1,6 @@
 //! `room.call_all`: the same call to several participants, and their answers gathered by a strategy.
 //!
-//! Invariant: what came before the deadline is in the answer, and whoever was asked and is not waited for any more is told so
+//! Invariant: what came before the deadline is in the answer, and a callee that is not waited for any more gets a cancellation
 //! ([`Asked`](super::calls::Asked) sees to that). The host asks in its own name and says in `_meta` for whom; its calls have the stamp of the
 //! caller's request, so nobody gains a permission by having the gateway ask.
 
@@ -20,14 +20,14 @@ use super::arguments::Arguments;
 use super::calls::{Lack, Lacking, some};
 use super::catalogue::Consulted;
 use super::handshake::{ToolAnswer, call_tool};
-use super::office::{Office, Request};
-use super::speech::{Outcome, cut, text, told};
+use super::office::{HostRequest, Office};
+use super::speech::{HostOutcome, cut, text, told};
 use super::verdict::{self, Ballot};
 
 /// How many are asked at once.
 pub(super) const MAX_ASKED: usize = 256;
 
-/// How much of one answer, and of all together, is told in words.
+/// How much of one answer, and of all together, is in the text.
 const MAX_WORDS: usize = 500;
 const MAX_WORDS_OF_ALL: usize = 32 * 1024;
 
@@ -41,7 +41,7 @@ pub(super) enum Strategy {
 }
 
 /// What is to be asked.
-pub(super) struct Wish {
+pub(super) struct GatherRequest {
     tool: String,
     arguments: Option<Box<RawValue>>,
     /// Whom to ask; `None` is everybody who offers the tool.
@@ -50,7 +50,7 @@ pub(super) struct Wish {
     time: Duration,
 }
 
-impl Wish {
+impl GatherRequest {
     pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
         let tool = arguments.required("tool")?;
         let passed = arguments.raw("arguments").map(ToOwned::to_owned);
@@ -75,17 +75,17 @@ impl Wish {
     }
 }
 
-/// Asks, gathers, and answers. `consulted` are those who may be asked and are here.
+/// Asks, gathers, and answers. `consulted` are the participants that are here and may be asked.
 pub(super) async fn call_all(
     office: Arc<Office>,
-    request: Request,
-    wish: Wish,
+    request: HostRequest,
+    wish: GatherRequest,
     consulted: Vec<Consulted>,
     progress: Option<Box<RawValue>>,
-) -> Outcome {
+) -> HostOutcome {
     let deadline = Instant::now() + wish.time;
     let voters = wish.participants.as_ref().map_or(consulted.len(), Vec::len);
-    let mut gathered = Gathered::new(wish.strategy, voters, office.toolbox.room_for_texts());
+    let mut gathered = GatherResult::new(wish.strategy, voters, office.toolbox.room_for_texts());
     for named in wish.participants.iter().flatten() {
         if !consulted.iter().any(|consulted| consulted.who.id == *named) {
             gathered.lack(named.clone(), Lack::Absent);
@@ -94,7 +94,7 @@ pub(super) async fn call_all(
 
     let meta = meta_for(&request);
     let params = text(&Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta });
-    // Everyone is asked as soon as it is known what it offers, whoever else is slow to say.
+    // Everyone is asked as soon as it is known what it offers, however slow the others are.
     let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
     let mut consulting = FuturesUnordered::new();
     for mut consulted in consulted {
@@ -113,7 +113,7 @@ pub(super) async fn call_all(
                 gathered.take(participant, reply);
                 if let Some(token) = progress.as_deref().filter(|_| is_answer) {
                     let params =
-                        Progress { progress_token: token, progress: gathered.answers.len(), total: gathered.tally.voters() };
+                        GatherProgress { progress_token: token, progress: gathered.answers.len(), total: gathered.tally.voters() };
                     office.tell(request.caller(), request.entry.envelope.id(), "notifications/progress", &params);
                 }
             }
@@ -138,7 +138,7 @@ pub(super) async fn call_all(
             () = sleep_until(deadline) => break,
         }
     }
-    // Whoever is not waited for any more is told so before the caller is answered.
+    // Calls that are not waited for any more are cancelled before the caller is answered.
     drop(asking);
     let reason = if gathered.is_settled() { Lack::Unneeded } else { Lack::Timeout };
     waiting.into_iter().for_each(|participant| gathered.lack(participant, reason));
@@ -163,7 +163,7 @@ struct Params<'a> {
 }
 
 /// For whom it is asked, by which request, and what the caller has narrowed its own permissions to.
-fn meta_for(request: &Request) -> Members {
+fn meta_for(request: &HostRequest) -> Members {
     let mut told = Members::default();
     told.set(meta::ON_BEHALF_OF, request.caller());
     told.set(meta::REQUEST, request.entry.envelope.id());
@@ -177,20 +177,20 @@ fn meta_for(request: &Request) -> Members {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Progress<'a> {
+struct GatherProgress<'a> {
     progress_token: &'a RawValue,
     progress: usize,
     total: usize,
 }
 
-type Reply = Result<(ToolAnswer, Duration), Lack>;
+type GatherReply = Result<(ToolAnswer, Duration), Lack>;
 
 async fn ask(
     office: &Arc<Office>,
     who: Arc<Participant>,
     params: &RawValue,
     stamp: Option<Stamp>,
-) -> (ParticipantId, Reply) {
+) -> (ParticipantId, GatherReply) {
     let began = Instant::now();
     let answer = call_tool(office, &who, params, stamp).await;
     (who.id.clone(), answer.map(|answer| (answer, began.elapsed())))
@@ -198,7 +198,7 @@ async fn ask(
 
 /// One answer. An omitted one was too long to repeat; its envelope is in the room's history.
 #[derive(Serialize)]
-struct Answered {
+struct GatherAnswer {
     participant: ParticipantId,
     envelope: EnvelopeId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,12 +215,12 @@ struct Answered {
     words: String,
 }
 
-struct Gathered {
+struct GatherResult {
     strategy: Strategy,
     asked: usize,
     /// Everyone has a vote who was named, or who offers the tool or may do so.
     tally: Tally<Ballot>,
-    answers: Vec<Answered>,
+    answers: Vec<GatherAnswer>,
     /// The answer that counts.
     decided: Option<Ballot>,
     missing: Vec<Lacking>,
@@ -231,7 +231,7 @@ struct Gathered {
     most_words: usize,
 }
 
-impl Gathered {
+impl GatherResult {
     fn new(strategy: Strategy, voters: usize, room: usize) -> Self {
         Self {
             strategy,
@@ -279,7 +279,7 @@ impl Gathered {
         }
     }
 
-    fn take(&mut self, participant: ParticipantId, reply: Reply) {
+    fn take(&mut self, participant: ParticipantId, reply: GatherReply) {
         let (ToolAnswer { envelope, outcome }, elapsed) = match reply {
             Ok(answered) => answered,
             Err(reason) => return self.lack(participant, reason),
@@ -302,7 +302,7 @@ impl Gathered {
             Err(error) => (None, Some(error)),
         };
         self.room -= if omitted { 0 } else { length };
-        self.answers.push(Answered { participant, envelope, result, error, omitted, elapsed_ms, ballot, words });
+        self.answers.push(GatherAnswer { participant, envelope, result, error, omitted, elapsed_ms, ballot, words });
     }
 
     /// Whether there is what was wanted, some of it, or nothing.
@@ -332,7 +332,7 @@ impl Gathered {
         self.unanswered.sort_by(|one, other| one.participant.cmp(&other.participant));
         let (missing, missing_total) = some(&self.missing);
         let (unanswered, unanswered_total) = some(&self.unanswered);
-        let structured = text(&Told {
+        let structured = text(&GatherReport {
             strategy: self.strategy,
             outcome: self.outcome(),
             answer: self.verdict(),
@@ -373,12 +373,12 @@ impl Gathered {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct GatherReport<'a> {
     strategy: Strategy,
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Counting<'a>>,
-    answers: &'a [Answered],
+    answers: &'a [GatherAnswer],
     missing: &'a [Lacking],
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_total: Option<usize>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use salon_mcp::caller::{CallEnd, CallFailure, Caller, CallerProfile, CallerStep, ListLimits};
-use salon_mcp::handshake::Hello;
+use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, downgrade, is_method_not_found};
 use salon_protocol::{EnvelopeId, Members, Participant, RpcError, Stamp};
@@ -14,8 +14,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::calls::{Answer, Asked, Lack};
-use super::catalogue::{Errand, Listed, Met};
+use super::calls::{HostAnswer, HostCall, Lack};
+use super::catalogue::{HandshakeResult, ListRequest, ListResult};
 use super::implementation;
 use super::office::Office;
 use super::speech::text;
@@ -31,27 +31,27 @@ const LIMITS: ListLimits = ListLimits { pages: 64, items: 4096, bytes: 4 << 20 }
 const MAX_ATTEMPTS: usize = 3;
 
 /// Sees to errands that concern one participant, one after another: to a newcomer that is a lot at once.
-pub(super) async fn run_in_turn(office: Arc<Office>, errands: Vec<Errand>) {
-    for errand in errands {
-        run(office.clone(), errand).await;
+pub(super) async fn run_in_turn(office: Arc<Office>, errands: Vec<ListRequest>) {
+    for list_request in errands {
+        run(office.clone(), list_request).await;
     }
 }
 
 /// Sees to an errand, and settles it.
-pub(super) async fn run(office: Arc<Office>, errand: Errand) {
+pub(super) async fn run(office: Arc<Office>, list_request: ListRequest) {
     let listed = match office.handshakes.acquire().await {
-        Ok(_permit) => fetch(&office, &errand).await,
+        Ok(_permit) => fetch(&office, &list_request).await,
         Err(_) => Err(Lack::Unasked),
     };
-    if office.catalogue().settle(&errand, listed) {
-        let (topic, participant, listing) = (office.desk.topic(), &errand.who.id, errand.listing.method());
+    if office.catalogue().settle(&list_request, listed) {
+        let (topic, participant, listing) = (office.desk.topic(), &list_request.who.id, list_request.listing.method());
         tracing::warn!(%topic, %participant, listing, "catalogue: list left out, it is larger than what is kept");
     }
     office.catalogue_changed.notify_one();
 }
 
-async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
-    let Errand { who, listing, meeting, said } = errand;
+async fn fetch(office: &Arc<Office>, list_request: &ListRequest) -> Result<ListResult, Lack> {
+    let ListRequest { who, listing, meeting, is_announced } = list_request;
     let met = {
         let mut meeting = meeting.lock().await;
         match *meeting {
@@ -60,48 +60,51 @@ async fn fetch(office: &Arc<Office>, errand: &Errand) -> Result<Listed, Lack> {
             None => (*meeting.insert(meet(office, who).await))?,
         }
     };
-    if !met.has[*listing as usize] && !said {
-        return Ok(Listed { items: Vec::new(), ttl: None });
+    if !met.has[*listing as usize] && !is_announced {
+        return Ok(ListResult { items: Vec::new(), ttl: None });
     }
     let mut attempts = 0;
     loop {
-        office.catalogue().begin_listing(errand, Instant::now());
+        office.catalogue().begin_listing(list_request, Instant::now());
         let listed = list(office, who, *listing).await?;
         attempts += 1;
-        if attempts == MAX_ATTEMPTS || !office.catalogue().is_stale(errand) {
+        if attempts == MAX_ATTEMPTS || !office.catalogue().is_stale(list_request) {
             return Ok(listed);
         }
     }
 }
 
 /// Performs the handshake where the participant's era has one, and reads which lists it has. One without a handshake may have any.
-async fn meet(office: &Arc<Office>, who: &Participant) -> Result<Met, Lack> {
+async fn meet(office: &Arc<Office>, who: &Participant) -> Result<HandshakeResult, Lack> {
     let era = Era::Legacy.with(&who.mcp);
     if era == Era::Modern {
-        return Ok(Met { has: [true; 4] });
+        return Ok(HandshakeResult { has: [true; 4] });
     }
     let mut caller = Caller::new(profile(), era);
     caller.introduce(now());
     match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
         CallerStep::Introduced(Ok(result)) => {
-            let said = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
-            let capabilities = said.get("capabilities").and_then(|said| Members::parse(said.get())).unwrap_or_default();
-            Ok(Met { has: Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some()) })
+            let is_announced = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
+            let capabilities = is_announced
+                .get("capabilities")
+                .and_then(|is_announced| Members::parse(is_announced.get()))
+                .unwrap_or_default();
+            Ok(HandshakeResult { has: Listing::ALL.map(|listing| capabilities.get(listing.capability()).is_some()) })
         }
         // It is no server. That is an answer, too.
         CallerStep::Introduced(Err(CallFailure::Handshake(error))) if is_method_not_found(&error) => {
-            Ok(Met { has: [false; 4] })
+            Ok(HandshakeResult { has: [false; 4] })
         }
         _ => Err(Lack::Declined),
     }
 }
 
 /// All pages of a participant's list.
-async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<Listed, Lack> {
+async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<ListResult, Lack> {
     let mut caller = caller_of(who);
     caller.list(listing, LIMITS, now());
     match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
-        CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(Listed { items: list.items, ttl: list.lifetime }),
+        CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(ListResult { items: list.items, ttl: list.lifetime }),
         CallerStep::End(_, Err(CallFailure::Endless)) => Err(Lack::TooLong),
         _ => Err(Lack::Unreadable),
     }
@@ -148,13 +151,13 @@ async fn drive(
     caller: &mut Caller,
     limit: Option<Duration>,
     stamp: Option<&Stamp>,
-) -> Result<(CallerStep, Option<Answer>), Lack> {
-    let mut last: Option<Answer> = None;
+) -> Result<(CallerStep, Option<HostAnswer>), Lack> {
+    let mut last: Option<HostAnswer> = None;
     loop {
         match caller.poll_step() {
             Some(CallerStep::Send { request, method, params, .. }) => {
                 let asked =
-                    async { Asked::ask(office, &who.id, &method, &params, stamp.cloned()).await?.reply().await };
+                    async { HostCall::ask(office, &who.id, &method, &params, stamp.cloned()).await?.reply().await };
                 let answer = match limit {
                     Some(limit) => timeout(limit, asked).await.unwrap_or(Err(Lack::Timeout))?,
                     None => asked.await?,
@@ -168,7 +171,7 @@ async fn drive(
                 }
             }
             Some(step @ (CallerStep::Introduced(_) | CallerStep::End(..))) => return Ok((step, last)),
-            // The host offers nothing that it could be asked, and an `Asked` that is dropped withdraws itself.
+            // The host offers nothing that it could be asked, and an `HostCall` that is dropped withdraws itself.
             Some(CallerStep::Ask { .. } | CallerStep::Withdraw { .. }) => {}
             None => {
                 let retry_at = caller.poll_timeout().ok_or(Lack::Unasked)?;
@@ -184,7 +187,7 @@ fn caller_of(who: &Participant) -> Caller {
 }
 
 fn profile() -> CallerProfile {
-    CallerProfile::new(Hello { info: Some(text(&implementation())), ..Hello::default() })
+    CallerProfile::new(HandshakeParams { info: Some(text(&implementation())), ..HandshakeParams::default() })
 }
 
 fn now() -> std::time::Instant {

@@ -1,7 +1,7 @@
 //! Where doors read the catalogues of rooms, and have their hosts bring them up to date.
 //!
 //! A room's board outlives its host: sessions follow it from before they have their seats, so that the host knows of them before they
-//! are there. Whoever joins after them is looked at.
+//! are there. A participant that joins after them is looked at.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_dialects::Snapshot;
-use salon_mcp::listing::{Item, Listing};
+use salon_dialects::CatalogueSnapshot;
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{ParticipantId, TopicName};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -18,11 +18,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 const MAX_WAITING: usize = 1024;
 
 /// A question.
-pub(super) enum Query {
+pub(super) enum CatalogueRequest {
     /// What one participant offers to `asker`.
-    One { asker: ParticipantId, who: ParticipantId, listing: Listing, answer: oneshot::Sender<Option<Arc<[Item]>>> },
+    One { asker: ParticipantId, who: ParticipantId, listing: Listing, answer: oneshot::Sender<Option<Arc<[ListItem]>>> },
     /// Bring these lists of everybody's but the asker's up to date.
-    Gather { asker: ParticipantId, listings: &'static [Listing], answer: oneshot::Sender<Arc<Snapshot>> },
+    Gather { asker: ParticipantId, listings: &'static [Listing], answer: oneshot::Sender<Arc<CatalogueSnapshot>> },
 }
 
 /// Which lists of a newcomer are asked for before anybody asks.
@@ -37,7 +37,7 @@ pub(super) enum Demand {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Following {
+struct CatalogueFollowers {
     sessions: usize,
     announced_to: usize,
 }
@@ -45,22 +45,22 @@ struct Following {
 /// One room's catalogue as sessions see it.
 #[derive(Default)]
 pub(super) struct Board {
-    host: Mutex<Option<mpsc::Sender<Query>>>,
-    snapshots: watch::Sender<Arc<Snapshot>>,
+    host: Mutex<Option<mpsc::Sender<CatalogueRequest>>>,
+    snapshots: watch::Sender<Arc<CatalogueSnapshot>>,
     /// By participant: its sessions that follow, and those of them that are told of changes of lists that they have not asked for.
-    followers: Mutex<HashMap<ParticipantId, Following>>,
+    followers: Mutex<HashMap<ParticipantId, CatalogueFollowers>>,
     /// Listings that a session subscribes to, one bit each.
     watched: AtomicU8,
     followed: Notify,
 }
 
 impl Board {
-    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+    pub(super) fn snapshot(&self) -> Arc<CatalogueSnapshot> {
         self.snapshots.borrow().clone()
     }
 
     /// Gives sessions a snapshot, unless they have it.
-    pub(super) fn publish(&self, snapshot: &Arc<Snapshot>) {
+    pub(super) fn publish(&self, snapshot: &Arc<CatalogueSnapshot>) {
         self.snapshots.send_if_modified(|known| {
             let is_newer = snapshot.version() > known.version();
             if is_newer {
@@ -136,7 +136,7 @@ impl Library {
         self.boards().entry(topic.clone()).or_default().clone()
     }
 
-    fn host(&self, topic: &TopicName) -> Option<mpsc::Sender<Query>> {
+    fn host(&self, topic: &TopicName) -> Option<mpsc::Sender<CatalogueRequest>> {
         self.boards().get(topic).and_then(|board| board.host.lock().clone())
     }
 
@@ -149,19 +149,19 @@ impl Library {
         }
     }
 
-    /// What a participant offers, to whoever asks; `None` when that is not to be had.
+    /// What a participant offers, to the asker; `None` when that is not to be had.
     pub(crate) fn consult(
         &self,
         topic: &TopicName,
         asker: &ParticipantId,
         who: &ParticipantId,
         listing: Listing,
-    ) -> BoxFuture<'static, Option<Arc<[Item]>>> {
+    ) -> BoxFuture<'static, Option<Arc<[ListItem]>>> {
         let host = self.host(topic);
         let (asker, who) = (asker.clone(), who.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(Query::One { asker, who, listing, answer }).await.ok()?;
+            host?.send(CatalogueRequest::One { asker, who, listing, answer }).await.ok()?;
             answered.await.ok().flatten()
         })
     }
@@ -172,11 +172,11 @@ impl Library {
         topic: &TopicName,
         asker: &ParticipantId,
         listings: &'static [Listing],
-    ) -> BoxFuture<'static, Option<Arc<Snapshot>>> {
+    ) -> BoxFuture<'static, Option<Arc<CatalogueSnapshot>>> {
         let (host, asker) = (self.host(topic), asker.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(Query::Gather { asker, listings, answer }).await.ok()?;
+            host?.send(CatalogueRequest::Gather { asker, listings, answer }).await.ok()?;
             answered.await.ok()
         })
     }
@@ -227,7 +227,7 @@ impl Follower {
     }
 
     /// The next snapshot with a version above this one.
-    pub(crate) fn next(&self, after: u64) -> BoxFuture<'static, Arc<Snapshot>> {
+    pub(crate) fn next(&self, after: u64) -> BoxFuture<'static, Arc<CatalogueSnapshot>> {
         let mut snapshots = self.board.snapshots.subscribe();
         Box::pin(async move {
             let newer = snapshots.wait_for(|snapshot| snapshot.version() > after).await.map(|newer| newer.clone());
@@ -252,8 +252,8 @@ pub(super) struct LibraryDesk {
     library: Arc<Library>,
     topic: TopicName,
     board: Arc<Board>,
-    sender: mpsc::Sender<Query>,
-    queries: mpsc::Receiver<Query>,
+    sender: mpsc::Sender<CatalogueRequest>,
+    queries: mpsc::Receiver<CatalogueRequest>,
 }
 
 impl LibraryDesk {
@@ -262,7 +262,7 @@ impl LibraryDesk {
     }
 
     /// The next question. There is always another.
-    pub(super) async fn next(&mut self) -> Query {
+    pub(super) async fn next(&mut self) -> CatalogueRequest {
         match self.queries.recv().await {
             Some(query) => query,
             // Never: the sender is held here.

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use resident::Resident;
 
 pub(crate) use library::Library;
-use tools::Toolbox;
+use tools::HostToolbox;
 
 /// The tool that waits.
 const WAIT: &str = "room.wait";
@@ -58,7 +58,7 @@ pub(crate) fn host(
     settings: HostSettings,
     library: Arc<Library>,
 ) -> salon_rooms::Host {
-    let toolbox = Arc::new(Toolbox::new(log, settings));
+    let toolbox = Arc::new(HostToolbox::new(log, settings));
     Box::new(move |residence| {
         let resident = Resident::new(toolbox.clone(), context.clone(), residence, &library);
         Box::pin(resident.reside())

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcError, RpcId, rpc};
-use salon_rooms::Desk;
+use salon_rooms::HostAccess;
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 
-use super::calls::Calls;
+use super::calls::HostCalls;
 use super::catalogue::Catalogue;
 use super::library::Board;
-use super::speech::{Outcome, compose, derived_id, text};
-use super::tools::Toolbox;
+use super::speech::{HostOutcome, compose, derived_id, text};
+use super::tools::HostToolbox;
 
-/// How many participants the host makes the acquaintance of at once.
+/// Handshakes of the host under way at once.
 const MAX_HANDSHAKES: usize = 128;
 
 pub(super) struct Office {
-    pub(super) toolbox: Arc<Toolbox>,
-    pub(super) desk: Desk,
-    pub(super) calls: Calls,
+    pub(super) toolbox: Arc<HostToolbox>,
+    pub(super) desk: HostAccess,
+    pub(super) calls: HostCalls,
     pub(super) handshakes: Semaphore,
     /// Where the catalogue is published.
     pub(super) board: Arc<Board>,
@@ -31,7 +31,7 @@ pub(super) struct Office {
 
 /// A request to the host.
 #[derive(Clone)]
-pub(super) struct Request {
+pub(super) struct HostRequest {
     pub(super) entry: Arc<Entry>,
     pub(super) id: RpcId,
     /// What its answer's id is derived for; see [`super::waiting`].
@@ -40,19 +40,19 @@ pub(super) struct Request {
     pub(super) is_old: bool,
 }
 
-impl Request {
+impl HostRequest {
     pub(super) fn caller(&self) -> &ParticipantId {
         self.entry.envelope.from()
     }
 }
 
 impl Office {
-    pub(super) fn new(toolbox: Arc<Toolbox>, desk: Desk, board: Arc<Board>) -> Self {
+    pub(super) fn new(toolbox: Arc<HostToolbox>, desk: HostAccess, board: Arc<Board>) -> Self {
         let catalogue = Catalogue::new(toolbox.list_budget.clone(), toolbox.list_max_age, board.clone());
         Self {
             toolbox,
             desk,
-            calls: Calls::new(),
+            calls: HostCalls::new(),
             handshakes: Semaphore::new(MAX_HANDSHAKES),
             board,
             catalogue: Mutex::new(catalogue),
@@ -93,7 +93,7 @@ impl Office {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(&self, request: &Request, outcome: &Outcome) {
+    pub(super) async fn answer(&self, request: &HostRequest, outcome: &HostOutcome) {
         let limit = self.toolbox.message_limit;
         let mut draft = self.respond(request, outcome);
         if limit > 0 && draft.envelope().text().len() > limit {
@@ -106,7 +106,7 @@ impl Office {
         }
     }
 
-    fn respond(&self, request: &Request, outcome: &Outcome) -> Draft {
+    fn respond(&self, request: &HostRequest, outcome: &HostOutcome) -> Draft {
         let response = rpc::outcome(&request.id.to_raw(), outcome);
         let asked = request.entry.envelope.id();
         let id = derived_id(&self.toolbox.namespace, request.purpose, asked);

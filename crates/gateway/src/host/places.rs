@@ -1,6 +1,6 @@
 //! How far everyone has come with `room.wait`.
 //!
-//! Remembered while the gateway runs, for those who asked most recently. Of the others the log knows, if it was not long ago: their
+//! Remembered while the gateway runs, for the participants that asked most recently. Of the others the log knows, if it was not long ago: their
 //! last answer says where it began and ended. An answer that came while its caller was away counts as not read.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use salon_log::Span;
 use salon_protocol::{Entry, EnvelopeId, ParticipantId, Position, PresenceEvent, Refusal, TopicName};
 use salon_rooms::{resolve, unreadable};
 
-use super::office::{Office, Request};
+use super::office::{HostRequest, Office};
 use super::waiting;
 
 /// How many are remembered.
@@ -23,18 +23,22 @@ type Key = (TopicName, ParticipantId);
 
 /// The last envelope somebody has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ReadPosition {
     pub(super) id: EnvelopeId,
     pub(super) position: Position,
 }
 
-impl Place {
+impl ReadPosition {
     pub(super) fn of(entry: &Entry) -> Self {
         Self { id: entry.envelope.id().clone(), position: entry.position }
     }
 
-    /// Where a wait begins; an error is told to the caller.
-    pub(super) async fn begin(office: &Office, request: &Request, after: Option<EnvelopeId>) -> Result<Self, String> {
+    /// Where a wait begins; the caller gets an error.
+    pub(super) async fn begin(
+        office: &Office,
+        request: &HostRequest,
+        after: Option<EnvelopeId>,
+    ) -> Result<Self, String> {
         let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
         let is_given = after.is_some();
         let remembered = || office.toolbox.places().get(topic, caller);
@@ -66,7 +70,7 @@ impl Place {
     }
 
     /// Where somebody is by the log: where its last answer ended, else where it joined, else at the oldest entry looked at.
-    async fn look_back(office: &Office, request: &Request) -> Result<Self, Refusal> {
+    async fn look_back(office: &Office, request: &HostRequest) -> Result<Self, Refusal> {
         let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
         let before = Span::Before(request.entry.position);
         let page = log.read(topic, before, MAX_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
@@ -97,18 +101,18 @@ impl Place {
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    places: HashMap<Key, (u64, Place)>,
+    places: HashMap<Key, (u64, ReadPosition)>,
     /// Who was noted when, the longest ago first.
     noted: BTreeMap<u64, Key>,
     clock: u64,
 }
 
 impl Places {
-    pub(super) fn get(&self, topic: &TopicName, who: &ParticipantId) -> Option<Place> {
+    pub(super) fn get(&self, topic: &TopicName, who: &ParticipantId) -> Option<ReadPosition> {
         self.places.get(&(topic.clone(), who.clone())).map(|(_, place)| place.clone())
     }
 
-    pub(super) fn note(&mut self, topic: &TopicName, who: &ParticipantId, place: Place) {
+    pub(super) fn note(&mut self, topic: &TopicName, who: &ParticipantId, place: ReadPosition) {
         self.clock += 1;
         let key = (topic.clone(), who.clone());
         if let Some((before, _)) = self.places.insert(key.clone(), (self.clock, place)) {
@@ -131,7 +135,7 @@ mod tests {
     fn who_asked_longest_ago_is_forgotten() {
         let topic = TopicName::new("room:alpha").expect("a name");
         let who = |n: usize| ParticipantId::new(format!("p{n}")).expect("a name");
-        let place = |n: u64| Place {
+        let place = |n: u64| ReadPosition {
             id: EnvelopeId::new(format!("e{n}")).expect("an id"),
             position: Position { epoch: 1, offset: n },
         };

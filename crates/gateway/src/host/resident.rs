@@ -24,11 +24,11 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::arguments::Arguments;
 use super::catalogue::REVALIDATION_INTERVAL;
-use super::context::Context;
-use super::library::{Library, LibraryDesk, Query};
-use super::office::{Office, Request};
-use super::speech::{self, Outcome, failed, text};
-use super::tools::Toolbox;
+use super::context::RoomContext;
+use super::library::{CatalogueRequest, Library, LibraryDesk};
+use super::office::{HostRequest, Office};
+use super::speech::{self, HostOutcome, failed, text};
+use super::tools::HostToolbox;
 use super::{WAIT, descriptions, find, gather, initialize, waiting};
 
 const BATCH: usize = 64 * 1024;
@@ -46,7 +46,7 @@ const MAX_ROUNDS: usize = 256;
 
 /// An answer that is being worked on.
 struct Running {
-    request: Request,
+    request: HostRequest,
     is_gathering: bool,
     cancel: Option<oneshot::Sender<()>>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Resident {
     everything: Option<Cursor>,
     office: Arc<Office>,
     /// What is kept in this room by name.
-    context: Context,
+    context: RoomContext,
     /// Where doors ask what somebody offers.
     library: LibraryDesk,
     /// Answers and handshakes. They end with this.
@@ -75,7 +75,7 @@ pub(super) struct Resident {
 
 impl Resident {
     pub(super) fn new(
-        toolbox: Arc<Toolbox>,
+        toolbox: Arc<HostToolbox>,
         context: Arc<dyn ContextStore>,
         residence: Residence,
         library: &Arc<Library>,
@@ -90,7 +90,7 @@ impl Resident {
             gone: desk.gone(),
             named: cursor,
             everything: None,
-            context: Context::new(context),
+            context: RoomContext::new(context),
             office: Arc::new(Office::new(toolbox, desk, library.board().clone())),
             library,
             tasks: JoinSet::new(),
@@ -120,7 +120,7 @@ impl Resident {
                         looked_around = true;
                     }
                     Err(CloseReason::Shutdown) => return,
-                    Err(reason) => self.begin_anew(reason),
+                    Err(reason) => self.start_over(reason),
                 },
                 // What is done counts no more when the next request is admitted.
                 Some(ended) = self.tasks.join_next_with_id() => self.finish(ended).await,
@@ -144,10 +144,10 @@ impl Resident {
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
                     match query {
-                        Query::One { asker, who, listing, answer } => {
+                        CatalogueRequest::One { asker, who, listing, answer } => {
                             self.look_up(&asker, &who, listing, answer).await;
                         }
-                        Query::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
+                        CatalogueRequest::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
                     }
                 }
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
@@ -199,7 +199,7 @@ impl Resident {
         if is_old && self.office.has_answered(entry).await {
             return;
         }
-        let mut request = Request { entry: entry.clone(), id: id.clone(), purpose: "answer", is_old };
+        let mut request = HostRequest { entry: entry.clone(), id: id.clone(), purpose: "answer", is_old };
         let params = entry.envelope.params();
         let begun = match method {
             "initialize" => Ok(Some(text(&initialize(params)))),
@@ -216,7 +216,7 @@ impl Resident {
         }
     }
 
-    async fn call(&mut self, request: &mut Request, params: Option<&str>) -> Begun {
+    async fn call(&mut self, request: &mut HostRequest, params: Option<&str>) -> Begun {
         #[derive(Deserialize)]
         struct Call<'a> {
             name: String,
@@ -254,8 +254,8 @@ impl Resident {
         }
     }
 
-    fn find_tools(&mut self, request: &Request, arguments: Arguments<'_>) -> Begun {
-        let wish = find::Wish::read(arguments)?;
+    fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> Begun {
+        let wish = find::FindRequest::read(arguments)?;
         self.admit(request, false)?;
         let roster = match &wish.participant {
             None => self.others(request),
@@ -270,8 +270,8 @@ impl Resident {
         Ok(None)
     }
 
-    fn call_all(&mut self, request: &Request, arguments: Arguments<'_>, progress: Option<&RawValue>) -> Begun {
-        let wish = gather::Wish::read(arguments)?;
+    fn call_all(&mut self, request: &HostRequest, arguments: Arguments<'_>, progress: Option<&RawValue>) -> Begun {
+        let wish = gather::GatherRequest::read(arguments)?;
         if request.is_old {
             let message =
                 "the gateway was restarted while it gathered answers; whoever was asked may have acted; ask again";
@@ -289,15 +289,15 @@ impl Resident {
         Ok(None)
     }
 
-    fn wait(&mut self, request: &Request, arguments: Arguments<'_>) -> Begun {
-        let wish = waiting::Wish::read(arguments)?;
+    fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> Begun {
+        let wish = waiting::WaitRequest::read(arguments)?;
         self.admit(request, false)?;
         self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
         Ok(None)
     }
 
     /// Whether there is room for one more answer that takes time.
-    fn admit(&self, request: &Request, is_gathering: bool) -> Result<(), RpcError> {
+    fn admit(&self, request: &HostRequest, is_gathering: bool) -> Result<(), RpcError> {
         let of_one = self.running.values().filter(|running| running.request.caller() == request.caller()).count();
         let gatherings = self.running.values().filter(|running| running.is_gathering).count();
         let told = if of_one >= MAX_OF_ONE {
@@ -313,14 +313,14 @@ impl Resident {
     }
 
     /// Everybody here but the caller, who knows what it offers itself.
-    fn others(&self, request: &Request) -> Vec<Arc<Participant>> {
+    fn others(&self, request: &HostRequest) -> Vec<Arc<Participant>> {
         let mut roster = self.office.desk.roster();
         roster.retain(|participant| participant.id != *request.caller());
         roster
     }
 
     /// Works on an answer beside everything else.
-    fn begin(&mut self, request: &Request, is_gathering: bool, work: BoxFuture<'static, Outcome>) {
+    fn begin(&mut self, request: &HostRequest, is_gathering: bool, work: BoxFuture<'static, HostOutcome>) {
         let (cancel, cancelled) = oneshot::channel();
         let (office, asked) = (self.office.clone(), request.clone());
         let task = self.tasks.spawn(async move {

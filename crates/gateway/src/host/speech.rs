@@ -17,7 +17,7 @@ const CANCELLED: i64 = -32800;
 const UNLIMITED: Limits = Limits { message: 0, answer: 0, depth: usize::MAX, recipients: 0 };
 
 /// What a request comes to.
-pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
+pub(super) type HostOutcome = Result<Box<RawValue>, RpcError>;
 
 /// More is under way than the host takes on.
 pub(super) fn busy(message: impl Into<String>) -> RpcError {
@@ -35,15 +35,15 @@ pub(super) fn text(value: &impl Serialize) -> Box<RawValue> {
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct TextContent<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolResult<'a> {
-    content: [Content<'a>; 1],
+struct HostToolResult<'a> {
+    content: [TextContent<'a>; 1],
     structured_content: &'a RawValue,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_error: bool,
@@ -57,12 +57,12 @@ pub(super) fn structured(value: &impl Serialize) -> Box<RawValue> {
 
 /// A result in words for models, and as it is for programs.
 pub(super) fn told(words: &str, structured_content: &RawValue, is_error: bool) -> Box<RawValue> {
-    text(&ToolResult { content: [Content { r#type: "text", text: words }], structured_content, is_error })
+    text(&HostToolResult { content: [TextContent { r#type: "text", text: words }], structured_content, is_error })
 }
 
 /// A tool's own no.
 pub(super) fn failed(message: &str) -> Box<RawValue> {
-    text(&json!({ "content": [Content { r#type: "text", text: message }], "isError": true }))
+    text(&json!({ "content": [TextContent { r#type: "text", text: message }], "isError": true }))
 }
 
 /// The beginning of a text, when it is long.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use salon_log::TopicLog;
 use salon_protocol::{CHAT_METHOD, EnvelopeId, TopicName};
-use salon_rooms::Desk;
+use salon_rooms::HostAccess;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -15,17 +15,17 @@ use serde_json::value::RawValue;
 use super::HostSettings;
 use super::arguments::Arguments;
 use super::catalogue::ListBudget;
-use super::office::Request;
+use super::office::HostRequest;
 use super::places::Places;
-use super::speech::{Outcome, compose, derived_id, failed, structured};
-use crate::history::{self, Page, Window};
+use super::speech::{HostOutcome, compose, derived_id, failed, structured};
+use crate::history::{self, StoredPage, Window};
 
 /// The longest page `history.get` answers, and how many bytes of envelopes fit into one.
 pub(super) const MAX_ENTRIES: usize = 100;
 const MAX_BYTES: usize = 256 * 1024;
 
 /// What the tools work with, in every room.
-pub(super) struct Toolbox {
+pub(super) struct HostToolbox {
     pub(super) log: Arc<dyn TopicLog>,
     pub(super) history_off: HashSet<TopicName>,
     /// The longest answer. Zero is no limit.
@@ -47,7 +47,7 @@ enum SayFormat {
     Markdown,
 }
 
-impl Toolbox {
+impl HostToolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
         let HostSettings { history_off, message_limit, namespace, list_max_age } = settings;
         let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
@@ -66,23 +66,23 @@ impl Toolbox {
     }
 
     /// Answers `presence.get`.
-    pub(super) fn presence(&self, desk: &Desk, arguments: Arguments<'_>) -> Outcome {
+    pub(super) fn presence(&self, desk: &HostAccess, arguments: Arguments<'_>) -> HostOutcome {
         arguments.end()?;
         Ok(structured(&json!({ "topic": desk.topic(), "participants": desk.roster() })))
     }
 
     /// Answers `history.get`.
-    pub(super) async fn history(&self, topic: &TopicName, mut arguments: Arguments<'_>) -> Outcome {
+    pub(super) async fn history(&self, topic: &TopicName, mut arguments: Arguments<'_>) -> HostOutcome {
         let limit = arguments.number("limit", 1..=MAX_ENTRIES as u64, 20)? as usize;
         let before: Option<String> = arguments.optional("before")?;
         let after: Option<EnvelopeId> = arguments.optional("after")?;
         arguments.end()?;
-        let mut shown = Shown { enabled: !self.history_off.contains(topic), ..Shown::of(topic) };
+        let mut shown = HistoryView { enabled: !self.history_off.contains(topic), ..HistoryView::of(topic) };
         if !shown.enabled {
             return Ok(structured(&shown));
         }
         let window = Window { before: before.as_deref(), after, limit };
-        let Page { entries, next } = match history::read(&*self.log, topic, window).await {
+        let StoredPage { entries, next } = match history::read(&*self.log, topic, window).await {
             Ok(page) => page,
             Err(refusal) => return Ok(failed(&refusal.message)),
         };
@@ -105,7 +105,12 @@ impl Toolbox {
     }
 
     /// Answers `chat.say`.
-    pub(super) async fn say(&self, desk: &Desk, request: &Request, mut arguments: Arguments<'_>) -> Outcome {
+    pub(super) async fn say(
+        &self,
+        desk: &HostAccess,
+        request: &HostRequest,
+        mut arguments: Arguments<'_>,
+    ) -> HostOutcome {
         let mut params = json!({ "text": arguments.required::<String>("text")? });
         if let Some(format) = arguments.optional("format")? {
             params["format"] = match format {
@@ -128,7 +133,7 @@ impl Toolbox {
 
 /// What `history.get` shows.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct HistoryView<'a> {
     topic: &'a TopicName,
     enabled: bool,
     messages: Vec<Box<RawValue>>,
@@ -138,7 +143,7 @@ struct Shown<'a> {
     next: Option<EnvelopeId>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> HistoryView<'a> {
     fn of(topic: &'a TopicName) -> Self {
         Self { topic, enabled: true, messages: Vec::new(), omitted: Vec::new(), next: None }
     }

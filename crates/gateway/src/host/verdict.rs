@@ -10,7 +10,7 @@ use super::speech::cut;
 /// A tool's result, as far as it bears on others.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolResult<'a> {
+struct ComparedResult<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -19,7 +19,7 @@ struct ToolResult<'a> {
     is_error: Option<&'a RawValue>,
 }
 
-impl<'a> ToolResult<'a> {
+impl<'a> ComparedResult<'a> {
     fn read(result: &'a RawValue) -> Option<Self> {
         // By name only: an array would be read as the fields in their order.
         serde_json::from_str(Some(result.get()).filter(|text| text.starts_with('{'))?).ok()
@@ -28,7 +28,7 @@ impl<'a> ToolResult<'a> {
 
 /// Whether a tool says that it did not succeed.
 pub(super) fn is_error(result: &RawValue) -> bool {
-    ToolResult::read(result).and_then(|result| result.is_error).is_some_and(|is_error| is_error.get() == "true")
+    ComparedResult::read(result).and_then(|result| result.is_error).is_some_and(|is_error| is_error.get() == "true")
 }
 
 /// What a result says: its structured content, or else its content, or else all of it. Equal for equal answers.
@@ -37,7 +37,7 @@ pub(super) struct Ballot([u8; 32]);
 
 impl Ballot {
     pub(super) fn of(result: &RawValue) -> Self {
-        let read = ToolResult::read(result);
+        let read = ComparedResult::read(result);
         let says = read.as_ref().and_then(|read| read.structured_content.or(read.content)).unwrap_or(result);
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, comparable_json(says).as_bytes()).as_ref());
@@ -52,7 +52,7 @@ pub(super) fn words(result: &RawValue, most: usize) -> String {
         #[serde(default)]
         text: Option<String>,
     }
-    let content = ToolResult::read(result).and_then(|result| result.content);
+    let content = ComparedResult::read(result).and_then(|result| result.content);
     let content: Vec<Content> = content.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
     let texts: Vec<String> = content.into_iter().filter_map(|content| content.text).collect();
     cut(if texts.is_empty() { result.get().to_owned() } else { texts.join("\n") }.as_str(), most)

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::events::{self, Interests, Sort};
-use super::office::{Office, Request};
-use super::places::Place;
-use super::speech::{Outcome, derived_id, failed, text, told};
+use super::office::{HostRequest, Office};
+use super::places::ReadPosition;
+use super::speech::{HostOutcome, derived_id, failed, text, told};
 use crate::{clock, history};
 
 pub(super) const MAX_EVENTS: usize = 1000;
@@ -33,7 +33,7 @@ const CATCHING_UP: Duration = Duration::from_secs(10);
 const BATCH: usize = 64 * 1024;
 
 /// What is waited for.
-pub(super) struct Wish {
+pub(super) struct WaitRequest {
     after: Option<EnvelopeId>,
     sorts: HashSet<Sort>,
     from: Option<HashSet<ParticipantId>>,
@@ -41,7 +41,7 @@ pub(super) struct Wish {
     limit: usize,
 }
 
-impl Wish {
+impl WaitRequest {
     pub(super) fn read(mut arguments: Arguments<'_>) -> Result<Self, RpcError> {
         let after = arguments.optional("after")?;
         let sorts: Option<HashSet<Sort>> = arguments.optional("for")?;
@@ -61,14 +61,14 @@ impl Wish {
 }
 
 /// Waits, and answers.
-pub(super) async fn wait(office: Arc<Office>, request: Request, wish: Wish) -> Outcome {
+pub(super) async fn wait(office: Arc<Office>, request: HostRequest, wish: WaitRequest) -> HostOutcome {
     let waited = if request.is_old {
         Duration::from_millis(clock::now().0.saturating_sub(request.entry.arrived.0))
     } else {
         Duration::ZERO
     };
     let deadline = Instant::now() + wish.time.saturating_sub(waited);
-    let since = match Place::begin(&office, &request, wish.after).await {
+    let since = match ReadPosition::begin(&office, &request, wish.after).await {
         Ok(place) => place,
         Err(told) => return Ok(failed(&told)),
     };
@@ -81,7 +81,7 @@ pub(super) async fn wait(office: Arc<Office>, request: Request, wish: Wish) -> O
         from: wish.from,
         namespace: office.toolbox.namespace,
     };
-    let mut gathered = Gathered {
+    let mut gathered = SeenEvents {
         interests,
         limit: wish.limit,
         room: office.toolbox.room_for_texts(),
@@ -154,7 +154,7 @@ pub(super) fn read_span(entry: &Entry) -> Option<(EnvelopeId, EnvelopeId)> {
 }
 
 /// What has been seen so far.
-struct Gathered {
+struct SeenEvents {
     interests: Interests,
     limit: usize,
     /// Bytes left for events, as they are and in words.
@@ -164,13 +164,13 @@ struct Gathered {
     /// Events too long for any answer.
     omitted: Vec<EnvelopeId>,
     /// The last entry passed, event or not.
-    passed: Place,
+    passed: ReadPosition,
     /// There is an event that does not fit any more.
     more: bool,
     gap: bool,
 }
 
-impl Gathered {
+impl SeenEvents {
     fn has_something(&self) -> bool {
         !self.events.is_empty() || !self.omitted.is_empty() || self.gap
     }
@@ -199,10 +199,10 @@ impl Gathered {
                 false => self.events.push(entry.clone()),
             }
         }
-        self.passed = Place::of(entry);
+        self.passed = ReadPosition::of(entry);
     }
 
-    fn answer(&self, since: &Place) -> Box<RawValue> {
+    fn answer(&self, since: &ReadPosition) -> Box<RawValue> {
         #[derive(Serialize)]
         struct Waited<'a> {
             events: Vec<Box<RawValue>>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use salon_protocol::{Code, ParticipantId, Refusal};
 
-use super::Peer;
+use super::PeerAddress;
 use crate::config::LimitSettings;
 use crate::gateway::network;
 
@@ -24,7 +24,7 @@ pub(crate) enum BodySender {
 }
 
 impl BodySender {
-    pub(crate) fn stranger(peer: &Peer) -> Self {
+    pub(crate) fn stranger(peer: &PeerAddress) -> Self {
         Self::Address(network(peer.ip()))
     }
 }

@@ -6,10 +6,15 @@ use salon_protocol::{Code, Refusal};
 use tokio::time::{Instant, timeout_at};
 
 use super::bodies::BodySender;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// Reads a whole body of at most `most` bytes.
-pub(crate) async fn read(gateway: &Gateway, sender: BodySender, mut body: Body, most: usize) -> Result<Bytes, Refusal> {
+pub(crate) async fn read(
+    gateway: &GatewayState,
+    sender: BodySender,
+    mut body: Body,
+    most: usize,
+) -> Result<Bytes, Refusal> {
     let too_large = || Refusal::new(Code::TooLarge, format!("the body is longer than the limit of {most} bytes"));
     // Before any of it is read: a client that waits for `100 Continue` (RFC 9110 §10.1.1) is told so instead.
     if body.size_hint().lower() > most as u64 {

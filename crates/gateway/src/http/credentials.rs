@@ -12,7 +12,7 @@ use super::query::Query;
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// The subprotocol that MCPx clients offer, and the only one that is ever echoed.
 pub(crate) const SUBPROTOCOL: &str = "mcpx.v0";
@@ -36,8 +36,8 @@ impl Signing {
 }
 
 /// What a request shows to be let in.
-pub(crate) struct Credentials<'a> {
-    pub(crate) gateway: &'a Gateway,
+pub(crate) struct RequestCredentials<'a> {
+    pub(crate) gateway: &'a GatewayState,
     pub(crate) peer: IpAddr,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) query: &'a Query,
@@ -54,7 +54,7 @@ pub(crate) enum SignIn<'a> {
     Code(&'a str),
 }
 
-impl Credentials<'_> {
+impl RequestCredentials<'_> {
     /// Verifies a token in a header.
     pub(crate) fn by_header(&self) -> Result<Grant, Problem> {
         self.audited(self.verify(None, Signing::No))
@@ -143,7 +143,7 @@ impl Credentials<'_> {
     }
 
     /// Writes to the audit trail that a participant was let in.
-    pub(crate) fn audit_entry(gateway: &Gateway, peer: IpAddr, grant: &Grant, topic: &TopicName) {
+    pub(crate) fn audit_entry(gateway: &GatewayState, peer: IpAddr, grant: &Grant, topic: &TopicName) {
         let event = AuditEvent::new(AuditKind::AuthOk, clock::now()).grant(grant);
         gateway.audit.record(event.address(peer).topic(topic));
     }
@@ -210,7 +210,7 @@ impl Credentials<'_> {
     }
 }
 
-fn refuse_tokens_in_url(gateway: &Gateway, query: &Query) -> Result<(), Problem> {
+fn refuse_tokens_in_url(gateway: &GatewayState, query: &Query) -> Result<(), Problem> {
     let named = ["token", "access_token"].into_iter().find(|name| query.get(name).is_some());
     match named {
         Some(_) if gateway.config.dev => Ok(()),
@@ -224,7 +224,7 @@ fn refuse_tokens_in_url(gateway: &Gateway, query: &Query) -> Result<(), Problem>
     }
 }
 
-fn dev_token<'a>(gateway: &Gateway, query: &'a Query) -> Option<&'a str> {
+fn dev_token<'a>(gateway: &GatewayState, query: &'a Query) -> Option<&'a str> {
     query.get("token").filter(|_| gateway.config.dev)
 }
 

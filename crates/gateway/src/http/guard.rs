@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
 
 use super::problem::{Problem, RefusedWith, invalid};
-use super::{Peer, Requester};
-use crate::gateway::Gateway;
+use super::{PeerAddress, Requester};
+use crate::gateway::GatewayState;
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 const ALLOWED_HEADERS: &str =
@@ -31,10 +31,10 @@ const MCP_HEADERS: &str = "mcp-";
 
 /// Refuses requests for other hosts and from other pages; answers preflights and marks answers for pages that are allowed. Every refusal
 /// over HTTP is counted and audited here.
-pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(gateway): State<Arc<GatewayState>>, mut request: Request, next: Next) -> Response {
     let requester = Requester::default();
     request.extensions_mut().insert(requester.clone());
-    let address = request.extensions().get().map_or(IpAddr::from(Ipv4Addr::LOCALHOST), Peer::ip);
+    let address = request.extensions().get().map_or(IpAddr::from(Ipv4Addr::LOCALHOST), PeerAddress::ip);
     let response = answer(&gateway, request, next).await;
     if let Some(RefusedWith(code)) = response.extensions().get() {
         gateway.refused(*code, &requester, address);
@@ -42,8 +42,8 @@ pub(crate) async fn guard(State(gateway): State<Arc<Gateway>>, mut request: Requ
     response
 }
 
-async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
-    let inside = matches!(request.extensions().get(), Some(Peer::Inside));
+async fn answer(gateway: &GatewayState, request: Request, next: Next) -> Response {
+    let inside = matches!(request.extensions().get(), Some(PeerAddress::Inside));
     let checked = unambiguous(&request).and_then(|host| check(gateway, host, request.headers(), inside));
     let origin = match checked {
         Ok(origin) => origin,
@@ -112,7 +112,12 @@ fn unambiguous(request: &Request) -> Result<&str, Problem> {
 }
 
 /// The origin to mark the answer for, when the request names one that is allowed.
-fn check(gateway: &Gateway, host: &str, headers: &HeaderMap, inside: bool) -> Result<Option<HeaderValue>, Problem> {
+fn check(
+    gateway: &GatewayState,
+    host: &str,
+    headers: &HeaderMap,
+    inside: bool,
+) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     // Development mode trusts whoever reaches a loopback address, which behind a proxy is anybody.
     let is_forwarded = |name: &HeaderName| name == "forwarded" || name.as_str().starts_with("x-forwarded-");

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{Incoming, Problem, invalid};
 use crate::gateway::MAX_HISTORY;
-use crate::history::{Page, Window, raw, read};
+use crate::history::{StoredPage, Window, raw, read};
 
 const DEFAULT_LIMIT: usize = 100;
 
@@ -50,8 +50,8 @@ pub(super) async fn page(incoming: Incoming, request: Request) -> Result<Json<Hi
     };
     let window = Window { before: query.get("before"), after: query.name("after")?, limit };
     let enabled = gateway.has_history(&topic);
-    let page = if enabled { read(&**gateway.rooms.log(), &topic, window).await? } else { Page::default() };
-    let Page { entries, next } = page;
+    let page = if enabled { read(&**gateway.rooms.log(), &topic, window).await? } else { StoredPage::default() };
+    let StoredPage { entries, next } = page;
     let history: Vec<_> = entries.iter().rev().map(|entry| raw(entry)).collect();
     Ok(Json(HistoryPage { topic, enabled, messages: history.clone(), history, next }))
 }

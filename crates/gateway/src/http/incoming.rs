@@ -8,17 +8,17 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use salon_protocol::{Code, ParticipantId, TopicName};
 
-use super::credentials::Credentials;
+use super::credentials::RequestCredentials;
 use super::problem::{Problem, invalid};
 use super::query::Query;
-use super::{Peer, Requester};
+use super::{PeerAddress, Requester};
 use crate::auth::Grant;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// A request, before it is known whose it is.
 pub(crate) struct Incoming {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) peer: Peer,
+    pub(crate) gateway: Arc<GatewayState>,
+    pub(crate) peer: PeerAddress,
     pub(crate) query: Query,
     path: RawPathParams,
     requester: Requester,
@@ -26,13 +26,13 @@ pub(crate) struct Incoming {
 
 impl<S: Send + Sync> FromRequestParts<S> for Incoming
 where
-    Arc<Gateway>: FromRef<S>,
+    Arc<GatewayState>: FromRef<S>,
 {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let unmarked = || Problem::new(Code::Internal, "the request has no peer: its connection did not mark it");
-        let peer = parts.extensions.get::<Peer>().copied().ok_or_else(unmarked)?;
+        let peer = parts.extensions.get::<PeerAddress>().copied().ok_or_else(unmarked)?;
         let requester = parts.extensions.get::<Requester>().cloned().unwrap_or_default();
         let path = RawPathParams::from_request_parts(parts, state).await;
         let path = path.map_err(|_| invalid("the path is not UTF-8"))?;
@@ -74,8 +74,12 @@ impl Incoming {
     }
 
     /// What the request shows to be let in, to a topic where it names one.
-    pub(crate) fn credentials<'a>(&'a self, headers: &'a HeaderMap, topic: Option<&'a TopicName>) -> Credentials<'a> {
+    pub(crate) fn credentials<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+        topic: Option<&'a TopicName>,
+    ) -> RequestCredentials<'a> {
         let Self { gateway, peer, query, requester, .. } = self;
-        Credentials { gateway, peer: peer.ip(), headers, query, topic, requester }
+        RequestCredentials { gateway, peer: peer.ip(), headers, query, topic, requester }
     }
 }

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::{Problem, invalid};
 use crate::config::Config;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// Where the description of a resource is: before its own path.
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -37,7 +37,7 @@ pub(super) struct ResourceMetadata {
     params(("topic" = String, Path, description = "The room")),
     responses((status = 200, description = "What there is to know", body = ResourceMetadata), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
 pub(super) async fn describe(
-    State(gateway): State<Arc<Gateway>>,
+    State(gateway): State<Arc<GatewayState>>,
     names: RawPathParams,
     request: Request,
 ) -> Result<([(HeaderName, &'static str); 1], Json<ResourceMetadata>), Problem> {
@@ -63,7 +63,7 @@ pub(super) async fn describe(
 }
 
 /// Adds to a refusal at an MCP address where the description of that address is.
-pub(super) async fn point(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+pub(super) async fn point(State(gateway): State<Arc<GatewayState>>, request: Request, next: Next) -> Response {
     let uri = request.uri().clone();
     let Some(resource) = resource(uri.path()) else { return next.run(request).await };
     let host = host(&gateway, request.headers()).map(String::from);
@@ -94,8 +94,8 @@ fn base(config: &Config, host: Option<&str>) -> String {
     host.map_or_else(|| format!("{scheme}://{}", config.listen), |host| format!("{scheme}://{host}"))
 }
 
-/// The `Host` of a request, if it is a name of this gateway's: whoever reads this goes there with a token.
-fn host<'a>(gateway: &Gateway, headers: &'a HeaderMap) -> Option<&'a str> {
+/// The `Host` of a request, if it is a name of this gateway's: a client of this document goes there with a token.
+fn host<'a>(gateway: &GatewayState, headers: &'a HeaderMap) -> Option<&'a str> {
     headers.get(header::HOST)?.to_str().ok().filter(|host| gateway.is_own_host(host))
 }
 

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use salon_protocol::{Code, ParticipantId, TopicName};
 
 use crate::doors;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 pub(crate) use incoming::Incoming;
 pub(crate) use openapi::openapi;
@@ -36,14 +36,14 @@ pub(crate) use query::Query;
 
 /// Where a request came from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Peer {
+pub(crate) enum PeerAddress {
     /// From a socket.
     At(SocketAddr),
     /// From this process, over a connection made of memory.
     Inside,
 }
 
-impl Peer {
+impl PeerAddress {
     /// The address it came from; this machine's own where it came from inside.
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
@@ -71,7 +71,7 @@ impl Requester {
 }
 
 /// Every address of the gateway.
-pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
+pub(crate) fn router(gateway: Arc<GatewayState>) -> Router {
     let mut router = Router::new()
         .route("/health", get(service::health))
         .route("/ready", get(service::ready))
@@ -98,7 +98,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
 }
 
 /// What is said to connections beyond the limit of their address: how the gateway is, and to everything else that there are too many.
-pub(crate) fn overflow_router(gateway: Arc<Gateway>) -> Router {
+pub(crate) fn overflow_router(gateway: Arc<GatewayState>) -> Router {
     let router = Router::new().route("/health", get(service::health)).route("/ready", get(service::ready));
     let limit = gateway.config.limits.connections_per_address;
     let too_many = move || async move {
@@ -110,7 +110,7 @@ pub(crate) fn overflow_router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-fn guarded(router: Router<Arc<Gateway>>, gateway: Arc<Gateway>) -> Router {
+fn guarded(router: Router<Arc<GatewayState>>, gateway: Arc<GatewayState>) -> Router {
     router
         .fallback(any(|| async { Problem::new(Code::NotFound, "there is nothing at this address") }))
         .method_not_allowed_fallback(|| async {

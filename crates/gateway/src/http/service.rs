@@ -1,4 +1,4 @@
-//! How the gateway is, for those who look after it.
+//! The state of the gateway, for its operators.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use salon_log::Health;
+use salon_log::LogHealth;
 use salon_protocol::{Code, PROTOCOL, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Incoming, Problem};
 use crate::clock;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// The permission that opens `/metrics` to somebody who is not on this machine.
 const METRICS_PERMISSION: &str = "metrics";
@@ -31,7 +31,7 @@ pub(super) struct HealthBody {
 
 #[utoipa::path(get, path = "/health", tag = "service", summary = "Whether the process answers",
     responses((status = 200, description = "It answers", body = HealthBody)))]
-pub(super) async fn health(State(gateway): State<Arc<Gateway>>) -> Json<HealthBody> {
+pub(super) async fn health(State(gateway): State<Arc<GatewayState>>) -> Json<HealthBody> {
     Json(HealthBody {
         status: "healthy",
         timestamp: clock::now(),
@@ -47,15 +47,15 @@ pub(super) struct ReadyBody {
 
 #[utoipa::path(get, path = "/ready", tag = "service", summary = "Whether messages are accepted",
     responses((status = 200, description = "They are", body = ReadyBody), (status = 503, description = "Not now", body = super::ProblemBody)))]
-pub(super) async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<ReadyBody>, Problem> {
+pub(super) async fn ready(State(gateway): State<Arc<GatewayState>>) -> Result<Json<ReadyBody>, Problem> {
     if *gateway.shutdown.borrow() {
         return Err(Problem::new(Code::Closing, "the gateway is shutting down"));
     }
     match &*gateway.rooms.log().health().borrow() {
-        Health::Writable => Ok(Json(ReadyBody { status: "ready" })),
-        Health::Unreachable(_) => Err(Problem::new(Code::Closing, "the gateway cannot reach its log now")),
-        Health::ReadOnly(reason) => Err(Problem::new(Code::Closing, format!("the gateway is read-only: {reason}"))),
-        Health::Stopped(_) => Err(Problem::new(Code::Closing, "the gateway cannot store messages any more")),
+        LogHealth::Writable => Ok(Json(ReadyBody { status: "ready" })),
+        LogHealth::Unreachable(_) => Err(Problem::new(Code::Closing, "the gateway cannot reach its log now")),
+        LogHealth::ReadOnly(reason) => Err(Problem::new(Code::Closing, format!("the gateway is read-only: {reason}"))),
+        LogHealth::Stopped(_) => Err(Problem::new(Code::Closing, "the gateway cannot store messages any more")),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::Counts;
 use crate::meters::OpenConnection;
-use crate::nodes::Outage;
+use crate::outages::Outage;
 
 /// How many bytes of entries go into one piece of the answer.
 const BATCH: usize = 64 * 1024;
@@ -48,13 +48,13 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default(), reader).await?;
     let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let follower = Follower {
+    let follower = EventFollower {
         cursor,
         happenings: Vec::new(),
         keep_alive,
         expires: clock::instant(grant.expires).into(),
         shutdown: gateway.shutdown.subscribe(),
-        outage: gateway.nodes.as_deref().map(Outage::new),
+        outage: gateway.outages.as_deref().map(Outage::new),
         connection: gateway.connection(&grant, &topic, peer.ip()),
         _open: gateway.meters.open_connection(),
         _counted: counted,
@@ -81,7 +81,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EnvelopeId>, Problem> {
     Ok(Some(id))
 }
 
-struct Follower {
+struct EventFollower {
     cursor: Cursor,
     happenings: Vec<Happening>,
     keep_alive: Interval,
@@ -94,7 +94,7 @@ struct Follower {
     _counted: Counts,
 }
 
-impl Follower {
+impl EventFollower {
     /// The next piece of the stream; `None` when it ends.
     async fn next(&mut self) -> Option<String> {
         tokio::select! { biased;

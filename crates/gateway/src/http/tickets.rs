@@ -11,7 +11,7 @@ use super::bodies::BodySender;
 use super::{Incoming, Problem, body};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// More than any body here needs.
 const MAX_BODY: usize = 4 * 1024;
@@ -74,7 +74,7 @@ pub(super) async fn dev_token(incoming: Incoming, request: Request) -> Result<Js
 }
 
 pub(super) async fn read<T: serde::de::DeserializeOwned>(
-    gateway: &Gateway,
+    gateway: &GatewayState,
     sender: BodySender,
     request: Request,
 ) -> Result<T, Refusal> {

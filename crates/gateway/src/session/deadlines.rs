@@ -8,10 +8,10 @@ use salon_protocol::CloseReason;
 use salon_rooms::Seat;
 
 use super::Session;
-use crate::carriers::Receive;
+use crate::carriers::StreamCarrier;
 
 /// How long reading pauses, at the most, for one message too many.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+const MAX_READ_PAUSE: Duration = Duration::from_millis(10);
 
 /// The times a connection is held to whose silence says something.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +22,10 @@ pub(crate) struct KeepAlive {
     pub(crate) silence: Duration,
 }
 
-impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
-    /// Reads nothing for a while: whoever sends too much is slowed down rather than answered ever faster.
+impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
+    /// Reads nothing for a while: a peer that sends too much is slowed down rather than answered ever faster.
     pub(super) fn pause(&mut self, wait: Duration, now: Instant) {
-        let until = now + wait.min(LONGEST_PAUSE);
+        let until = now + wait.min(MAX_READ_PAUSE);
         self.paused = Some(until);
         self.timer.as_mut().reset(until.into());
     }
@@ -54,7 +54,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             return true;
         }
         if let Some(keep_alive) = self.keep_alive {
-            if now >= self.heard + keep_alive.silence {
+            if now >= self.last_received + keep_alive.silence {
                 self.close(CloseReason::Unresponsive, now);
                 return true;
             }
@@ -73,7 +73,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     }
 
     fn next_deadline(&self) -> Instant {
-        let keep_alive = self.keep_alive.map(|keep_alive| self.next_ping.min(self.heard + keep_alive.silence));
+        let keep_alive = self.keep_alive.map(|keep_alive| self.next_ping.min(self.last_received + keep_alive.silence));
         let deadlines = [keep_alive, self.dialect.poll_timeout(), self.paused];
         deadlines.into_iter().flatten().fold(self.expires, Instant::min)
     }

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use salon_dialects::{Dialect, Event, Ticket};
+use salon_dialects::{Dialect, DialectEvent, Ticket};
 use salon_log::Appended;
 use salon_protocol::{Code, Draft, Refusal};
 use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
-use crate::carriers::Receive;
+use crate::carriers::StreamCarrier;
 
 /// How many drafts of one session may be on their way into the log.
 const MAX_IN_FLIGHT: usize = 256;
@@ -38,7 +38,7 @@ pub(super) struct PendingLookup {
 /// How a draft is given to the room.
 type SubmitFn = fn(&Seat, Draft) -> Publishing;
 
-impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
+impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// Whether more drafts may be made of what the peer says.
     pub(super) fn may_publish(&self) -> bool {
         self.in_flight.len() < MAX_IN_FLIGHT
@@ -71,10 +71,10 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             Publishing::LookUp(outcome) => {
                 self.pending_lookup = Some(Box::new(PendingLookup { ticket, outcome, behind: VecDeque::new() }));
             }
-            Publishing::Refused(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+            Publishing::Refused(refusal) => self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now),
             Publishing::Limited(refusal, wait) => {
                 self.pause(wait, now);
-                self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
+                self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now);
             }
         }
     }
@@ -83,7 +83,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
     fn refuse_outside(&mut self, ticket: Ticket, now: Instant) {
         if self.ending.is_none() {
             let refusal = Refusal::new(Code::Forbidden, "only who has joined the room may speak in it");
-            self.dialect.handle_event(Event::Refused { ticket, refusal }, now);
+            self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now);
         }
     }
 
@@ -121,9 +121,9 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
             Ok(Appended { entry, repeated }) => {
                 // One that lies ahead is still to be delivered in its place.
                 let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
-                self.dialect.handle_event(Event::Accepted { ticket, entry, repeated }, now);
+                self.dialect.handle_event(DialectEvent::Accepted { ticket, entry, repeated }, now);
             }
-            Err(refusal) => self.dialect.handle_event(Event::Refused { ticket, refusal }, now),
+            Err(refusal) => self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now),
         }
     }
 }

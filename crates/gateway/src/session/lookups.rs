@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use salon_dialects::{Dialect, Event};
+use salon_dialects::{Dialect, DialectEvent};
 
 use super::Session;
-use crate::carriers::Receive;
-use crate::nodes::Outage;
+use crate::carriers::StreamCarrier;
+use crate::outages::Outage;
 
 /// How a door answers what its dialect asks.
 pub(crate) type Resolver<D> = Box<dyn Fn(<D as Dialect>::Query) -> BoxFuture<'static, <D as Dialect>::Answer> + Send>;
@@ -34,7 +34,7 @@ pub(super) fn next_outage(mut outage: Outage) -> NextOutage {
     Box::pin(async move { (outage.changed().await, outage) })
 }
 
-impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
+impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     pub(super) fn look_up(&mut self, query: D::Query) {
         let Some(lookups) = &mut self.lookups else { return };
         lookups.pending.push((lookups.resolver)(query));
@@ -44,7 +44,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         let Some(lookups) = &mut self.lookups else { return false };
         let mut progress = false;
         while let Poll::Ready(Some(answer)) = lookups.pending.poll_next_unpin(cx) {
-            self.dialect.handle_event(Event::Answered(answer), now);
+            self.dialect.handle_event(DialectEvent::Answered(answer), now);
             progress = true;
         }
         progress
@@ -55,7 +55,7 @@ impl<D: Dialect, C: Receive<D::Opening>> Session<D, C> {
         let Some(changed) = self.outage.as_mut().filter(|_| self.ending.is_none()) else { return false };
         let Poll::Ready((is_out, rest)) = changed.as_mut().poll(cx) else { return false };
         self.outage = Some(next_outage(rest));
-        self.dialect.handle_event(if is_out { Event::Outage } else { Event::Recovered }, now);
+        self.dialect.handle_event(if is_out { DialectEvent::Outage } else { DialectEvent::Recovered }, now);
         true
     }
 }

@@ -1,6 +1,6 @@
 use parking_lot::Mutex;
-use salon_dialects::{Form, Head, History, Ticket};
-use salon_log::sqlite::{Options, Sqlite};
+use salon_dialects::{BodyForm, History, StreamHead, Ticket};
+use salon_log::sqlite::{Sqlite, SqliteOptions};
 use salon_log::{Claim, Durability};
 use salon_protocol::{Draft, Limits, McpVersion, Participant, ParticipantId, TopicName};
 use salon_rooms::{Admission, ByteRates, Deliver, Rate, Rooms, Settings};
@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::audit::Audit;
-use crate::carriers::{Exchanges, Inbox, Outcome, StreamRequest};
+use crate::carriers::{ExchangeOutcome, Exchanges, Inbox, StreamRequest};
 use crate::meters::Meters;
 use crate::scratch::Scratch;
 
 /// A dialect that does what it is told, one word a request, and notes what happens.
 struct Script {
-    actions: VecDeque<Action<Infallible>>,
+    actions: VecDeque<DialectAction<Infallible>>,
     noted: Arc<Mutex<Vec<String>>>,
     due: Option<Instant>,
 }
@@ -32,21 +32,21 @@ impl Script {
             r#"{{"protocol":"mcp-x/v0","id":"m{ticket}","ts":"2025-08-17T14:00:00Z","from":"alice",{to}"kind":"mcp","payload":{{"jsonrpc":"2.0",{payload}}}}}"#
         );
         let draft = Draft::parse(text, &Limits::default()).expect("a draft");
-        self.actions.push_back(Action::Publish(Ticket(ticket), Box::new(draft)));
+        self.actions.push_back(DialectAction::Publish(Ticket(ticket), Box::new(draft)));
     }
 
     fn answer(&mut self, stream: StreamId, text: &str) {
-        let head = Head { status: 200, form: Form::Json, headers: Vec::new() };
-        self.actions.push_back(Action::Begin(stream, head));
-        self.actions.push_back(Action::Send(stream, Frame::Text(text.into())));
-        self.actions.push_back(Action::Finish(stream));
+        let head = StreamHead { status: 200, form: BodyForm::Json, headers: Vec::new() };
+        self.actions.push_back(DialectAction::Begin(stream, head));
+        self.actions.push_back(DialectAction::Send(stream, Frame::Text(text.into())));
+        self.actions.push_back(DialectAction::Finish(stream));
     }
 
     fn hear(&mut self, stream: StreamId, word: &str, now: Instant) {
         match word {
             "join" => {
                 let introduction = Introduction::default();
-                self.actions.push_back(Action::Join(Box::new(introduction)));
+                self.actions.push_back(DialectAction::Join(Box::new(introduction)));
             }
             "call ghosts" => {
                 for ticket in 1..=3 {
@@ -55,7 +55,7 @@ impl Script {
                 self.publish(4, "", r#""method":"notifications/note""#);
             }
             "soon" => self.due = Some(now),
-            "close" => self.actions.push_back(Action::Close(CloseReason::Bye)),
+            "close" => self.actions.push_back(DialectAction::Close(CloseReason::Bye)),
             "panic" => panic!("the test asked for it"),
             _ => {}
         }
@@ -75,16 +75,16 @@ impl Dialect for Script {
         panic!("requests are the only streams here: {frame:?}");
     }
 
-    fn handle_event(&mut self, event: Event<Word, Infallible>, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent<Word, Infallible>, now: Instant) {
         match event {
-            Event::Joined(_) => self.note("joined"),
-            Event::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
-            Event::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
-            Event::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
-            Event::StreamOpened(_, None) => self.note("listening"),
-            Event::StreamOpened(stream, Some(word)) => self.hear(stream, word, now),
-            Event::StreamClosed(_) => self.note("closed"),
-            Event::Closing(reason) => self.note(format!("closing: {}", reason.word())),
+            DialectEvent::Joined(_) => self.note("joined"),
+            DialectEvent::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
+            DialectEvent::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
+            DialectEvent::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
+            DialectEvent::StreamOpened(_, None) => self.note("listening"),
+            DialectEvent::StreamOpened(stream, Some(word)) => self.hear(stream, word, now),
+            DialectEvent::StreamClosed(_) => self.note("closed"),
+            DialectEvent::Closing(reason) => self.note(format!("closing: {}", reason.word())),
             _ => {}
         }
     }
@@ -98,7 +98,7 @@ impl Dialect for Script {
         self.due
     }
 
-    fn poll_action(&mut self) -> Option<Action<Infallible>> {
+    fn poll_action(&mut self) -> Option<DialectAction<Infallible>> {
         self.actions.pop_front()
     }
 }
@@ -117,7 +117,7 @@ struct Stage {
 impl Stage {
     fn new(participants: usize, expires: Duration) -> Self {
         let scratch = Scratch::new();
-        let options = Options { durability: Durability::Os, ..Options::default() };
+        let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };
         let log = Arc::new(Sqlite::open(scratch.path(), options).expect("a log"));
         let settings = Settings {
             ring: 1 << 20,
@@ -137,7 +137,7 @@ impl Stage {
         let (dismiss, dismissed) = oneshot::channel();
         let entered = rooms.clone();
         let enter_topic = topic;
-        let enter = move |introduction: Introduction| -> crate::entrance::Entering {
+        let enter = move |introduction: Introduction| -> crate::entrance::SeatFuture {
             let (rooms, topic) = (entered.clone(), enter_topic.clone());
             Box::pin(async move {
                 let arrival = rooms.enter(&topic, admission("alice", introduction.mcp)).await?;
@@ -169,7 +169,7 @@ impl Stage {
     async fn say(&self, word: &'static str) {
         let asked = StreamRequest { opening: Some(word), is_message: true };
         match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
-            Outcome::Answered(_) => {}
+            ExchangeOutcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
         }
     }
@@ -264,7 +264,7 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
     let asked = StreamRequest { opening: Some("close"), is_message: true };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, ExchangeOutcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
 
@@ -291,7 +291,7 @@ async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
     stage.say("hello").await;
     assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
     let asked = StreamRequest { opening: Some("panic"), is_message: true };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, Outcome::Ended));
+    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, ExchangeOutcome::Ended));
     assert!(within(stage.running).await.expect_err("it panicked").is_panic());
     assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());
 }

@@ -91,7 +91,7 @@ fn answer(path: &str, asked: &HeaderMap) -> Result<Response<Body>, Problem> {
     Ok(response)
 }
 
-/// Whether whoever asks can unpack.
+/// Whether the client can unpack.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let listed = asked.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     listed.flat_map(|value| value.split(',')).any(|coding| {
@@ -135,7 +135,7 @@ fn media_type(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether whoever asks has this version already.
+/// Whether the client has this version already.
 fn is_known(asked: &HeaderMap, tag: &str) -> bool {
     let listed = asked.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|value| value.to_str().ok());
     let mut listed = listed.flat_map(|value| value.split(',')).map(str::trim);

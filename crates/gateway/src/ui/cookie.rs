@@ -8,7 +8,7 @@ use salon_protocol::{Code, Timestamp};
 
 use crate::auth::LocalKey;
 use crate::config::Config;
-use crate::gateway::{Gateway, public_path};
+use crate::gateway::{GatewayState, public_path};
 use crate::http::Problem;
 
 /// How browsers say which page a request comes from.
@@ -65,7 +65,7 @@ impl Cookie {
     /// Refuses requests of pages that are not the gateway's own. Whatever changes something must say where it comes from.
     pub(super) fn require_own_page(
         &self,
-        gateway: &Gateway,
+        gateway: &GatewayState,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<(), Problem> {

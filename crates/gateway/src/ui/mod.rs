@@ -18,9 +18,9 @@ use axum::routing::get;
 use salon_log::{Cluster, ReadError};
 use salon_protocol::Timestamp;
 
-use crate::auth::{AuthError, Grant, Links, LocalKey, SignIns, Visit};
+use crate::auth::{AuthError, Grant, LocalKey, SignInLinks, SignIns, SignedInVisit};
 use crate::config::Config;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 use crate::http::Problem;
 
 use cookie::Cookie;
@@ -29,7 +29,7 @@ use failures::Failures;
 /// What the gateway keeps for its own page.
 pub(crate) struct Ui {
     sign_ins: SignIns,
-    links: Links,
+    links: SignInLinks,
     cookie: Cookie,
     failures: Failures,
 }
@@ -39,7 +39,7 @@ impl Ui {
     pub(crate) fn open(
         config: &Config,
         local: &LocalKey,
-        links: Links,
+        links: SignInLinks,
         cluster: Arc<dyn Cluster>,
         now: Timestamp,
     ) -> io::Result<Self> {
@@ -62,10 +62,10 @@ impl Ui {
         self.sign_ins.share_rest(retry_delay).await;
     }
 
-    /// The grant of whoever asks with a cookie; `None` when there is none.
+    /// The grant of a request's cookie; `None` without one.
     pub(crate) fn grant(
         &self,
-        gateway: &Gateway,
+        gateway: &GatewayState,
         method: &Method,
         headers: &HeaderMap,
         now: Timestamp,
@@ -75,13 +75,13 @@ impl Ui {
         Some(own.and_then(|()| self.sign_ins.verify(value, now).map_err(Problem::from)))
     }
 
-    /// The grant of whoever shows a ticket, unless it signed out since.
+    /// The grant of a ticket, unless its participant signed out since.
     pub(crate) fn still(&self, grant: Grant) -> Result<Grant, AuthError> {
         self.sign_ins.require(&grant).map(|()| grant)
     }
 
     /// A connection that ends with its sign-in; `None` where it stands on something else.
-    pub(crate) fn visit(&self, grant: &Grant) -> Option<Visit> {
+    pub(crate) fn visit(&self, grant: &Grant) -> Option<SignedInVisit> {
         self.sign_ins.visit(grant)
     }
 
@@ -92,7 +92,7 @@ impl Ui {
 }
 
 /// The page's addresses.
-pub(crate) fn router() -> Router<Arc<Gateway>> {
+pub(crate) fn router() -> Router<Arc<GatewayState>> {
     Router::new()
         .route("/", get(assets::page))
         .route("/ui/{*path}", get(assets::asset))

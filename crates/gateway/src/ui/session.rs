@@ -14,7 +14,7 @@ use super::Ui;
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{AuthError, Grant, MAX_TOKEN_BYTES, SignedIn, SignedOut};
 use crate::clock;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 use crate::http::bodies::BodySender;
 use crate::http::credentials::SignIn;
 use crate::http::{Incoming, Problem, body, invalid};
@@ -55,7 +55,7 @@ struct Who {
     kind: Option<ParticipantKind>,
 }
 
-fn told(gateway: &Gateway, grant: Grant) -> SessionBody {
+fn told(gateway: &GatewayState, grant: Grant) -> SessionBody {
     SessionBody {
         topics: grant.topics.iter().map(ToString::to_string).collect(),
         expires: grant.expires,
@@ -98,7 +98,7 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     responses((status = 200, description = "Signed in", body = SessionBody),
         (status = "4XX", description = "Not signed in", body = crate::http::ProblemBody)),
     security(("session" = [])))]
-pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn show(State(gateway): State<Arc<GatewayState>>, request: Request) -> Result<Response, Problem> {
     let ui = of(&gateway)?;
     let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
     let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
@@ -111,7 +111,7 @@ pub(crate) async fn show(State(gateway): State<Arc<Gateway>>, request: Request) 
         (status = "4XX", description = "Refused", body = crate::http::ProblemBody),
         (status = 503, description = "Signed out here, but other gateways could not be told yet", body = crate::http::ProblemBody)),
     security(("session" = [])))]
-pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn end(State(gateway): State<Arc<GatewayState>>, request: Request) -> Result<Response, Problem> {
     let ui = of(&gateway)?;
     ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
     let cleared = ui.cookie.clear();
@@ -144,14 +144,14 @@ pub(crate) async fn end(State(gateway): State<Arc<Gateway>>, request: Request) -
                 }
             }
         }
-        // Whoever is not signed in any more has what they want.
+        // A participant that is signed out already has what it wants.
         Err(AuthError::NotSignedIn) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
         Err(error) => error.into(),
     };
     Ok(private(told.status(), Some(cleared), told))
 }
 
-fn of(gateway: &Gateway) -> Result<&Ui, Problem> {
+fn of(gateway: &GatewayState) -> Result<&Ui, Problem> {
     gateway.ui.as_ref().ok_or_else(|| Problem::new(Code::NotFound, "there is nothing at this address"))
 }
 

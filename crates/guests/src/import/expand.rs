@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{EnvFileError, Launch, env_file};
-use crate::upstream::Target;
+use crate::upstream::GuestTarget;
 
 /// What references stand for here.
 pub struct Surroundings<'a> {
@@ -60,7 +60,7 @@ pub enum Why {
 
 /// What a `${…}` refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reference<'a> {
+pub enum VariableReference<'a> {
     /// `${NAME}`, `${env:NAME}` or `${NAME:-default}`. The default serves where the variable is unset or empty.
     Variable {
         name: &'a str,
@@ -81,7 +81,7 @@ pub enum Reference<'a> {
     Unknown,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> VariableReference<'a> {
     fn read(inner: &'a str) -> Self {
         match inner {
             "workspaceFolder" => return Self::Folder,
@@ -107,7 +107,7 @@ impl<'a> Reference<'a> {
 /// Replaces every reference in a text. `meaning` is given the reference and its text, and whatever stands around is kept.
 pub(super) fn replace<E: From<Why>>(
     text: &str,
-    mut meaning: impl FnMut(Reference<'_>, &str) -> Result<String, E>,
+    mut meaning: impl FnMut(VariableReference<'_>, &str) -> Result<String, E>,
     escaped: &str,
 ) -> Result<String, E> {
     let mut replaced = String::with_capacity(text.len());
@@ -121,7 +121,7 @@ pub(super) fn replace<E: From<Why>>(
         }
         replaced.push_str(&rest[..at]);
         let (inner, after) = rest[at + 2..].split_once('}').ok_or(Why::Unclosed)?;
-        replaced.push_str(&meaning(Reference::read(inner), inner)?);
+        replaced.push_str(&meaning(VariableReference::read(inner), inner)?);
         rest = after;
     }
     replaced.push_str(rest);
@@ -133,9 +133,9 @@ impl Surroundings<'_> {
         replace(text, |reference, inner| self.meaning(reference, inner), "${")
     }
 
-    fn meaning(&self, reference: Reference<'_>, inner: &str) -> Result<String, Why> {
+    fn meaning(&self, reference: VariableReference<'_>, inner: &str) -> Result<String, Why> {
         match reference {
-            Reference::Variable { name, default } => {
+            VariableReference::Variable { name, default } => {
                 let value = (self.variable)(name);
                 let value = match default {
                     Some(default) => value.filter(|value| !value.is_empty()).or_else(|| Some(default.to_owned())),
@@ -143,14 +143,14 @@ impl Surroundings<'_> {
                 };
                 value.ok_or_else(|| Why::Unset(name.to_owned()))
             }
-            Reference::Input(id) => (self.input)(id).map_err(|why| Why::Input { id: id.to_owned(), why }),
-            Reference::Folder => Ok(self.folder.display().to_string()),
-            Reference::FolderName => {
+            VariableReference::Input(id) => (self.input)(id).map_err(|why| Why::Input { id: id.to_owned(), why }),
+            VariableReference::Folder => Ok(self.folder.display().to_string()),
+            VariableReference::FolderName => {
                 Ok(self.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
             }
-            Reference::Home => self.home.map(|home| home.display().to_string()).ok_or(Why::Homeless),
-            Reference::Separator => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
-            Reference::Unknown => Err(Why::Unknown(inner.to_owned())),
+            VariableReference::Home => self.home.map(|home| home.display().to_string()).ok_or(Why::Homeless),
+            VariableReference::Separator => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
+            VariableReference::Unknown => Err(Why::Unknown(inner.to_owned())),
         }
     }
 
@@ -162,7 +162,7 @@ impl Surroundings<'_> {
 
 impl Launch {
     /// What to start, with every reference replaced. `server` is who errors are about.
-    pub fn expand(&self, server: &str, around: &Surroundings<'_>) -> Result<Target, ExpandError> {
+    pub fn expand(&self, server: &str, around: &Surroundings<'_>) -> Result<GuestTarget, ExpandError> {
         let failed = |key: &str, why| ExpandError { server: server.to_owned(), key: key.to_owned(), why };
         let text = |key: &str, text: &str| around.text(text).map_err(|why| failed(key, why));
         let pairs = |under: &str, list: &[(String, String)]| {
@@ -187,18 +187,20 @@ impl Launch {
                     Some(cwd) => around.folder.join(text("cwd", cwd)?),
                     None => around.folder.to_owned(),
                 };
-                Ok(Target::Command { program, args, env, cwd: Some(cwd) })
+                Ok(GuestTarget::Command { program, args, env, cwd: Some(cwd) })
             }
-            Self::Url { url, headers, transport } => {
-                Ok(Target::Url { url: text("url", url)?, headers: pairs("headers", headers)?, transport: *transport })
-            }
+            Self::Url { url, headers, transport } => Ok(GuestTarget::Url {
+                url: text("url", url)?,
+                headers: pairs("headers", headers)?,
+                transport: *transport,
+            }),
         }
     }
 
     /// The same with references replaced by other texts, for those for which `other` has one. For a text that is written elsewhere.
-    pub fn rewritten(&self, other: &dyn Fn(Reference<'_>) -> Option<String>) -> Self {
+    pub fn rewritten(&self, other: &dyn Fn(VariableReference<'_>) -> Option<String>) -> Self {
         let text = |text: &String| {
-            let kept = |reference: Reference<'_>, inner: &str| {
+            let kept = |reference: VariableReference<'_>, inner: &str| {
                 Ok::<_, Why>(other(reference).unwrap_or_else(|| format!("${{{inner}}}")))
             };
             // An unreadable value stays as it is, and is reported when the guest is started.
@@ -302,7 +304,7 @@ mod tests {
         let strings = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
             target,
-            Target::Command {
+            GuestTarget::Command {
                 program: "npx".into(),
                 args: strings(&["--root", "/srv/lab"]),
                 // What stands in `env` comes last, and so overrides the file.
@@ -369,8 +371,8 @@ mod tests {
             env_file: None,
         };
         let rewritten = launch.rewritten(&|reference| match reference {
-            Reference::Folder => Some("/srv".into()),
-            Reference::Input(id) => Some(format!("${{{}}}", id.to_uppercase())),
+            VariableReference::Folder => Some("/srv".into()),
+            VariableReference::Input(id) => Some(format!("${{{}}}", id.to_uppercase())),
             _ => None,
         });
         let Launch::Command { command, args, .. } = rewritten else { panic!("a command") };

@@ -10,14 +10,14 @@ const MAX_DEPTH: usize = 64;
 
 /// A place in a text: lines and columns begin at 1, and columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     /// The line.
     pub line: usize,
     /// The column.
     pub column: usize,
 }
 
-impl Place {
+impl TextPosition {
     /// The position of a byte. Counted only for error messages: a whole program's settings can be megabytes.
     pub(super) fn of(text: &str, offset: usize) -> Self {
         let before = &text[..offset];
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -34,51 +34,51 @@ impl fmt::Display for Place {
 
 /// A value and the byte at which it begins.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct JsonNode {
     pub(super) at: usize,
-    pub(super) value: Value,
+    pub(super) value: JsonValue,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum JsonValue {
     Null,
     Bool(bool),
     Number(f64),
     Text(String),
-    List(Vec<Node>),
-    Object(Vec<(String, Node)>),
+    List(Vec<JsonNode>),
+    Object(Vec<(String, JsonNode)>),
 }
 
-impl Node {
+impl JsonNode {
     /// What it is, for a person.
     pub(super) fn what(&self) -> &'static str {
         match self.value {
-            Value::Null => "null",
-            Value::Bool(_) => "true or false",
-            Value::Number(_) => "a number",
-            Value::Text(_) => "a string",
-            Value::List(_) => "a list",
-            Value::Object(_) => "an object",
+            JsonValue::Null => "null",
+            JsonValue::Bool(_) => "true or false",
+            JsonValue::Number(_) => "a number",
+            JsonValue::Text(_) => "a string",
+            JsonValue::List(_) => "a list",
+            JsonValue::Object(_) => "an object",
         }
     }
 
     /// The value of a key, when this is an object that has it.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
-        let Value::Object(members) = &self.value else { return None };
+    pub(super) fn get(&self, key: &str) -> Option<&JsonNode> {
+        let JsonValue::Object(members) = &self.value else { return None };
         members.iter().find(|(name, _)| name == key).map(|(_, node)| node)
     }
 }
 
 /// Something in a file that is not as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct JsoncError {
     pub(super) at: usize,
     pub(super) message: String,
 }
 
 /// Reads a whole text.
-pub(super) fn parse(text: &str) -> Result<Node, Wrong> {
-    let mut reader = Reader { text, at: 0 };
+pub(super) fn parse(text: &str) -> Result<JsonNode, JsoncError> {
+    let mut reader = JsoncReader { text, at: 0 };
     let node = reader.value(0)?;
     reader.blank()?;
     if reader.at < text.len() {
@@ -87,26 +87,26 @@ pub(super) fn parse(text: &str) -> Result<Node, Wrong> {
     Ok(node)
 }
 
-struct Reader<'a> {
+struct JsoncReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsoncReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn wrong_at(&self, at: usize, message: impl Into<String>) -> Wrong {
-        Wrong { at, message: message.into() }
+    fn wrong_at(&self, at: usize, message: impl Into<String>) -> JsoncError {
+        JsoncError { at, message: message.into() }
     }
 
-    fn wrong(&self, message: impl Into<String>) -> Wrong {
+    fn wrong(&self, message: impl Into<String>) -> JsoncError {
         self.wrong_at(self.at, message)
     }
 
     /// Passes over blanks and comments.
-    fn blank(&mut self) -> Result<(), Wrong> {
+    fn blank(&mut self) -> Result<(), JsoncError> {
         loop {
             let rest = &self.text[self.at..];
             if let Some(byte) = rest.bytes().next()
@@ -124,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Wrong> {
+    fn value(&mut self, depth: usize) -> Result<JsonNode, JsoncError> {
         self.blank()?;
         if depth > MAX_DEPTH {
             return Err(self.wrong(format!("more than {MAX_DEPTH} levels of nesting")));
@@ -133,37 +133,37 @@ impl Reader<'_> {
         let value = match self.peek() {
             Some(b'{') => self.object(depth)?,
             Some(b'[') => self.list(depth)?,
-            Some(b'"') => Value::Text(self.string()?),
+            Some(b'"') => JsonValue::Text(self.string()?),
             Some(_) => {
                 let rest = &self.text[start..];
                 let end = rest.find(|c: char| c.is_whitespace() || ",]}/\":{[".contains(c)).unwrap_or(rest.len());
                 self.at += end;
                 match &rest[..end] {
-                    "null" => Value::Null,
-                    "true" => Value::Bool(true),
-                    "false" => Value::Bool(false),
+                    "null" => JsonValue::Null,
+                    "true" => JsonValue::Bool(true),
+                    "false" => JsonValue::Bool(false),
                     word => {
                         let number = serde_json::from_str::<f64>(word);
-                        Value::Number(number.map_err(|_| self.wrong_at(start, "a value is expected here"))?)
+                        JsonValue::Number(number.map_err(|_| self.wrong_at(start, "a value is expected here"))?)
                     }
                 }
             }
             None => return Err(self.wrong("the text ends where a value is expected")),
         };
-        Ok(Node { at: start, value })
+        Ok(JsonNode { at: start, value })
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, Wrong> {
+    fn object(&mut self, depth: usize) -> Result<JsonValue, JsoncError> {
         let opened = self.at;
         self.at += 1;
-        let mut members: Vec<(String, Node)> = Vec::new();
+        let mut members: Vec<(String, JsonNode)> = Vec::new();
         loop {
             self.blank()?;
             let key_at = self.at;
             match self.peek() {
                 Some(b'}') => {
                     self.at += 1;
-                    return Ok(Value::Object(members));
+                    return Ok(JsonValue::Object(members));
                 }
                 Some(b'"') => {}
                 Some(_) => return Err(self.wrong("a key in double quotes, or `}`, is expected here")),
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Wrong> {
+    fn list(&mut self, depth: usize) -> Result<JsonValue, JsoncError> {
         let opened = self.at;
         self.at += 1;
         let mut items = Vec::new();
@@ -192,7 +192,7 @@ impl Reader<'_> {
             match self.peek() {
                 Some(b']') => {
                     self.at += 1;
-                    return Ok(Value::List(items));
+                    return Ok(JsonValue::List(items));
                 }
                 None => return Err(self.wrong_at(opened, "a list is opened here and never closed")),
                 Some(_) => items.push(self.value(depth + 1)?),
@@ -202,7 +202,7 @@ impl Reader<'_> {
     }
 
     /// After a value: a comma, which may be the last, or the end, which is left standing.
-    fn comma(&mut self, end: u8) -> Result<(), Wrong> {
+    fn comma(&mut self, end: u8) -> Result<(), JsoncError> {
         self.blank()?;
         match self.peek() {
             Some(b',') => {
@@ -217,7 +217,7 @@ impl Reader<'_> {
     }
 
     /// A string, its escapes resolved by the same code that reads all other JSON.
-    fn string(&mut self) -> Result<String, Wrong> {
+    fn string(&mut self) -> Result<String, JsoncError> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut end = start + 1;
@@ -240,19 +240,19 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> String {
-        fn tell(text: &str, node: &Node) -> String {
-            let tell = |node: &Node| tell(text, node);
+        fn tell(text: &str, node: &JsonNode) -> String {
+            let tell = |node: &JsonNode| tell(text, node);
             let value = match &node.value {
-                Value::List(items) => format!("[{}]", items.iter().map(tell).collect::<Vec<_>>().join(" ")),
-                Value::Object(members) => {
-                    let member = |(key, node): &(String, Node)| format!("{key}={}", tell(node));
+                JsonValue::List(items) => format!("[{}]", items.iter().map(tell).collect::<Vec<_>>().join(" ")),
+                JsonValue::Object(members) => {
+                    let member = |(key, node): &(String, JsonNode)| format!("{key}={}", tell(node));
                     format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(" "))
                 }
                 other => format!("{other:?}"),
             };
-            format!("{value}@{}", Place::of(text, node.at))
+            format!("{value}@{}", TextPosition::of(text, node.at))
         }
-        let wrong = |wrong: Wrong| format!("{}: {}", Place::of(text, wrong.at), wrong.message);
+        let wrong = |wrong: JsoncError| format!("{}: {}", TextPosition::of(text, wrong.at), wrong.message);
         parse(text).map_or_else(wrong, |node| tell(text, &node))
     }
 

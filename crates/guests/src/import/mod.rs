@@ -19,9 +19,9 @@ use std::time::Duration;
 use crate::upstream::UrlTransport;
 
 pub use env_file::EnvFileError;
-pub use expand::{ExpandError, Reference, Surroundings, Why};
-pub use jsonc::Place;
-pub use names::Names;
+pub use expand::{ExpandError, Surroundings, VariableReference, Why};
+pub use jsonc::TextPosition;
+pub use names::TakenNames;
 pub use product::Product;
 pub use servers::read;
 
@@ -31,7 +31,7 @@ pub struct Import {
     /// Its servers, in their order.
     pub servers: Vec<Imported>,
     /// What it wants to ask people.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<ImportInput>,
     /// Servers that cannot be used. The others are not touched by that.
     pub refused: Vec<ImportError>,
     /// What was left out or may surprise.
@@ -44,7 +44,7 @@ pub struct Imported {
     /// What the file calls it.
     pub name: String,
     /// Where it stands.
-    pub place: Place,
+    pub place: TextPosition,
     /// How to reach it.
     pub launch: Launch,
     /// How long a call may take, where it says so.
@@ -94,7 +94,7 @@ impl fmt::Debug for Launch {
 
 /// Something a file wants to ask people, for `${input:ID}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
+pub struct ImportInput {
     /// What it is referred to by.
     pub id: String,
     /// What it is, for people.
@@ -112,7 +112,7 @@ pub struct Input {
 #[error("{place}: {message}")]
 pub struct ImportError {
     /// Where.
-    pub place: Place,
+    pub place: TextPosition,
     pub message: String,
 }
 
@@ -120,7 +120,7 @@ pub struct ImportError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// Where.
-    pub place: Place,
+    pub place: TextPosition,
     /// What.
     pub message: String,
 }

@@ -9,9 +9,9 @@ const LONGEST: usize = 128;
 
 /// The ids that are taken. One value a topic.
 #[derive(Debug, Clone, Default)]
-pub struct Names(HashSet<String>);
+pub struct TakenNames(HashSet<String>);
 
-impl Names {
+impl TakenNames {
     /// Marks an id as taken; false when it was already.
     pub fn take(&mut self, id: &ParticipantId) -> bool {
         self.0.insert(id.as_str().to_owned())
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn every_name_gets_an_id_of_its_own() {
-        let mut names = Names::default();
+        let mut names = TakenNames::default();
         let taken = names.id_for("files");
         assert!(!names.take(&taken) && names.take(&ParticipantId::new("web").expect("an id")));
         let ids = ["files", "files", "my server/ö", "my-server--", "system:gateway", "", "web", "@scope/pkg"];

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::jsonc::{self, Node, Place, Value, Wrong};
-use super::{Import, ImportError, Imported, Input, Launch, Product, Warning};
+use super::jsonc::{self, JsonNode, JsonValue, JsoncError, TextPosition};
+use super::{Import, ImportError, ImportInput, Imported, Launch, Product, Warning};
 use crate::upstream::UrlTransport;
 
 /// The keys under which servers stand, and what they are in.
@@ -16,13 +16,13 @@ pub fn read(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
     read_all(text, product, project).map_err(|wrong| refusal(text, wrong))
 }
 
-fn refusal(text: &str, Wrong { at, message }: Wrong) -> ImportError {
-    ImportError { place: Place::of(text, at), message }
+fn refusal(text: &str, JsoncError { at, message }: JsoncError) -> ImportError {
+    ImportError { place: TextPosition::of(text, at), message }
 }
 
-fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Import, Wrong> {
+fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Import, JsoncError> {
     let root = jsonc::parse(text)?;
-    if !matches!(root.value, Value::Object(_)) {
+    if !matches!(root.value, JsonValue::Object(_)) {
         return Err(wrong(root.at, format!("an object with {KEYS} is expected, not {}", root.what())));
     }
     let mut import = Import::default();
@@ -36,7 +36,7 @@ fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
         let Some(servers) = home.and_then(|home| home.get(key)) else { continue };
         found = true;
         for (name, server) in object(servers, key)? {
-            let mut reading = Reading { text, name, product, warnings: &mut import.warnings };
+            let mut reading = ServerReading { text, name, product, warnings: &mut import.warnings };
             match reading.server(server) {
                 Ok(server) if import.servers.iter().any(|known| known.name == server.name) => {
                     // A project's own server stands in for the general one of that name.
@@ -59,40 +59,42 @@ fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
     Ok(import)
 }
 
-fn wrong(at: usize, message: impl Into<String>) -> Wrong {
-    Wrong { at, message: message.into() }
+fn wrong(at: usize, message: impl Into<String>) -> JsoncError {
+    JsoncError { at, message: message.into() }
 }
 
-fn object<'a>(node: &'a Node, key: &str) -> Result<&'a [(String, Node)], Wrong> {
+fn object<'a>(node: &'a JsonNode, key: &str) -> Result<&'a [(String, JsonNode)], JsoncError> {
     match &node.value {
-        Value::Object(members) => Ok(members),
+        JsonValue::Object(members) => Ok(members),
         _ => Err(wrong(node.at, format!("`{key}` must be an object, not {}", node.what()))),
     }
 }
 
-fn text(node: &Node, key: &str) -> Result<String, Wrong> {
+fn text(node: &JsonNode, key: &str) -> Result<String, JsoncError> {
     match &node.value {
-        Value::Text(text) => Ok(text.clone()),
+        JsonValue::Text(text) => Ok(text.clone()),
         _ => Err(wrong(node.at, format!("`{key}` must be a string, not {}", node.what()))),
     }
 }
 
-fn flag(node: &Node, key: &str) -> Result<bool, Wrong> {
+fn flag(node: &JsonNode, key: &str) -> Result<bool, JsoncError> {
     match node.value {
-        Value::Bool(flag) => Ok(flag),
+        JsonValue::Bool(flag) => Ok(flag),
         _ => Err(wrong(node.at, format!("`{key}` must be true or false, not {}", node.what()))),
     }
 }
 
-fn texts(node: &Node, key: &str) -> Result<Vec<String>, Wrong> {
+fn texts(node: &JsonNode, key: &str) -> Result<Vec<String>, JsoncError> {
     match &node.value {
-        Value::List(items) => items.iter().enumerate().map(|(at, item)| text(item, &format!("{key}[{at}]"))).collect(),
+        JsonValue::List(items) => {
+            items.iter().enumerate().map(|(at, item)| text(item, &format!("{key}[{at}]"))).collect()
+        }
         _ => Err(wrong(node.at, format!("`{key}` must be a list, not {}", node.what()))),
     }
 }
 
 /// A server while it is read.
-struct Reading<'a> {
+struct ServerReading<'a> {
     text: &'a str,
     name: &'a str,
     product: Product,
@@ -101,7 +103,7 @@ struct Reading<'a> {
 
 /// The keys of a server that have been read.
 #[derive(Default)]
-struct Keys {
+struct ServerKeys {
     command: Option<String>,
     args: Option<(usize, Vec<String>)>,
     env: Option<(usize, Vec<(String, String)>)>,
@@ -112,22 +114,25 @@ struct Keys {
     transport: Option<(usize, String)>,
 }
 
-impl Reading<'_> {
+impl ServerReading<'_> {
     fn warn(&mut self, at: usize, message: String) {
-        self.warnings.push(Warning { place: Place::of(self.text, at), message });
+        self.warnings.push(Warning { place: TextPosition::of(self.text, at), message });
     }
 
     /// An error says which server it is about.
-    fn server(&mut self, node: &Node) -> Result<Imported, Wrong> {
+    fn server(&mut self, node: &JsonNode) -> Result<Imported, JsoncError> {
         let read = self.keys(node);
-        read.map_err(|Wrong { at, message }| Wrong { at, message: format!("the server `{}`: {message}", self.name) })
+        read.map_err(|JsoncError { at, message }| JsoncError {
+            at,
+            message: format!("the server `{}`: {message}", self.name),
+        })
     }
 
-    fn keys(&mut self, node: &Node) -> Result<Imported, Wrong> {
-        let Value::Object(members) = &node.value else {
+    fn keys(&mut self, node: &JsonNode) -> Result<Imported, JsoncError> {
+        let JsonValue::Object(members) = &node.value else {
             return Err(wrong(node.at, format!("it must be an object, not {}", node.what())));
         };
-        let mut keys = Keys::default();
+        let mut keys = ServerKeys::default();
         let (mut timeout, mut disabled) = (None, false);
         for (key, value) in members {
             let at = value.at;
@@ -147,9 +152,11 @@ impl Reading<'_> {
                     }
                 }
                 "headers" => {
-                    let header =
-                        |(name, value): &(String, Node)| Ok((name.clone(), text(value, &format!("headers.{name}"))?));
-                    keys.headers = Some((at, object(value, key)?.iter().map(header).collect::<Result<_, Wrong>>()?));
+                    let header = |(name, value): &(String, JsonNode)| {
+                        Ok((name.clone(), text(value, &format!("headers.{name}"))?))
+                    };
+                    keys.headers =
+                        Some((at, object(value, key)?.iter().map(header).collect::<Result<_, JsoncError>>()?));
                 }
                 "type" | "transport" => keys.transport = Some((at, text(value, key)?)),
                 "timeout" => timeout = Some(self.timeout(value)?),
@@ -160,19 +167,25 @@ impl Reading<'_> {
             }
         }
         let launch = self.launch(keys, node.at)?;
-        Ok(Imported { name: self.name.to_owned(), place: Place::of(self.text, node.at), launch, timeout, disabled })
+        Ok(Imported {
+            name: self.name.to_owned(),
+            place: TextPosition::of(self.text, node.at),
+            launch,
+            timeout,
+            disabled,
+        })
     }
 
-    fn environment(&mut self, node: &Node) -> Result<Vec<(String, String)>, Wrong> {
+    fn environment(&mut self, node: &JsonNode) -> Result<Vec<(String, String)>, JsoncError> {
         let mut variables = Vec::new();
         for (name, value) in object(node, "env")? {
             let text = match &value.value {
-                Value::Text(text) => text.clone(),
+                JsonValue::Text(text) => text.clone(),
                 // Numbers and switches without quotes are a common slip, and can mean only one thing.
-                Value::Number(number) => number.to_string(),
-                Value::Bool(flag) => flag.to_string(),
+                JsonValue::Number(number) => number.to_string(),
+                JsonValue::Bool(flag) => flag.to_string(),
                 // VS Code takes a variable away so; we only ever add.
-                Value::Null => continue,
+                JsonValue::Null => continue,
                 _ => return Err(wrong(value.at, format!("`env.{name}` must be a string, not {}", value.what()))),
             };
             if let Some(variable) = text.strip_prefix('$')
@@ -192,16 +205,16 @@ impl Reading<'_> {
         Ok(variables)
     }
 
-    fn timeout(&self, node: &Node) -> Result<std::time::Duration, Wrong> {
+    fn timeout(&self, node: &JsonNode) -> Result<std::time::Duration, JsoncError> {
         let time = match node.value {
-            Value::Number(number) => self.product.timeout(number),
+            JsonValue::Number(number) => self.product.timeout(number),
             _ => None,
         };
         time.ok_or_else(|| wrong(node.at, "`timeout` must be a number above 0"))
     }
 
-    fn launch(&mut self, keys: Keys, at: usize) -> Result<Launch, Wrong> {
-        let Keys { command, args, env, cwd, env_file, url, headers, transport } = keys;
+    fn launch(&mut self, keys: ServerKeys, at: usize) -> Result<Launch, JsoncError> {
+        let ServerKeys { command, args, env, cwd, env_file, url, headers, transport } = keys;
         let word = transport.as_ref().map(|(_, word)| word.to_ascii_lowercase().replace(['-', '_'], ""));
         match word.as_deref() {
             None | Some("stdio" | "http" | "sse" | "streamablehttp" | "streamable") => {}
@@ -255,14 +268,14 @@ impl Reading<'_> {
     }
 }
 
-fn inputs(node: &Node) -> Result<Vec<Input>, Wrong> {
-    let Value::List(items) = &node.value else {
+fn inputs(node: &JsonNode) -> Result<Vec<ImportInput>, JsoncError> {
+    let JsonValue::List(items) = &node.value else {
         return Err(wrong(node.at, format!("`inputs` must be a list, not {}", node.what())));
     };
-    let optional = |item: &Node, key: &str| item.get(key).map(|node| text(node, key)).transpose();
-    let input = |item: &Node| {
+    let optional = |item: &JsonNode, key: &str| item.get(key).map(|node| text(node, key)).transpose();
+    let input = |item: &JsonNode| {
         let id = item.get("id").ok_or_else(|| wrong(item.at, "an input needs an `id`"))?;
-        Ok(Input {
+        Ok(ImportInput {
             id: text(id, "id")?,
             description: optional(item, "description")?,
             password: item.get("password").map_or(Ok(false), |node| flag(node, "password"))?,
@@ -274,8 +287,8 @@ fn inputs(node: &Node) -> Result<Vec<Input>, Wrong> {
 }
 
 /// A choice is a text, or an object with a `value` and what people see of it.
-fn options(node: &Node) -> Result<Vec<String>, Wrong> {
-    let Value::List(items) = &node.value else {
+fn options(node: &JsonNode) -> Result<Vec<String>, JsoncError> {
+    let JsonValue::List(items) = &node.value else {
         return Err(wrong(node.at, format!("`options` must be a list, not {}", node.what())));
     };
     items.iter().map(|item| text(item.get("value").unwrap_or(item), "options")).collect()

@@ -97,15 +97,15 @@ fn vs_code() {
     insta::assert_snapshot!(told(include_str!("files/vscode.json"), Product::VsCode), @r#"
     9:19 perplexity: npx ["-y", "server-perplexity-ask", "--region=${input:region}"] env=[("PERPLEXITY_API_KEY", "${input:perplexity-key}")] cwd=None env_file=Some("${workspaceFolder}/.env") timeout=None disabled=false
     17:14 fetch: https://mcp.example/fetch Auto headers=[] timeout=None disabled=false
-    Input { id: "perplexity-key", description: Some("Perplexity API Key"), password: true, default: None, options: [] }
-    Input { id: "region", description: Some("Region"), password: false, default: Some("eu"), options: ["eu", "us"] }
+    ImportInput { id: "perplexity-key", description: Some("Perplexity API Key"), password: true, default: None, options: [] }
+    ImportInput { id: "region", description: Some("Region"), password: false, default: Some("eu"), options: ["eu", "us"] }
     warning 15:14: `dev` of the server `perplexity` is not understood and left out
     "#);
     let within_settings =
         r#"{"editor.tabSize": 2, "mcp": {"inputs": [{"id": "k"}], "servers": {"a": {"command": "b"}}}}"#;
     insta::assert_snapshot!(told(within_settings, Product::VsCode), @r#"
     1:73 a: b [] env=[] cwd=None env_file=None timeout=None disabled=false
-    Input { id: "k", description: None, password: false, default: None, options: [] }
+    ImportInput { id: "k", description: None, password: false, default: None, options: [] }
     "#);
 }
 

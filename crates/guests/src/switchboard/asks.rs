@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use salon_mcp::input::{self, InputRequired, MAX_QUESTIONS, MAX_ROUNDS, Put};
+use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS};
 use salon_mcp::{Era, Revision, meta, same_id};
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::call::State;
-use super::{Due, LaneId, Switchboard, What};
+use super::call::LaneCallStage;
+use super::{LaneId, PublishPurpose, Switchboard, SwitchboardTimer};
 
 /// How long a caller may think about a question: there may be a person behind it.
 const THINKING_TIME: Duration = Duration::from_secs(600);
@@ -20,9 +20,9 @@ const MAX_ASKS: usize = 64;
 const MAX_EARLY: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct CallerQuestion {
     caller: ParticipantId,
-    cause: Cause,
+    cause: QuestionSource,
     /// The server's own progress token for it, as written.
     token: Option<Box<RawValue>>,
     /// Under which it stands in the room.
@@ -31,7 +31,7 @@ pub(super) struct Ask {
 }
 
 #[derive(Debug)]
-enum Cause {
+enum QuestionSource {
     /// A server's request on a lane, with its id there.
     Server { lane: LaneId, id: Box<RawValue> },
     /// A question of the result that a call had.
@@ -71,7 +71,7 @@ impl Switchboard {
             return;
         }
         let Some(caller) = owner.owner.clone() else { return };
-        let cause = Cause::Server { lane, id: id.to_owned() };
+        let cause = QuestionSource::Server { lane, id: id.to_owned() };
         let correlation = self.cause_of(lane, related);
         self.ask(caller, cause, correlation, method, params, now);
     }
@@ -87,7 +87,7 @@ impl Switchboard {
     fn ask(
         &mut self,
         caller: ParticipantId,
-        cause: Cause,
+        cause: QuestionSource,
         correlation: Option<EnvelopeId>,
         method: &str,
         params: Option<&RawValue>,
@@ -98,13 +98,16 @@ impl Switchboard {
         let patched = params.filter(|_| token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let payload = rpc::request(number, method, patched.as_deref().or(params));
         let deadline = now + THINKING_TIME;
-        self.set_timer(None, Some(deadline), Due::Ask(number));
-        self.publish(Some(&caller), correlation, payload, What::Ask(number));
-        self.asks.insert(number, Ask { caller, cause, token, envelope: None, deadline });
+        self.set_timer(None, Some(deadline), SwitchboardTimer::Ask(number));
+        self.publish(Some(&caller), correlation, payload, PublishPurpose::Ask(number));
+        self.asks.insert(number, CallerQuestion { caller, cause, token, envelope: None, deadline });
     }
 
     fn open_asks(&self, lane: LaneId) -> usize {
-        self.asks.values().filter(|ask| matches!(ask.cause, Cause::Server { lane: of, .. } if of == lane)).count()
+        self.asks
+            .values()
+            .filter(|ask| matches!(ask.cause, QuestionSource::Server { lane: of, .. } if of == lane))
+            .count()
     }
 
     /// Whether a caller is thinking about a question of this lane, so that the server rightly makes no progress.
@@ -112,9 +115,9 @@ impl Switchboard {
         self.open_asks(lane) > 0
     }
 
-    fn take_ask(&mut self, number: u64) -> Option<Ask> {
+    fn take_ask(&mut self, number: u64) -> Option<CallerQuestion> {
         let ask = self.asks.remove(&number)?;
-        self.set_timer(Some(ask.deadline), None, Due::Ask(number));
+        self.set_timer(Some(ask.deadline), None, SwitchboardTimer::Ask(number));
         Some(ask)
     }
 
@@ -126,12 +129,12 @@ impl Switchboard {
         }
         let Some(ask) = self.take_ask(number) else { return };
         match ask.cause {
-            Cause::Server { lane, id } => {
+            QuestionSource::Server { lane, id } => {
                 let mut message = message.clone();
                 message.set("id", &id);
                 self.send(lane, message.to_raw());
             }
-            Cause::Input { call, key, method } => match (message.get("result"), message.get("error")) {
+            QuestionSource::Input { call, key, method } => match (message.get("result"), message.get("error")) {
                 (Some(result), _) => self.input_answered(call, key, result.to_owned(), now),
                 (None, error) => match input::instead_of_error(&method) {
                     Some(answer) => self.input_answered(call, key, answer, now),
@@ -147,8 +150,8 @@ impl Switchboard {
         let told =
             RpcError::new(RpcError::INTERNAL, format!("`{}` was not asked or did not answer: {why}", ask.caller));
         match ask.cause {
-            Cause::Server { lane, id } => self.send(lane, rpc::failure(&id, &told)),
-            Cause::Input { call, .. } => self.fail(call, &told, now),
+            QuestionSource::Server { lane, id } => self.send(lane, rpc::failure(&id, &told)),
+            QuestionSource::Input { call, .. } => self.fail(call, &told, now),
         }
     }
 
@@ -206,7 +209,7 @@ impl Switchboard {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
         let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
-        if let (Cause::Server { lane, .. }, Some(token)) = (&ask.cause, &ask.token)
+        if let (QuestionSource::Server { lane, .. }, Some(token)) = (&ask.cause, &ask.token)
             && ask.caller == *caller
         {
             params.set("progressToken", token);
@@ -220,7 +223,7 @@ impl Switchboard {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(id) = params.remove("requestId") else { return };
         let named = self.asks.iter().find(|(_, ask)| {
-            matches!(&ask.cause, Cause::Server { lane: of, id: theirs } if *of == lane && same_id(theirs.get(), id.get()))
+            matches!(&ask.cause, QuestionSource::Server { lane: of, id: theirs } if *of == lane && same_id(theirs.get(), id.get()))
         });
         let Some(number) = named.map(|(number, _)| *number) else { return };
         if let Some(ask) = self.take_ask(number) {
@@ -231,15 +234,15 @@ impl Switchboard {
 
     /// Takes back the questions of a lane that is going.
     pub(super) fn withdraw_asks(&mut self, lane: LaneId) {
-        self.withdraw(|cause| matches!(cause, Cause::Server { lane: of, .. } if *of == lane));
+        self.withdraw(|cause| matches!(cause, QuestionSource::Server { lane: of, .. } if *of == lane));
     }
 
     /// Takes back the questions of a call that is over.
     pub(super) fn withdraw_asks_of_call(&mut self, number: u64) {
-        self.withdraw(|cause| matches!(cause, Cause::Input { call, .. } if *call == number));
+        self.withdraw(|cause| matches!(cause, QuestionSource::Input { call, .. } if *call == number));
     }
 
-    fn withdraw(&mut self, wanted: impl Fn(&Cause) -> bool) {
+    fn withdraw(&mut self, wanted: impl Fn(&QuestionSource) -> bool) {
         let numbers: Vec<_> =
             self.asks.iter().filter(|(_, ask)| wanted(&ask.cause)).map(|(number, _)| *number).collect();
         for number in numbers {
@@ -274,24 +277,24 @@ impl Switchboard {
         if wanted.questions.is_empty() {
             let until = now + input::retry_delay(rounds);
             if let Some(call) = self.calls.get_mut(&number) {
-                call.state = State::Resting { state: wanted.state };
+                call.state = LaneCallStage::Resting { state: wanted.state };
                 call.deadline = Some(until);
             }
-            return self.set_timer(old, Some(until), Due::Call(number));
+            return self.set_timer(old, Some(until), SwitchboardTimer::Call(number));
         }
-        self.set_timer(old, None, Due::Call(number));
+        self.set_timer(old, None, SwitchboardTimer::Call(number));
         let revision = self.callers.get(&caller).map_or(Revision::ROOM, |caller| caller.revision);
         let (mut answers, mut open, mut elicitations) = (Vec::new(), Vec::new(), Vec::new());
         for (key, question) in wanted.questions {
             let elicitation = format!("{}-{number}-{}", self.setting.seed, open.len());
             match input::put(&question, revision, &elicitation) {
-                Put::Answer(answer) => answers.push((key, answer)),
-                Put::Ask(params) => {
+                LegacyQuestion::Answer(answer) => answers.push((key, answer)),
+                LegacyQuestion::Ask(params) => {
                     if params.as_deref().is_some_and(|params| params.get().contains(&elicitation)) {
                         elicitations.push(elicitation);
                     }
                     open.push((
-                        Cause::Input { call: number, key, method: question.method.clone() },
+                        QuestionSource::Input { call: number, key, method: question.method.clone() },
                         question.method,
                         params,
                     ));
@@ -299,7 +302,7 @@ impl Switchboard {
             }
         }
         if let Some(call) = self.calls.get_mut(&number) {
-            call.state = State::Asking { open: open.len(), answers, state: wanted.state };
+            call.state = LaneCallStage::Asking { open: open.len(), answers, state: wanted.state };
             if let Some(asked) = call.asked_mut() {
                 asked.elicitations.extend(elicitations);
             }
@@ -314,7 +317,7 @@ impl Switchboard {
 
     fn input_answered(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let State::Asking { open, answers, .. } = &mut call.state {
+        if let LaneCallStage::Asking { open, answers, .. } = &mut call.state {
             answers.push((key, answer));
             *open = open.saturating_sub(1);
             if *open == 0 {
@@ -326,13 +329,13 @@ impl Switchboard {
     /// Makes a call again, under a new number, with what the server wanted.
     pub(super) fn retry(&mut self, number: u64, now: Instant) {
         let Some(mut call) = self.calls.remove(&number) else { return };
-        self.set_timer(call.deadline.take(), None, Due::Call(number));
+        self.set_timer(call.deadline.take(), None, SwitchboardTimer::Call(number));
         let original = call.params.as_deref();
         let params = match &call.state {
-            State::Asking { answers, state, .. } => {
+            LaneCallStage::Asking { answers, state, .. } => {
                 original.and_then(|params| input::retry(params, answers, state.as_deref()))
             }
-            State::Resting { state } => original.and_then(|params| input::retry(params, &[], state.as_deref())),
+            LaneCallStage::Resting { state } => original.and_then(|params| input::retry(params, &[], state.as_deref())),
             _ => call.params.clone(),
         };
         let fresh = self.fresh();

@@ -6,40 +6,40 @@ use std::time::Instant;
 use salon_protocol::LogLevel;
 use serde_json::value::RawValue;
 
-use super::errands::Errand;
-use super::{LaneId, Reply};
+use super::own_requests::OwnRequest;
+use super::{LaneId, ReplyAddress};
 
 /// The open calls by their numbers. A call that is made again gets a new number.
-pub(super) type Calls = BTreeMap<u64, Call>;
+pub(super) type LaneCalls = BTreeMap<u64, LaneCall>;
 
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct LaneCall {
     pub(super) lane: LaneId,
     pub(super) method: Box<str>,
     /// As they go to the server, but for the progress token. Kept only while they may have to be sent again.
     pub(super) params: Option<Box<RawValue>>,
     pub(super) origin: Origin,
-    pub(super) state: State,
+    pub(super) state: LaneCallStage,
     pub(super) deadline: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) enum Origin {
-    Caller(Box<Asked>),
-    Errand(Errand),
+    Caller(Box<CallerRequest>),
+    OwnRequest(OwnRequest),
 }
 
 /// A call of a caller's.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) reply: Reply,
+pub(super) struct CallerRequest {
+    pub(super) reply: ReplyAddress,
     /// The caller's own progress token, as written.
     pub(super) token: Option<Box<RawValue>>,
     /// Whether the caller speaks the modern era.
     pub(super) modern: bool,
     /// The log lines that were asked for with it.
     pub(super) level: Option<LogLevel>,
-    pub(super) effect: Effect,
+    pub(super) effect: CallEffect,
     /// How often the server has asked back.
     pub(super) rounds: u32,
     /// Whether it was made again after the server found its headers wanting.
@@ -48,14 +48,14 @@ pub(super) struct Asked {
     pub(super) elicitations: Vec<String>,
 }
 
-impl Asked {
-    pub(super) fn new(reply: Reply) -> Self {
+impl CallerRequest {
+    pub(super) fn new(reply: ReplyAddress) -> Self {
         Self {
             reply,
             token: None,
             modern: false,
             level: None,
-            effect: Effect::None,
+            effect: CallEffect::None,
             rounds: 0,
             corrected: false,
             elicitations: Vec::new(),
@@ -65,7 +65,7 @@ impl Asked {
 
 /// What a call's success changes here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum CallEffect {
     None,
     Subscribe(String),
     /// A level was asked for; this was the caller's before.
@@ -77,7 +77,7 @@ pub(super) enum Effect {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum LaneCallStage {
     /// Its lane is not open yet.
     Waiting,
     /// The server has it.
@@ -90,18 +90,18 @@ pub(super) enum State {
     Relisting,
 }
 
-impl Call {
-    pub(super) fn asked(&self) -> Option<&Asked> {
+impl LaneCall {
+    pub(super) fn asked(&self) -> Option<&CallerRequest> {
         match &self.origin {
             Origin::Caller(asked) => Some(asked),
-            Origin::Errand(_) => None,
+            Origin::OwnRequest(_) => None,
         }
     }
 
-    pub(super) fn asked_mut(&mut self) -> Option<&mut Asked> {
+    pub(super) fn asked_mut(&mut self) -> Option<&mut CallerRequest> {
         match &mut self.origin {
             Origin::Caller(asked) => Some(asked),
-            Origin::Errand(_) => None,
+            Origin::OwnRequest(_) => None,
         }
     }
 }

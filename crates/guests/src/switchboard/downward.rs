@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use salon_mcp::input::InputRequired;
-use salon_mcp::{Era, Head, Revision, code, downgrade, meta};
+use salon_mcp::{Era, Revision, RpcHead, code, downgrade, meta};
 use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::call::{Asked, Call, Effect, Origin, State};
-use super::errands::Errand;
+use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
+use super::own_requests::OwnRequest;
 use super::upward::uri_of;
-use super::{Action, Due, LaneId, MAX_RECIPIENTS, Publish, Switchboard, What};
+use super::{LaneId, MAX_RECIPIENTS, Publish, PublishPurpose, Switchboard, SwitchboardAction, SwitchboardTimer};
 
 impl Switchboard {
     /// A server's message, and the request on whose answer stream it came where there was one.
@@ -20,7 +20,7 @@ impl Switchboard {
             return;
         }
         let no_message = || tracing::debug!(guest = %self.setting.name, "upstream: message is not JSON-RPC, skipped");
-        let Some(head) = Head::read(text) else { return no_message() };
+        let Some(head) = RpcHead::read(text) else { return no_message() };
         match (head.id, head.method.as_deref()) {
             (Some(id), Some(method)) => self.server_asks(lane, id, method, head.params, related, now),
             (None, Some(method)) => self.server_tells(lane, method, head.params, related, now),
@@ -59,7 +59,10 @@ impl Switchboard {
     /// The call that a number of ours in a message stands for, if that lane may speak of it.
     fn number_of(&self, lane: LaneId, id: &RawValue) -> Option<u64> {
         let number = id.get().parse().ok()?;
-        self.calls.get(&number).filter(|call| call.lane == lane && matches!(call.state, State::Sent)).map(|_| number)
+        self.calls
+            .get(&number)
+            .filter(|call| call.lane == lane && matches!(call.state, LaneCallStage::Sent))
+            .map(|_| number)
     }
 
     fn answered(&mut self, number: u64, mut message: Members, now: Instant) {
@@ -71,14 +74,14 @@ impl Switchboard {
         };
         if !asked.corrected && self.setting.http && era == Era::Modern && has_code(&message, code::HEADER_MISMATCH) {
             asked.corrected = true;
-            call.state = State::Relisting;
+            call.state = LaneCallStage::Relisting;
             return self.list_tools(now);
         }
         let translated = self.calls.get(&number).is_some_and(|call| self.is_translated(call));
         if let Some(wanted) = message.get("result").filter(|_| translated).and_then(InputRequired::read) {
             return self.input_required(number, wanted, now);
         }
-        let Some(Call { method, origin: Origin::Caller(asked), .. }) = self.remove(number) else { return };
+        let Some(LaneCall { method, origin: Origin::Caller(asked), .. }) = self.remove(number) else { return };
         let revision = self.callers.get(&asked.reply.caller).map_or(Revision::ROOM, |caller| caller.revision);
         let is_older = !asked.modern && self.lanes.get(&lane).is_some_and(|lane| revision < lane.revision);
         if let Some(result) = message.get("result") {
@@ -87,11 +90,11 @@ impl Switchboard {
                 message.set("result", &plain);
             } else if is_older && let Some(plain) = downgrade::older(&method, result, revision) {
                 message.set("result", &plain);
-            } else if asked.effect == Effect::Listen
+            } else if asked.effect == CallEffect::Listen
                 && let Some(patched) = meta::with_subscription(result, &asked.reply.id)
             {
                 message.set("result", &patched);
-            } else if asked.effect == Effect::Discover
+            } else if asked.effect == CallEffect::Discover
                 && let Some(narrowed) = self.narrowed(result)
             {
                 message.set("result", &narrowed);
@@ -121,9 +124,9 @@ impl Switchboard {
     }
 
     /// Takes a call away, with everything that counted it.
-    pub(super) fn remove(&mut self, number: u64) -> Option<Call> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<LaneCall> {
         let call = self.calls.remove(&number)?;
-        self.set_timer(call.deadline, None, Due::Call(number));
+        self.set_timer(call.deadline, None, SwitchboardTimer::Call(number));
         if let Some(asked) = call.asked()
             && let Some(caller) = self.callers.get_mut(&asked.reply.caller)
         {
@@ -138,7 +141,7 @@ impl Switchboard {
         let Some(call) = self.remove(number) else { return };
         let lane = call.lane;
         match call.origin {
-            Origin::Errand(errand) => self.errand_failed(number, lane, errand, &told.message, now),
+            Origin::OwnRequest(own_request) => self.own_request_failed(number, lane, own_request, &told.message, now),
             Origin::Caller(asked) => {
                 let caller = asked.reply.caller.clone();
                 self.reply(asked.reply.clone(), rpc::failure(&asked.reply.id, told));
@@ -159,7 +162,7 @@ impl Switchboard {
     pub(super) fn call_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.deadline = None;
-        let (lane, resting) = (call.lane, matches!(call.state, State::Resting { .. }));
+        let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting { .. }));
         if resting {
             return self.retry(number, now);
         }
@@ -168,7 +171,7 @@ impl Switchboard {
             if let Some(call) = self.calls.get_mut(&number) {
                 call.deadline = Some(again);
             }
-            return self.set_timer(None, Some(again), Due::Call(number));
+            return self.set_timer(None, Some(again), SwitchboardTimer::Call(number));
         }
         let seconds = self.setting.timeout.as_secs();
         let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
@@ -213,11 +216,11 @@ impl Switchboard {
         let (old, new) = (call.deadline, call.deadline.map(|_| now + timeout));
         call.deadline = new;
         let told = call.asked().and_then(|asked| Some((asked.reply.clone(), asked.token.clone()?)));
-        self.set_timer(old, new, Due::Call(number));
+        self.set_timer(old, new, SwitchboardTimer::Call(number));
         if let Some((reply, token)) = told {
             params.set("progressToken", &token);
             let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
-            self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Progress(number));
+            self.publish(Some(&reply.caller), Some(reply.envelope), payload, PublishPurpose::Progress(number));
         }
     }
 
@@ -241,14 +244,14 @@ impl Switchboard {
         let found = named.and_then(|number| Some((number, self.calls.get(&number).filter(|call| call.lane == lane)?)));
         let Some((number, call)) = found else { return method == "notifications/cancelled" };
         match (&call.origin, method) {
-            (Origin::Errand(Errand::Listen), "notifications/subscriptions/acknowledged") => {
+            (Origin::OwnRequest(OwnRequest::Listen), "notifications/subscriptions/acknowledged") => {
                 self.listens(lane, number, now)
             }
-            (Origin::Errand(Errand::Listen), "notifications/cancelled") => {
+            (Origin::OwnRequest(OwnRequest::Listen), "notifications/cancelled") => {
                 self.remove(number);
                 self.listen_ended(lane, number, "it was cancelled by the server", now);
             }
-            (Origin::Caller(asked), _) if asked.effect == Effect::Listen => {
+            (Origin::Caller(asked), _) if asked.effect == CallEffect::Listen => {
                 let reply = asked.reply.clone();
                 let patched = match method {
                     "notifications/cancelled" => {
@@ -260,7 +263,7 @@ impl Switchboard {
                     _ => params.and_then(|params| meta::with_subscription(params, &reply.id)),
                 };
                 let payload = rpc::notification(method, patched.as_deref());
-                self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice);
+                self.publish(Some(&reply.caller), Some(reply.envelope), payload, PublishPurpose::Notice);
             }
             _ => return false,
         }
@@ -279,7 +282,7 @@ impl Switchboard {
             self.server.has("logging") || wanted.is_none() || admits(wanted)
         };
         let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
-        if let Some(asked) = related.and_then(Call::asked) {
+        if let Some(asked) = related.and_then(LaneCall::asked) {
             let wanted = if modern {
                 asked.level
             } else {
@@ -287,19 +290,19 @@ impl Switchboard {
             };
             let (to, envelope) = (asked.reply.caller.clone(), asked.reply.envelope.clone());
             if admits(wanted) || known.owner.as_ref().is_some_and(passes) {
-                self.publish(Some(&to), Some(envelope), payload, What::Notice);
+                self.publish(Some(&to), Some(envelope), payload, PublishPurpose::Notice);
             }
             return;
         }
         if let Some(owner) = known.owner.clone().filter(|_| !modern) {
             if passes(&owner) {
-                self.publish(Some(&owner), None, payload, What::Notice);
+                self.publish(Some(&owner), None, payload, PublishPurpose::Notice);
             }
             return;
         }
         // On one wire for all, a modern server's log lines belong to one of the calls that asked for them.
         let callers = self.callers.iter().filter(|(id, caller)| {
-            let theirs = |call: &Call| {
+            let theirs = |call: &LaneCall| {
                 call.lane == lane && call.asked().is_some_and(|asked| asked.reply.caller == **id && admits(asked.level))
             };
             if modern { self.calls.values().any(theirs) } else { admits(caller.level) }
@@ -314,7 +317,7 @@ impl Switchboard {
         if let Some(owner) =
             self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy).and_then(|lane| lane.owner.clone())
         {
-            return self.publish(Some(&owner), None, payload, What::Notice);
+            return self.publish(Some(&owner), None, payload, PublishPurpose::Notice);
         }
         let Some(uri) = uri_of(params) else { return };
         // A server may also name a part of what was subscribed to.
@@ -328,15 +331,15 @@ impl Switchboard {
         let plain = params.map(|params| meta::strip(params).unwrap_or_else(|| params.to_owned()));
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
         if owner.is_some() {
-            self.publish(owner.as_ref(), None, rpc::notification(method, plain.as_deref()), What::Notice);
+            self.publish(owner.as_ref(), None, rpc::notification(method, plain.as_deref()), PublishPurpose::Notice);
         } else if lane == LaneId::BASE && feature_of(method) == "tools" {
             self.list_tools(now);
         } else if lane == LaneId::BASE {
-            self.publish(None, None, rpc::notification(method, plain.as_deref()), What::Notice);
+            self.publish(None, None, rpc::notification(method, plain.as_deref()), PublishPurpose::Notice);
         } else {
             // A process of its own, whose lists are only of those that call it. A caller's own subscription says the same.
             let listens = |id: &ParticipantId| {
-                let is_theirs = |asked: &Asked| asked.reply.caller == *id && asked.effect == Effect::Listen;
+                let is_theirs = |asked: &CallerRequest| asked.reply.caller == *id && asked.effect == CallEffect::Listen;
                 self.calls.values().any(|call| call.lane == lane && call.asked().is_some_and(is_theirs))
             };
             let callers = self.callers.iter().filter(|(id, caller)| caller.is_modern && !listens(id));
@@ -348,12 +351,14 @@ impl Switchboard {
     /// Anything else is passed on where it is known whose it is.
     fn told_to_one(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, related: Option<u64>) {
         let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
-        let reply = related.and_then(Call::asked).map(|asked| asked.reply.clone());
+        let reply = related.and_then(LaneCall::asked).map(|asked| asked.reply.clone());
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());
         let payload = rpc::notification(method, params);
         match (reply, owner) {
-            (Some(reply), _) => self.publish(Some(&reply.caller), Some(reply.envelope), payload, What::Notice),
-            (None, Some(owner)) => self.publish(Some(&owner), None, payload, What::Notice),
+            (Some(reply), _) => {
+                self.publish(Some(&reply.caller), Some(reply.envelope), payload, PublishPurpose::Notice)
+            }
+            (None, Some(owner)) => self.publish(Some(&owner), None, payload, PublishPurpose::Notice),
             (None, None) => {
                 tracing::debug!(guest = %self.setting.name, method, "upstream: notification without a subscriber, dropped")
             }
@@ -364,7 +369,12 @@ impl Switchboard {
         to.sort();
         for some in to.chunks(MAX_RECIPIENTS) {
             let (to, payload) = (some.to_vec(), payload.to_owned());
-            self.actions.push_back(Action::Publish(Publish { to, correlation: None, payload, what: What::Notice }));
+            self.actions.push_back(SwitchboardAction::Publish(Publish {
+                to,
+                correlation: None,
+                payload,
+                what: PublishPurpose::Notice,
+            }));
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use salon_mcp::handshake::Hello;
+use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{ParticipantId, RpcError};
 use serde_json::json;
 
-use super::call::State;
-use super::listening::Listening;
-use super::{Action, LaneId, MAX_OWN_LANES, Switchboard};
+use super::call::LaneCallStage;
+use super::listening::LaneListen;
+use super::{LaneId, MAX_OWN_LANES, Switchboard, SwitchboardAction};
 
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct UpstreamLane {
     pub(super) era: Era,
     /// Whose it is; nobody's is everybody's.
     pub(super) owner: Option<ParticipantId>,
@@ -23,12 +23,12 @@ pub(super) struct Lane {
     pub(super) retired: bool,
     /// The level asked of a server whose log lines are shared.
     pub(super) level: Option<salon_protocol::LogLevel>,
-    pub(super) listening: Listening,
+    pub(super) listening: LaneListen,
 }
 
-impl Lane {
+impl UpstreamLane {
     pub(super) fn open(era: Era, owner: Option<ParticipantId>, revision: Revision) -> Self {
-        Self { era, owner, is_open: true, revision, retired: false, level: None, listening: Listening::default() }
+        Self { era, owner, is_open: true, revision, retired: false, level: None, listening: LaneListen::default() }
     }
 }
 
@@ -37,13 +37,16 @@ impl Switchboard {
     pub(super) fn lane_for(&mut self, caller: &ParticipantId, era: Era) -> Result<LaneId, RpcError> {
         let known = self.callers.entry(caller.clone()).or_default();
         // In the modern era questions come with answers, so whose they are is known.
-        let own = self.setting.isolated || (era == Era::Legacy && known.hello.can_be_asked());
+        let own = self.setting.isolated || (era == Era::Legacy && known.handshake_params.takes_questions());
         let existing = if own { known.lanes.get(&era) } else { self.shared.get(&era) };
         if let Some(lane) = existing {
             return Ok(*lane);
         }
-        let (hello, revision) =
-            if own { (known.hello.clone(), known.revision) } else { (self.ours.clone(), Revision::R2025_11_25) };
+        let (handshake_params, revision) = if own {
+            (known.handshake_params.clone(), known.revision)
+        } else {
+            (self.ours.clone(), Revision::R2025_11_25)
+        };
         if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MAX_OWN_LANES {
             let told = format!(
                 "`{}` already serves {MAX_OWN_LANES} callers with a connection of their own",
@@ -53,13 +56,18 @@ impl Switchboard {
         }
         let lane = LaneId(u32::try_from(self.fresh()).unwrap_or(u32::MAX));
         let owner = own.then(|| caller.clone());
-        self.lanes.insert(lane, Lane { is_open: false, ..Lane::open(era, owner, revision) });
+        self.lanes.insert(lane, UpstreamLane { is_open: false, ..UpstreamLane::open(era, owner, revision) });
         if own {
             self.callers.entry(caller.clone()).or_default().lanes.insert(era, lane);
         } else {
             self.shared.insert(era, lane);
         }
-        self.actions.push_back(Action::Open { lane, era, hello: Box::new(hello), revision });
+        self.actions.push_back(SwitchboardAction::Open {
+            lane,
+            era,
+            handshake_params: Box::new(handshake_params),
+            revision,
+        });
         Ok(lane)
     }
 
@@ -67,7 +75,7 @@ impl Switchboard {
     pub(crate) fn opened(&mut self, lane: LaneId, revision: Revision, now: Instant) {
         let Some(known) = self.lanes.get_mut(&lane) else { return };
         (known.is_open, known.revision) = (true, revision);
-        for number in self.calls_where(|call| call.lane == lane && matches!(call.state, State::Waiting)) {
+        for number in self.calls_where(|call| call.lane == lane && matches!(call.state, LaneCallStage::Waiting)) {
             self.dispatch(number, now);
         }
         self.listen(lane, now);
@@ -81,7 +89,7 @@ impl Switchboard {
                 for lane in lanes {
                     self.fail_lane(lane, why, now);
                 }
-                self.actions.push_back(Action::Lost { why: why.to_owned() });
+                self.actions.push_back(SwitchboardAction::Lost { why: why.to_owned() });
             }
             return;
         }
@@ -101,9 +109,9 @@ impl Switchboard {
     }
 
     /// A caller sent other handshake parameters: its next requests go by another lane.
-    pub(super) fn retire(&mut self, caller: &ParticipantId, hello: &Hello) {
+    pub(super) fn retire(&mut self, caller: &ParticipantId, handshake_params: &HandshakeParams) {
         let Some(known) = self.callers.get_mut(caller) else { return };
-        if known.hello.capabilities.get() == hello.capabilities.get() {
+        if known.handshake_params.capabilities.get() == handshake_params.capabilities.get() {
             return;
         }
         for lane in std::mem::take(&mut known.lanes).into_values() {
@@ -128,7 +136,7 @@ impl Switchboard {
                 self.remove(number);
             }
             self.forget_lane(lane);
-            self.actions.push_back(Action::Close { lane });
+            self.actions.push_back(SwitchboardAction::Close { lane });
         }
     }
 
@@ -136,7 +144,7 @@ impl Switchboard {
         if let Some(known) = self.lanes.remove(&lane)
             && let Some(at) = known.listening.again_at
         {
-            self.set_timer(Some(at), None, super::Due::Listen(lane));
+            self.set_timer(Some(at), None, super::SwitchboardTimer::Listen(lane));
         }
         self.shared.retain(|_, shared| *shared != lane);
         for caller in self.callers.values_mut() {

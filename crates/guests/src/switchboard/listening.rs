@@ -9,12 +9,12 @@ use salon_mcp::Era;
 use salon_protocol::{Members, RpcError};
 use serde_json::value::RawValue;
 
-use super::errands::{Errand, may_subscribe, too_many_subscriptions};
+use super::own_requests::{OwnRequest, may_subscribe, too_many_subscriptions};
 use super::upward::uri_of;
-use super::{Due, LaneId, Reply, Standing, Switchboard};
+use super::{LaneId, ReplyAddress, SubscriptionState, Switchboard, SwitchboardTimer};
 
 /// The longest wait before a subscription that ended is made again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_LISTEN_DELAY: Duration = Duration::from_secs(60);
 
 /// What news there is of a server's features, in the words of a subscription's filter.
 const NEWS: [(&str, &str); 4] = [
@@ -26,15 +26,15 @@ const NEWS: [(&str, &str); 4] = [
 
 /// How a lane listens.
 #[derive(Debug, Default)]
-pub(super) struct Listening {
+pub(super) struct LaneListen {
     /// The subscription that is acknowledged.
     current: Option<u64>,
     /// The one that is to take its place.
     pending: Option<u64>,
     /// Who is answered when that is acknowledged.
-    waiting: Vec<Reply>,
+    waiting: Vec<ReplyAddress>,
     /// Who came meanwhile.
-    queued: Vec<Reply>,
+    queued: Vec<ReplyAddress>,
     /// Something changed meanwhile.
     stale: bool,
     failures: u32,
@@ -62,7 +62,7 @@ impl Switchboard {
         let again_at = listening.again_at.take();
         let Some(filter) = filter.filter(|_| !listening.unsupported) else {
             let (current, queued) = (listening.current.take(), std::mem::take(&mut listening.queued));
-            self.set_timer(again_at, None, Due::Listen(lane));
+            self.set_timer(again_at, None, SwitchboardTimer::Listen(lane));
             if let Some(current) = current {
                 self.withdraw_from_server(current, Some("nothing is wanted any more"));
                 self.remove(current);
@@ -72,10 +72,10 @@ impl Switchboard {
             }
             return;
         };
-        self.set_timer(again_at, None, Due::Listen(lane));
+        self.set_timer(again_at, None, SwitchboardTimer::Listen(lane));
         let mut params = Members::default();
         params.set("notifications", &filter);
-        let number = self.run(lane, Errand::Listen, "subscriptions/listen", Some(&params.to_raw()), now);
+        let number = self.run(lane, OwnRequest::Listen, "subscriptions/listen", Some(&params.to_raw()), now);
         if let Some(known) = self.lanes.get_mut(&lane) {
             known.listening.pending = Some(number);
             known.listening.waiting = std::mem::take(&mut known.listening.queued);
@@ -116,7 +116,7 @@ impl Switchboard {
     pub(super) fn change_subscription(
         &mut self,
         lane: LaneId,
-        reply: &Reply,
+        reply: &ReplyAddress,
         method: &str,
         params: Option<&RawValue>,
         now: Instant,
@@ -128,7 +128,7 @@ impl Switchboard {
             if !may_subscribe(caller.subscriptions.len()) {
                 return Err(too_many_subscriptions());
             }
-            caller.subscriptions.insert(key.clone(), Standing::Made).is_none()
+            caller.subscriptions.insert(key.clone(), SubscriptionState::Made).is_none()
         } else {
             caller.subscriptions.remove(&key).is_some()
         };
@@ -160,7 +160,7 @@ impl Switchboard {
         if let Some(call) = self.calls.get_mut(&number) {
             // It lasts from now on.
             let deadline = call.deadline.take();
-            self.set_timer(deadline, None, Due::Call(number));
+            self.set_timer(deadline, None, SwitchboardTimer::Call(number));
         }
         for reply in waiting {
             self.reply_empty(reply);
@@ -197,11 +197,12 @@ impl Switchboard {
         } else {
             return;
         }
-        let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(listening.failures)).min(LONGEST_PAUSE);
+        let pause =
+            Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(listening.failures)).min(MAX_LISTEN_DELAY);
         listening.failures += 1;
         let at = (!listening.unsupported && !self.lost).then(|| now + pause);
         let old = std::mem::replace(&mut listening.again_at, at);
-        self.set_timer(old, at, Due::Listen(lane));
+        self.set_timer(old, at, SwitchboardTimer::Listen(lane));
         for reply in refused {
             self.refuse(reply, &RpcError::new(RpcError::INTERNAL, format!("the subscription was not made: {why}")));
         }

@@ -1,6 +1,6 @@
 //! The switchboard: many callers in a room, few connections to a server, and nobody hears what is another's.
 //!
-//! A sans-IO state machine. Envelopes and servers' messages go in, [`Action`]s come out, time is an argument. Every request to a
+//! A sans-IO state machine. Envelopes and servers' messages go in, [`SwitchboardAction`]s come out, time is an argument. Every request to a
 //! server has a number of ours, which is its id and its progress token there; what comes back is given its caller's own id and
 //! token again. A [lane](Lane) is a connection to the server: callers who cannot be asked anything share one, the others have their own,
 //! because nothing on a shared wire says whose call a server's question belongs to.
@@ -11,9 +11,9 @@
 mod asks;
 mod call;
 mod downward;
-mod errands;
 mod lanes;
 mod listening;
+mod own_requests;
 #[cfg(test)]
 mod tests;
 mod upward;
@@ -21,7 +21,7 @@ mod upward;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::{Hello, Server};
+use salon_mcp::handshake::{HandshakeParams, ServerProfile};
 use salon_mcp::headers::ToolHeaders;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{EnvelopeId, LogLevel, ParticipantId, Refusal, RpcError, rpc};
@@ -29,10 +29,10 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::Expose;
-use asks::Ask;
-use call::{Call, Calls, Origin};
-use errands::Catalogue;
-use lanes::Lane;
+use asks::CallerQuestion;
+use call::{LaneCall, LaneCalls, Origin};
+use lanes::UpstreamLane;
+use own_requests::ToolNames;
 
 /// Calls of one caller that may be open.
 const MAX_CALLS_OF_ONE: usize = 256;
@@ -57,7 +57,7 @@ impl LaneId {
 
 /// What does not change while the guest is in the room.
 #[derive(Debug, Clone)]
-pub(crate) struct Setting {
+pub(crate) struct SwitchboardOptions {
     /// What messages call the guest.
     pub(crate) name: String,
     /// Whether every caller has a lane of its own.
@@ -74,7 +74,7 @@ pub(crate) struct Setting {
     pub(crate) seed: String,
 }
 
-impl Setting {
+impl SwitchboardOptions {
     fn speaks(&self, era: Era) -> bool {
         self.eras.contains(&era)
     }
@@ -87,7 +87,7 @@ impl Setting {
 
 /// What the switchboard wants done.
 #[derive(Debug)]
-pub(crate) enum Action {
+pub(crate) enum SwitchboardAction {
     /// Say something in the room.
     Publish(Publish),
     /// Say something to the server.
@@ -95,7 +95,7 @@ pub(crate) enum Action {
     /// Drop a request's answer stream.
     Abandon { lane: LaneId, request: u64 },
     /// Connect, with a handshake that says this where there is one.
-    Open { lane: LaneId, era: Era, hello: Box<Hello>, revision: Revision },
+    Open { lane: LaneId, era: Era, handshake_params: Box<HandshakeParams>, revision: Revision },
     /// Disconnect.
     Close { lane: LaneId },
     /// The tools are known, or have changed.
@@ -114,14 +114,14 @@ pub(crate) struct Publish {
     /// The JSON-RPC message.
     pub(crate) payload: Box<RawValue>,
     /// What becomes of it matters to whom.
-    pub(crate) what: What,
+    pub(crate) what: PublishPurpose,
 }
 
 /// What a published message is to the switchboard.
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum PublishPurpose {
     /// The answer to a request. When the room does not take it, the caller must still hear something.
-    Answer(Reply),
+    Answer(ReplyAddress),
     /// A question to a caller.
     Ask(u64),
     /// Progress of a call: a later one says all that an earlier one said.
@@ -132,7 +132,7 @@ pub(crate) enum What {
 
 /// Where an answer goes.
 #[derive(Debug, Clone)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyAddress {
     caller: ParticipantId,
     envelope: EnvelopeId,
     id: Box<RawValue>,
@@ -140,8 +140,8 @@ pub(crate) struct Reply {
 
 /// Somebody who uses the guest.
 #[derive(Debug)]
-struct Caller {
-    hello: Hello,
+struct CallerState {
+    handshake_params: HandshakeParams,
     revision: Revision,
     level: Option<LogLevel>,
     /// It has made requests of the modern era.
@@ -149,23 +149,23 @@ struct Caller {
     open: usize,
     /// Its own lanes, by era.
     lanes: BTreeMap<Era, LaneId>,
-    subscriptions: BTreeMap<(LaneId, String), Standing>,
+    subscriptions: BTreeMap<(LaneId, String), SubscriptionState>,
 }
 
 /// How far a subscription has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SubscriptionState {
     /// The server has not said yes yet.
     Wanted,
     /// It has.
     Made,
 }
 
-impl Default for Caller {
+impl Default for CallerState {
     /// Somebody who has not shaken hands, which nobody here insists on.
     fn default() -> Self {
         Self {
-            hello: Hello::default(),
+            handshake_params: HandshakeParams::default(),
             revision: Revision::ROOM,
             level: None,
             is_modern: false,
@@ -178,7 +178,7 @@ impl Default for Caller {
 
 /// What falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum SwitchboardTimer {
     Call(u64),
     Ask(u64),
     Listen(LaneId),
@@ -188,39 +188,39 @@ enum Due {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Switchboard {
-    setting: Setting,
+    setting: SwitchboardOptions,
     me: Option<ParticipantId>,
-    server: Server,
-    lanes: BTreeMap<LaneId, Lane>,
+    server: ServerProfile,
+    lanes: BTreeMap<LaneId, UpstreamLane>,
     shared: BTreeMap<Era, LaneId>,
-    callers: HashMap<ParticipantId, Caller>,
-    calls: Calls,
-    asks: HashMap<u64, Ask>,
+    callers: HashMap<ParticipantId, CallerState>,
+    calls: LaneCalls,
+    asks: HashMap<u64, CallerQuestion>,
     /// What the room said of envelopes that none of them is known to be, the oldest first.
     early_failures: VecDeque<(EnvelopeId, String)>,
-    catalogue: Catalogue,
+    catalogue: ToolNames,
     headers: ToolHeaders,
     /// Who we are to the server.
-    ours: Hello,
-    timers: BTreeSet<(Instant, Due)>,
-    actions: VecDeque<Action>,
+    ours: HandshakeParams,
+    timers: BTreeSet<(Instant, SwitchboardTimer)>,
+    actions: VecDeque<SwitchboardAction>,
     next: u64,
     lost: bool,
 }
 
 impl Switchboard {
     /// A switchboard whose base lane is open, to a server that introduced itself so.
-    pub(crate) fn new(setting: Setting, server: Server, ours: Hello, now: Instant) -> Self {
+    pub(crate) fn new(setting: SwitchboardOptions, server: ServerProfile, ours: HandshakeParams, now: Instant) -> Self {
         let era = setting.room_era();
         let mut board = Self {
             me: None,
-            lanes: BTreeMap::from([(LaneId::BASE, Lane::open(era, None, server.revision()))]),
+            lanes: BTreeMap::from([(LaneId::BASE, UpstreamLane::open(era, None, server.revision()))]),
             shared: BTreeMap::from([(era, LaneId::BASE)]),
             callers: HashMap::new(),
-            calls: Calls::default(),
+            calls: LaneCalls::default(),
             asks: HashMap::new(),
             early_failures: VecDeque::new(),
-            catalogue: Catalogue::default(),
+            catalogue: ToolNames::default(),
             headers: ToolHeaders::default(),
             ours,
             timers: BTreeSet::new(),
@@ -237,7 +237,7 @@ impl Switchboard {
     }
 
     /// The next thing to do.
-    pub(crate) fn poll(&mut self) -> Option<Action> {
+    pub(crate) fn poll(&mut self) -> Option<SwitchboardAction> {
         self.actions.pop_front()
     }
 
@@ -253,10 +253,10 @@ impl Switchboard {
         {
             self.timers.pop_first();
             match due {
-                Due::Call(number) => self.call_due(number, now),
-                Due::Ask(number) => self.ask_due(number, now),
-                Due::Listen(lane) => self.listen(lane, now),
-                Due::Ping => self.ping(now),
+                SwitchboardTimer::Call(number) => self.call_due(number, now),
+                SwitchboardTimer::Ask(number) => self.ask_due(number, now),
+                SwitchboardTimer::Listen(lane) => self.listen(lane, now),
+                SwitchboardTimer::Ping => self.ping(now),
             }
         }
     }
@@ -268,7 +268,7 @@ impl Switchboard {
     }
 
     /// What the server calls itself.
-    pub(crate) fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &ServerProfile {
         &self.server
     }
 
@@ -278,24 +278,24 @@ impl Switchboard {
     }
 
     /// Something we said was stored under this id.
-    pub(crate) fn published(&mut self, what: &What, envelope: &EnvelopeId, now: Instant) {
-        if let What::Ask(number) = what {
+    pub(crate) fn published(&mut self, what: &PublishPurpose, envelope: &EnvelopeId, now: Instant) {
+        if let PublishPurpose::Ask(number) = what {
             self.ask_published(*number, envelope, now);
         }
     }
 
     /// Something we said was not stored.
-    pub(crate) fn refused(&mut self, what: &What, refusal: &Refusal, now: Instant) {
+    pub(crate) fn refused(&mut self, what: &PublishPurpose, refusal: &Refusal, now: Instant) {
         match what {
-            What::Answer(reply) => {
+            PublishPurpose::Answer(reply) => {
                 let told = format!("the room did not take the answer: {}", refusal.message);
                 let failure = RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": refusal.code }));
                 // What the room refuses about this one is not its size, so nothing further could be said.
                 let payload = rpc::failure(&reply.id, &failure);
-                self.publish(Some(&reply.caller), Some(reply.envelope.clone()), payload, What::Notice);
+                self.publish(Some(&reply.caller), Some(reply.envelope.clone()), payload, PublishPurpose::Notice);
             }
-            What::Ask(number) => self.ask_failed(*number, &refusal.message, now),
-            What::Progress(_) | What::Notice => {}
+            PublishPurpose::Ask(number) => self.ask_failed(*number, &refusal.message, now),
+            PublishPurpose::Progress(_) | PublishPurpose::Notice => {}
         }
     }
 
@@ -309,32 +309,32 @@ impl Switchboard {
         to: Option<&ParticipantId>,
         correlation: Option<EnvelopeId>,
         payload: Box<RawValue>,
-        what: What,
+        what: PublishPurpose,
     ) {
         let to = to.cloned().into_iter().collect();
-        self.actions.push_back(Action::Publish(Publish { to, correlation, payload, what }));
+        self.actions.push_back(SwitchboardAction::Publish(Publish { to, correlation, payload, what }));
     }
 
-    fn reply(&mut self, reply: Reply, payload: Box<RawValue>) {
+    fn reply(&mut self, reply: ReplyAddress, payload: Box<RawValue>) {
         let (caller, envelope) = (reply.caller.clone(), reply.envelope.clone());
-        self.publish(Some(&caller), Some(envelope), payload, What::Answer(reply));
+        self.publish(Some(&caller), Some(envelope), payload, PublishPurpose::Answer(reply));
     }
 
-    fn reply_empty(&mut self, reply: Reply) {
+    fn reply_empty(&mut self, reply: ReplyAddress) {
         let payload = rpc::response(&reply.id, &empty());
         self.reply(reply, payload);
     }
 
-    fn refuse(&mut self, reply: Reply, failure: &RpcError) {
+    fn refuse(&mut self, reply: ReplyAddress, failure: &RpcError) {
         let payload = rpc::failure(&reply.id, failure);
         self.reply(reply, payload);
     }
 
     fn send(&mut self, lane: LaneId, text: Box<RawValue>) {
-        self.actions.push_back(Action::Send { lane, request: None, text: text.into(), headers: Vec::new() });
+        self.actions.push_back(SwitchboardAction::Send { lane, request: None, text: text.into(), headers: Vec::new() });
     }
 
-    fn set_timer(&mut self, old: Option<Instant>, new: Option<Instant>, due: Due) {
+    fn set_timer(&mut self, old: Option<Instant>, new: Option<Instant>, due: SwitchboardTimer) {
         if let Some(old) = old {
             self.timers.remove(&(old, due));
         }
@@ -344,7 +344,7 @@ impl Switchboard {
     }
 
     /// Every call of a lane or a caller, in the order they were made.
-    fn calls_where(&self, wanted: impl Fn(&Call) -> bool) -> Vec<u64> {
+    fn calls_where(&self, wanted: impl Fn(&LaneCall) -> bool) -> Vec<u64> {
         self.calls.iter().filter(|(_, call)| wanted(call)).map(|(number, _)| *number).collect()
     }
 
@@ -357,7 +357,7 @@ impl Switchboard {
     }
 
     /// Whether a call's caller must be told of it in another era than its server speaks.
-    fn is_translated(&self, call: &Call) -> bool {
+    fn is_translated(&self, call: &LaneCall) -> bool {
         matches!(&call.origin, Origin::Caller(asked) if !asked.modern) && self.era_of(call.lane) == Era::Modern
     }
 }

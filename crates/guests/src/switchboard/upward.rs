@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
-use salon_mcp::handshake::{self, Hello};
+use salon_mcp::handshake::{self, HandshakeParams};
 use salon_mcp::{Cancelled, Era, Revision, code, headers, meta, same_id};
 use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::call::{Asked, Call, Effect, Origin, State};
-use super::{Action, Due, LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, Reply, Switchboard, What};
+use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
+use super::{
+    LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
+    SwitchboardAction, SwitchboardTimer,
+};
 
 impl Switchboard {
     /// An envelope of the room.
@@ -47,7 +50,7 @@ impl Switchboard {
         match envelope.message() {
             Some(Message::Request { method, .. }) => {
                 let Some(id) = message.remove("id") else { return };
-                let reply = Reply { caller: envelope.from().clone(), envelope: envelope.id().clone(), id };
+                let reply = ReplyAddress { caller: envelope.from().clone(), envelope: envelope.id().clone(), id };
                 if let Err(failure) = self.requested(&reply, method, params, now) {
                     self.refuse(reply, &failure);
                 }
@@ -60,7 +63,7 @@ impl Switchboard {
 
     fn requested(
         &mut self,
-        reply: &Reply,
+        reply: &ReplyAddress,
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
@@ -74,7 +77,7 @@ impl Switchboard {
 
     fn requested_modern(
         &mut self,
-        reply: &Reply,
+        reply: &ReplyAddress,
         method: &str,
         params: Option<Box<RawValue>>,
         asked: &str,
@@ -95,22 +98,22 @@ impl Switchboard {
             caller.is_modern = true;
         }
         let effect = match method {
-            "subscriptions/listen" => Effect::Listen,
-            "server/discover" => Effect::Discover,
-            _ => Effect::None,
+            "subscriptions/listen" => CallEffect::Listen,
+            "server/discover" => CallEffect::Discover,
+            _ => CallEffect::None,
         };
         let level = params.as_deref().and_then(meta::level);
         let params = match effect {
-            Effect::Listen => params.map(|params| self.exposed_news(&params).unwrap_or(params)),
+            CallEffect::Listen => params.map(|params| self.exposed_news(&params).unwrap_or(params)),
             _ => params,
         };
-        let asked = Asked { modern: true, level, effect, ..Asked::new(reply.clone()) };
+        let asked = CallerRequest { modern: true, level, effect, ..CallerRequest::new(reply.clone()) };
         self.open_call(lane, asked, method, params, now)
     }
 
     fn requested_legacy(
         &mut self,
-        reply: &Reply,
+        reply: &ReplyAddress,
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
@@ -154,7 +157,7 @@ impl Switchboard {
             }
             _ => {}
         }
-        let mut asked = Asked::new(reply.clone());
+        let mut asked = CallerRequest::new(reply.clone());
         let params = match era {
             Era::Legacy => params,
             Era::Modern => {
@@ -168,11 +171,11 @@ impl Switchboard {
 
     fn upgrade(&self, caller: &ParticipantId, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let caller = self.callers.get(caller);
-        let hello = caller.map_or(&self.ours, |caller| &caller.hello);
-        let capabilities = hello.modern_capabilities();
-        let info = hello.info.as_deref().or(self.ours.info.as_deref());
+        let handshake_params = caller.map_or(&self.ours, |caller| &caller.handshake_params);
+        let capabilities = handshake_params.modern_capabilities();
+        let info = handshake_params.info.as_deref().or(self.ours.info.as_deref());
         let nobody = super::empty();
-        let asker = meta::Asker {
+        let asker = meta::RequesterMeta {
             capabilities: &capabilities,
             info: info.unwrap_or(&nobody),
             level: caller.and_then(|caller| caller.level),
@@ -182,13 +185,13 @@ impl Switchboard {
     }
 
     /// Answers a handshake from the server's own.
-    fn introduce(&mut self, reply: &Reply, params: Option<&RawValue>) {
-        let hello = Hello::read(params);
-        let revision = handshake::agree(hello.asked.as_deref(), self.server.revision());
-        self.retire(&reply.caller, &hello);
-        let own = self.setting.isolated || hello.can_be_asked();
+    fn introduce(&mut self, reply: &ReplyAddress, params: Option<&RawValue>) {
+        let handshake_params = HandshakeParams::read(params);
+        let revision = handshake::agree(handshake_params.asked.as_deref(), self.server.revision());
+        self.retire(&reply.caller, &handshake_params);
+        let own = self.setting.isolated || handshake_params.takes_questions();
         let caller = self.callers.entry(reply.caller.clone()).or_default();
-        (caller.hello, caller.revision) = (hello, revision);
+        (caller.handshake_params, caller.revision) = (handshake_params, revision);
         let expose = self.setting.expose;
         let keep = |capability: &str| match capability {
             // Whose task it is, only a connection of one's own can tell.
@@ -220,7 +223,7 @@ impl Switchboard {
     pub(super) fn open_call(
         &mut self,
         lane: LaneId,
-        asked: Asked,
+        asked: CallerRequest,
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
@@ -236,7 +239,7 @@ impl Switchboard {
     fn take_on(
         &mut self,
         lane: LaneId,
-        mut asked: Asked,
+        mut asked: CallerRequest,
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
@@ -258,7 +261,8 @@ impl Switchboard {
         }
         asked.token = params.as_deref().and_then(meta::progress_token);
         let origin = Origin::Caller(Box::new(asked));
-        let call = Call { lane, method: method.into(), params, origin, state: State::Waiting, deadline: None };
+        let call =
+            LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting, deadline: None };
         let number = self.fresh();
         self.calls.insert(number, call);
         if self.lanes.get(&lane).is_some_and(|lane| lane.is_open) {
@@ -283,7 +287,7 @@ impl Switchboard {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let era = self.lanes.get(&call.lane).map_or(Era::Legacy, |lane| lane.era);
         let asks_progress = call.asked().is_some_and(|asked| asked.token.is_some());
-        let lasts = call.asked().is_some_and(|asked| asked.effect == Effect::Listen);
+        let lasts = call.asked().is_some_and(|asked| asked.effect == CallEffect::Listen);
         let patched = params.as_deref().filter(|_| asks_progress);
         let patched = patched.and_then(|params| meta::with_progress_token(params, &number));
         let params = patched.as_deref().or(params.as_deref());
@@ -292,15 +296,15 @@ impl Switchboard {
             Era::Modern if self.setting.http => headers::headers(&call.method, params, &self.headers),
             _ => Vec::new(),
         };
-        call.state = State::Sent;
+        call.state = LaneCallStage::Sent;
         if era == Era::Legacy {
             call.params = None;
         }
         let old = call.deadline.take();
         call.deadline = (!lasts).then(|| now + self.setting.timeout);
         let (lane, new) = (call.lane, call.deadline);
-        self.set_timer(old, new, Due::Call(number));
-        self.actions.push_back(Action::Send { lane, request: Some(number), text: text.into(), headers });
+        self.set_timer(old, new, SwitchboardTimer::Call(number));
+        self.actions.push_back(SwitchboardAction::Send { lane, request: Some(number), text: text.into(), headers });
     }
 
     fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
@@ -322,8 +326,9 @@ impl Switchboard {
 
     fn cancelled_by_caller(&mut self, envelope: &Envelope, params: Option<&RawValue>, now: Instant) {
         let Some(cancelled) = Cancelled::read(params) else { return };
-        let theirs =
-            |asked: &Asked| asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), cancelled.id.get());
+        let theirs = |asked: &CallerRequest| {
+            asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), cancelled.id.get())
+        };
         let mut found = self.calls_where(|call| call.asked().is_some_and(theirs));
         // One caller may use an id twice at once (it sits at two places); then only the envelope tells which is meant.
         if let Some(correlation) = envelope.correlation() {
@@ -344,7 +349,7 @@ impl Switchboard {
         self.withdraw_from_server(number, reason);
         self.withdraw_asks_of_call(number);
         let effect = call_effect(self.remove(number));
-        if let Some((caller, Effect::Subscribe(uri))) = effect {
+        if let Some((caller, CallEffect::Subscribe(uri))) = effect {
             self.drop_subscription(lane, &caller, &uri, now);
         }
         self.close_if_done(lane);
@@ -369,14 +374,14 @@ impl Switchboard {
     }
 
     pub(super) fn publish_notice(&mut self, to: &ParticipantId, method: &str, params: &RawValue) {
-        self.publish(Some(to), None, rpc::notification(method, Some(params)), What::Notice);
+        self.publish(Some(to), None, rpc::notification(method, Some(params)), PublishPurpose::Notice);
     }
 }
 
-fn call_effect(call: Option<Call>) -> Option<(ParticipantId, Effect)> {
+fn call_effect(call: Option<LaneCall>) -> Option<(ParticipantId, CallEffect)> {
     match call?.origin {
         Origin::Caller(asked) => Some((asked.reply.caller, asked.effect)),
-        Origin::Errand(_) => None,
+        Origin::OwnRequest(_) => None,
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
-use salon_client::internal::sse::{Decoder, Event};
-use salon_mcp::Head;
+use salon_client::internal::sse::{SseDecoder, SseEvent};
+use salon_mcp::RpcHead;
 
 use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};
@@ -29,21 +29,21 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A server's address, and how to speak with it.
 #[derive(Clone)]
-pub(super) struct Http {
+pub(super) struct HttpUpstream {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
 }
 
 /// A URL's path or query may be a key, so no more than the names of headers can be printed.
-impl fmt::Debug for Http {
+impl fmt::Debug for HttpUpstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.keys().collect();
         f.debug_struct("Http").field("headers", &names).finish_non_exhaustive()
     }
 }
 
-impl Http {
+impl HttpUpstream {
     pub(super) fn new(url: &str, headers: &[(String, String)]) -> Result<Self, UpstreamError> {
         let url = Url::parse(url).map_err(|error| UpstreamError::Url(error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -70,21 +70,23 @@ impl Http {
     }
 
     /// Posts one message. The answer may take as long as the call does.
-    pub(super) async fn post(&self, url: &Url, headers: HeaderMap, text: &str) -> Result<Response, Failure> {
+    pub(super) async fn post(&self, url: &Url, headers: HeaderMap, text: &str) -> Result<Response, HttpFailure> {
         let request = self.request(Method::POST, url).header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON);
-        request.headers(headers).body(text.to_owned()).send().await.map_err(Failure::network)
+        request.headers(headers).body(text.to_owned()).send().await.map_err(HttpFailure::network)
     }
 
     /// Opens a stream of events.
-    pub(super) async fn stream(&self, headers: HeaderMap) -> Result<EventStream, Failure> {
+    pub(super) async fn stream(&self, headers: HeaderMap) -> Result<HttpEvents, HttpFailure> {
         let request = self.request(Method::GET, &self.url).header(ACCEPT, EVENTS);
-        let response = request.headers(headers).send().await.map_err(Failure::network)?;
+        let response = request.headers(headers).send().await.map_err(HttpFailure::network)?;
         if !response.status().is_success() {
-            return Err(Failure::refused(response).await);
+            return Err(HttpFailure::refused(response).await);
         }
         match kind(&response) {
-            Kind::Events => Ok(EventStream::new(response)),
-            Kind::Json | Kind::Other => Err(Failure::told("it answered GET with something else than events")),
+            BodyKind::Events => Ok(HttpEvents::new(response)),
+            BodyKind::Json | BodyKind::Other => {
+                Err(HttpFailure::because("it answered GET with something else than events"))
+            }
         }
     }
 
@@ -128,33 +130,33 @@ pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, Upst
 
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BodyKind {
     Json,
     Events,
     Other,
 }
 
-pub(super) fn kind(response: &Response) -> Kind {
+pub(super) fn kind(response: &Response) -> BodyKind {
     let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-        "application/json" => Kind::Json,
-        "text/event-stream" => Kind::Events,
-        _ => Kind::Other,
+        "application/json" => BodyKind::Json,
+        "text/event-stream" => BodyKind::Events,
+        _ => BodyKind::Other,
     }
 }
 
 /// Reads a body of at most [`MAX_MESSAGE`] bytes.
-pub(super) async fn read_text(response: Response) -> Result<String, Failure> {
+pub(super) async fn read_text(response: Response) -> Result<String, HttpFailure> {
     let (bytes, whole) = read(response, MAX_MESSAGE).await?;
     if !whole {
-        return Err(Failure::told(format!("its answer has more than {} MiB", MAX_MESSAGE >> 20)));
+        return Err(HttpFailure::because(format!("its answer has more than {} MiB", MAX_MESSAGE >> 20)));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::told("its answer is no UTF-8"))
+    String::from_utf8(bytes).map_err(|_| HttpFailure::because("its answer is no UTF-8"))
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<(Vec<u8>, bool), Failure> {
+async fn read(mut response: Response, limit: usize) -> Result<(Vec<u8>, bool), HttpFailure> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(Failure::network)? {
+    while let Some(chunk) = response.chunk().await.map_err(HttpFailure::network)? {
         if bytes.len() + chunk.len() > limit {
             return Ok((bytes, false));
         }
@@ -164,25 +166,27 @@ async fn read(mut response: Response, limit: usize) -> Result<(Vec<u8>, bool), F
 }
 
 /// Events as they come.
-pub(super) struct EventStream {
+pub(super) struct HttpEvents {
     response: Response,
-    decoder: Decoder,
+    decoder: SseDecoder,
 }
 
-impl EventStream {
+impl HttpEvents {
     pub(super) fn new(response: Response) -> Self {
-        Self { response, decoder: Decoder::new(MAX_MESSAGE) }
+        Self { response, decoder: SseDecoder::new(MAX_MESSAGE) }
     }
 
     /// The next event. `Ok(None)` when the stream ended or broke, which is the same for a stream that resumes; an error when going on is
     /// no use.
-    pub(super) async fn next(&mut self) -> Result<Option<Event>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<SseEvent>, HttpFailure> {
         loop {
             if let Some(event) = self.decoder.take() {
                 return Ok(Some(event));
             }
             match self.response.chunk().await {
-                Ok(Some(chunk)) => self.decoder.push(&chunk).map_err(|error| Failure::told(error.to_string()))?,
+                Ok(Some(chunk)) => {
+                    self.decoder.push(&chunk).map_err(|error| HttpFailure::because(error.to_string()))?
+                }
                 Ok(None) | Err(_) => return Ok(None),
             }
         }
@@ -196,7 +200,7 @@ impl EventStream {
 
 /// Why an HTTP request came to nothing.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct HttpFailure {
     pub(super) why: String,
     pub(super) status: Option<StatusCode>,
     /// The body, when it is a JSON-RPC message with an error.
@@ -205,8 +209,8 @@ pub(super) struct Failure {
     pub(super) nobody: bool,
 }
 
-impl Failure {
-    pub(super) fn told(why: impl Into<String>) -> Self {
+impl HttpFailure {
+    pub(super) fn because(why: impl Into<String>) -> Self {
         Self { why: why.into(), status: None, body: None, nobody: false }
     }
 
@@ -217,7 +221,7 @@ impl Failure {
             nobody |= inner.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
             cause = inner.source();
         }
-        Self { nobody, ..Self::told(format!("cannot reach the server: {}", reason(error))) }
+        Self { nobody, ..Self::because(format!("cannot reach the server: {}", reason(error))) }
     }
 
     /// Reads an answer that is not a success.
@@ -225,7 +229,7 @@ impl Failure {
         let status = response.status();
         let text = read(response, MAX_REFUSAL).await.map(|(bytes, _)| bytes).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
-        let said = Head::read(&text).and_then(|head| head.error).map(|error| {
+        let said = RpcHead::read(&text).and_then(|head| head.error).map(|error| {
             serde_json::from_str::<ErrorObject<'_>>(error.get()).map(|error| error.message).unwrap_or_default()
         });
         let body = said.is_some().then(|| Box::from(text));
@@ -253,12 +257,12 @@ impl Failure {
 
     /// The error object of the body, as JSON.
     pub(super) fn error(&self) -> Option<&str> {
-        Head::read(self.body.as_deref()?)?.error.map(|error| error.get())
+        RpcHead::read(self.body.as_deref()?)?.error.map(|error| error.get())
     }
 
     /// Whether the body is an answer to that request.
     pub(super) fn answers(&self, id: &str) -> bool {
-        self.body.as_deref().and_then(Head::read).is_some_and(|head| head.answers(id))
+        self.body.as_deref().and_then(RpcHead::read).is_some_and(|head| head.answers(id))
     }
 }
 

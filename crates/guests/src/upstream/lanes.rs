@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -15,7 +15,7 @@ const WIDTH: usize = 64;
 /// What a message is to its carrier. Each kind has places of its own, because the answer to a server's question must not wait
 /// behind the calls that wait for it, and a subscription would hold its place for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum SendLane {
     /// Gets an answer.
     Request,
     /// Gets an answer only when it ends: `subscriptions/listen`.
@@ -24,8 +24,8 @@ pub(super) enum Lane {
     Word,
 }
 
-impl Lane {
-    pub(super) fn of(head: &Head<'_>) -> Self {
+impl SendLane {
+    pub(super) fn of(head: &RpcHead<'_>) -> Self {
         match (head.request_id(), head.method.as_deref()) {
             (Some(_), Some("subscriptions/listen")) => Self::Standing,
             (Some(_), _) => Self::Request,
@@ -35,7 +35,7 @@ impl Lane {
 }
 
 /// Whether this is the word that ends the handshake, in MCP or in its draft dialect.
-pub(super) fn ends_handshake(head: &Head<'_>) -> bool {
+pub(super) fn ends_handshake(head: &RpcHead<'_>) -> bool {
     head.id.is_none() && matches!(head.method.as_deref(), Some("notifications/initialized" | "initialized"))
 }
 
@@ -55,11 +55,11 @@ impl Lanes {
     }
 
     /// Waits for a place. A permanent one is not waited for: it may never come free.
-    pub(super) async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, UpstreamError> {
+    pub(super) async fn place(&self, lane: SendLane) -> Result<OwnedSemaphorePermit, UpstreamError> {
         let places = self.places[lane as usize].clone();
         match lane {
-            Lane::Standing => places.try_acquire_owned().map_err(|_| UpstreamError::TooManyStreams),
-            Lane::Request | Lane::Word => places.acquire_owned().await.map_err(|_| UpstreamError::Closed),
+            SendLane::Standing => places.try_acquire_owned().map_err(|_| UpstreamError::TooManyStreams),
+            SendLane::Request | SendLane::Word => places.acquire_owned().await.map_err(|_| UpstreamError::Closed),
         }
     }
 
@@ -71,9 +71,9 @@ impl Lanes {
     }
 
     /// Holds everything back that has not been posted yet, until what is returned is dropped.
-    pub(super) fn hold(&self) -> Held {
+    pub(super) fn hold(&self) -> SendGate {
         self.open.send_replace(false);
-        Held(self.open.clone())
+        SendGate(self.open.clone())
     }
 
     /// Waits until nothing is held back.
@@ -88,9 +88,9 @@ impl Lanes {
 
 /// Holds messages back.
 #[derive(Debug)]
-pub(super) struct Held(watch::Sender<bool>);
+pub(super) struct SendGate(watch::Sender<bool>);
 
-impl Drop for Held {
+impl Drop for SendGate {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::frame;
-use super::http::{EventStream, Failure, Http, header_map};
-use super::lanes::{Lane, Lanes, ends_handshake};
-use super::{Outbound, Received, Setup, UpstreamError};
+use super::http::{HttpEvents, HttpFailure, HttpUpstream, header_map};
+use super::lanes::{Lanes, SendLane, ends_handshake};
+use super::{Outbound, UpstreamError, UpstreamMessage, UpstreamSetup};
 
 /// How long the stream may take to say where to POST.
 const ENDPOINT: Duration = Duration::from_secs(20);
@@ -23,10 +23,10 @@ const POST: Duration = Duration::from_secs(60);
 
 /// The sending half. The session is the stream, so there is nothing to resume.
 pub(super) struct LegacySse {
-    http: Http,
+    http: HttpUpstream,
     endpoint: Url,
     guest: Arc<str>,
-    inbound: mpsc::Sender<Received>,
+    inbound: mpsc::Sender<UpstreamMessage>,
     lanes: Lanes,
 }
 
@@ -39,9 +39,9 @@ impl fmt::Debug for LegacySse {
 
 impl LegacySse {
     pub(super) async fn open(
-        http: Http,
-        setup: &Setup,
-        inbound: mpsc::Sender<Received>,
+        http: HttpUpstream,
+        setup: &UpstreamSetup,
+        inbound: mpsc::Sender<UpstreamMessage>,
     ) -> Result<Self, UpstreamError> {
         let (events, endpoint) =
             timeout(ENDPOINT, connect(&http)).await.map_err(|_| UpstreamError::TimedOut(ENDPOINT))??;
@@ -56,9 +56,10 @@ impl LegacySse {
         }
         let Outbound { text, headers } = message;
         let headers = header_map(&headers)?;
-        let head = Head::read(&text).ok_or_else(|| UpstreamError::NotMcp("a message must be a JSON object".into()))?;
+        let head =
+            RpcHead::read(&text).ok_or_else(|| UpstreamError::NotMcp("a message must be a JSON object".into()))?;
         let id = head.request_id().map(Box::<str>::from);
-        let place = self.lanes.place(Lane::of(&head)).await?;
+        let place = self.lanes.place(SendLane::of(&head)).await?;
         let held = ends_handshake(&head).then(|| self.lanes.hold());
         let (http, endpoint, guest) = (self.http.clone(), self.endpoint.clone(), self.guest.clone());
         let (ready, inbound) = (self.lanes.ready(), self.inbound.clone());
@@ -71,12 +72,12 @@ impl LegacySse {
             let failure = match posted {
                 Ok(Ok(())) => return,
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::told("the server did not take it in time"),
+                Err(_) => HttpFailure::because("the server did not take it in time"),
             };
             match id {
                 Some(id) => {
                     let error = failure.error().map(Box::from);
-                    let _ = inbound.send(Received::Failed { id, why: failure.why, error }).await;
+                    let _ = inbound.send(UpstreamMessage::Failed { id, why: failure.why, error }).await;
                 }
                 None => {
                     tracing::warn!(target: "guest", guest = &*guest, "upstream: message not delivered: {}", failure.why);
@@ -97,9 +98,9 @@ impl LegacySse {
 }
 
 /// Opens the stream and waits for the endpoint.
-pub(super) async fn connect(http: &Http) -> Result<(EventStream, Url), UpstreamError> {
-    let mut events = http.stream(HeaderMap::new()).await.map_err(Failure::into_error)?;
-    while let Some(event) = events.next().await.map_err(Failure::into_error)? {
+pub(super) async fn connect(http: &HttpUpstream) -> Result<(HttpEvents, Url), UpstreamError> {
+    let mut events = http.stream(HeaderMap::new()).await.map_err(HttpFailure::into_error)?;
+    while let Some(event) = events.next().await.map_err(HttpFailure::into_error)? {
         if event.name == "endpoint" {
             return Ok((events, endpoint(http.url(), &event.data)?));
         }
@@ -116,12 +117,12 @@ fn endpoint(base: &Url, named: &str) -> Result<Url, UpstreamError> {
     Ok(url)
 }
 
-async fn post(http: &Http, endpoint: &Url, headers: HeaderMap, text: &str) -> Result<(), Failure> {
+async fn post(http: &HttpUpstream, endpoint: &Url, headers: HeaderMap, text: &str) -> Result<(), HttpFailure> {
     let response = http.post(endpoint, headers, text).await?;
-    if response.status().is_success() { Ok(()) } else { Err(Failure::refused(response).await) }
+    if response.status().is_success() { Ok(()) } else { Err(HttpFailure::refused(response).await) }
 }
 
-async fn read(mut events: EventStream, guest: Arc<str>, inbound: mpsc::Sender<Received>) {
+async fn read(mut events: HttpEvents, guest: Arc<str>, inbound: mpsc::Sender<UpstreamMessage>) {
     let why = loop {
         match events.next().await {
             Ok(Some(event)) if event.name == "message" && !event.data.is_empty() => {
@@ -131,7 +132,7 @@ async fn read(mut events: EventStream, guest: Arc<str>, inbound: mpsc::Sender<Re
                     continue;
                 };
                 for text in messages {
-                    if inbound.send(Received::Message { text: text.into(), related: None }).await.is_err() {
+                    if inbound.send(UpstreamMessage::Message { text: text.into(), related: None }).await.is_err() {
                         return;
                     }
                 }
@@ -141,7 +142,7 @@ async fn read(mut events: EventStream, guest: Arc<str>, inbound: mpsc::Sender<Re
             Err(failure) => break failure.why,
         }
     };
-    let _ = inbound.send(Received::Ended { why }).await;
+    let _ = inbound.send(UpstreamMessage::Ended { why }).await;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// What reading a line came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LineRead {
     /// A line, in the buffer, without its end. The last one may lack the end.
     Whole,
     /// The buffer is full and the line goes on.
@@ -21,25 +21,25 @@ pub(super) async fn read_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
     limit: usize,
-) -> io::Result<Line> {
+) -> io::Result<LineRead> {
     loop {
         let available = match reader.fill_buf().await {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             available => available?,
         };
         if available.is_empty() {
-            return Ok(if line.is_empty() { Line::End } else { Line::Whole });
+            return Ok(if line.is_empty() { LineRead::End } else { LineRead::Whole });
         }
         // A full buffer is a part only when the line is seen to go on.
         if line.len() >= limit && available[0] != b'\n' {
-            return Ok(Line::Part);
+            return Ok(LineRead::Part);
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let taken = end.unwrap_or(available.len()).min(limit - line.len());
         line.extend_from_slice(&available[..taken]);
         if end == Some(taken) {
             reader.consume(taken + 1);
-            return Ok(Line::Whole);
+            return Ok(LineRead::Whole);
         }
         reader.consume(taken);
     }
@@ -49,12 +49,12 @@ pub(super) async fn read_line(
 mod tests {
     use super::*;
 
-    async fn all(text: &str, limit: usize, chunk: usize) -> Vec<(Line, String)> {
+    async fn all(text: &str, limit: usize, chunk: usize) -> Vec<(LineRead, String)> {
         let mut reader = tokio::io::BufReader::with_capacity(chunk, text.as_bytes());
         let (mut lines, mut buffer) = (Vec::new(), Vec::new());
         loop {
             let line = read_line(&mut reader, &mut buffer, limit).await.unwrap();
-            if line == Line::End {
+            if line == LineRead::End {
                 return lines;
             }
             lines.push((line, String::from_utf8(std::mem::take(&mut buffer)).unwrap()));
@@ -74,7 +74,8 @@ mod tests {
     async fn a_long_line_comes_in_parts_of_the_limit() {
         for chunk in 1..10 {
             let lines = all("abcdefg\nxyz\n", 3, chunk).await;
-            let parts = [(Line::Part, "abc"), (Line::Part, "def"), (Line::Whole, "g"), (Line::Whole, "xyz")];
+            let parts =
+                [(LineRead::Part, "abc"), (LineRead::Part, "def"), (LineRead::Whole, "g"), (LineRead::Whole, "xyz")];
             assert_eq!(lines, parts.map(|(line, text)| (line, text.to_owned())), "chunks of {chunk}");
         }
     }

@@ -1,6 +1,6 @@
 //! Connections to an existing MCP server: a child process on stdio, or a URL.
 //!
-//! One [`Connection`] moves raw JSON-RPC messages in one era and keeps its child, its session and its streams in order. [`probe`]
+//! One [`UpstreamConnection`] moves raw JSON-RPC messages in one era and keeps its child, its session and its streams in order. [`probe`]
 //! finds out which eras a server speaks. Deliberately absent: translation between revisions, ids, callers and restarts, which are
 //! their owner's. A message is looked at only as far as its head, and no further than moving it needs; only messages to and from a server of
 //! the draft dialect of MCP are translated here, so that no code behind the connection need know it.
@@ -28,13 +28,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::mcp::draft::{self, Passed, Translator};
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 pub use error::UpstreamError;
-pub use probe::{Era, Speech, Verdict, Wire, probe};
-pub use target::{Setup, Target, UrlTransport};
+pub use probe::{Era, LegacyDialect, ProbeVerdict, WireKind, probe};
+pub use target::{GuestTarget, UpstreamSetup, UrlTransport};
 pub use watch::{WATCHER_GRACE, Watcher, watch};
 
 /// Messages that may wait between a connection and its owner, each way. Beyond it, senders wait.
@@ -73,7 +73,7 @@ impl fmt::Debug for Outbound {
 
 /// What comes from the server, or instead of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Received {
+pub enum UpstreamMessage {
     /// A JSON-RPC message: an object, never a batch.
     Message {
         /// The message as it came.
@@ -100,63 +100,71 @@ pub enum Received {
 /// The sending half of one live connection in one era. Dropping it ends the connection: the child's whole process group is
 /// killed, an HTTP session is deleted if that can still be done.
 #[derive(Debug)]
-pub struct Connection {
-    inner: Inner,
-    interpreter: Interpreter,
+pub struct UpstreamConnection {
+    inner: UpstreamTransport,
+    interpreter: DraftInterpreter,
     /// Our own way to the receiving half, for what the server need not be asked.
-    answers: mpsc::Sender<Received>,
+    answers: mpsc::Sender<UpstreamMessage>,
 }
 
 /// What stands between MCP and a server that speaks the draft dialect, once that is known.
 #[derive(Debug, Clone, Default)]
-struct Interpreter(Arc<OnceLock<Mutex<Translator>>>);
+struct DraftInterpreter(Arc<OnceLock<Mutex<Translator>>>);
 
-impl Interpreter {
+impl DraftInterpreter {
     fn get(&self) -> Option<MutexGuard<'_, Translator>> {
         self.0.get().map(|translator| translator.lock())
     }
 }
 
 #[derive(Debug)]
-enum Inner {
+enum UpstreamTransport {
     Stdio(stdio::Stdio),
     Streamable(streamable::Streamable),
     LegacySse(Box<legacy_sse::LegacySse>),
-    WebSocket(websocket::WebSocket),
+    WebSocket(websocket::WebSocketUpstream),
 }
 
-impl Connection {
+impl UpstreamConnection {
     /// Starts the child, or prepares to speak with the URL (over HTTP+SSE: waits until its endpoint is known). In the legacy era
     /// the handshake is the owner's: `initialize` is a message like any other, and the connection takes the session and the
     /// revision from its answer.
     pub async fn open(
-        target: &Target,
-        verdict: &Verdict,
+        target: &GuestTarget,
+        verdict: &ProbeVerdict,
         era: Era,
-        setup: &Setup,
+        setup: &UpstreamSetup,
     ) -> Result<(Self, Inbound), UpstreamError> {
         let (url, headers) = match target {
-            Target::Command { program, args, env, cwd } => {
-                let command = stdio::Command { program, args, env, cwd: cwd.as_ref() };
-                return Self::start(command, setup, stdio::Voice::Plain);
+            GuestTarget::Command { program, args, env, cwd } => {
+                let command = stdio::ChildCommand { program, args, env, cwd: cwd.as_ref() };
+                return Self::start(command, setup, stdio::StderrVoice::Plain);
             }
-            Target::Url { url, headers, .. } => (url, headers),
+            GuestTarget::Url { url, headers, .. } => (url, headers),
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         let answers = sender.clone();
-        let client = || http::Http::new(url, headers);
+        let client = || http::HttpUpstream::new(url, headers);
         let inner = match verdict.wire {
-            Wire::WebSocket => Inner::WebSocket(websocket::WebSocket::open(url, headers, sender).await?),
-            Wire::Sse => Inner::LegacySse(Box::new(legacy_sse::LegacySse::open(client()?, setup, sender).await?)),
-            Wire::Stdio | Wire::Streamable => {
-                Inner::Streamable(streamable::Streamable::open(client()?, era, setup, sender))
+            WireKind::WebSocket => {
+                UpstreamTransport::WebSocket(websocket::WebSocketUpstream::open(url, headers, sender).await?)
+            }
+            WireKind::Sse => {
+                UpstreamTransport::LegacySse(Box::new(legacy_sse::LegacySse::open(client()?, setup, sender).await?))
+            }
+            WireKind::Stdio | WireKind::Streamable => {
+                UpstreamTransport::Streamable(streamable::Streamable::open(client()?, era, setup, sender))
             }
         };
         Ok(Self::of(inner, answers, receiver))
     }
 
-    fn of(inner: Inner, answers: mpsc::Sender<Received>, receiver: mpsc::Receiver<Received>) -> (Self, Inbound) {
-        let interpreter = Interpreter::default();
+    fn of(
+        inner: UpstreamTransport,
+        answers: mpsc::Sender<UpstreamMessage>,
+        receiver: mpsc::Receiver<UpstreamMessage>,
+    ) -> (Self, Inbound) {
+        let interpreter = DraftInterpreter::default();
         let inbound = Inbound { receiver: Some(receiver), interpreter: interpreter.clone(), waiting: VecDeque::new() };
         (Self { inner, interpreter, answers }, inbound)
     }
@@ -168,14 +176,14 @@ impl Connection {
 
     /// Starts a child.
     fn start(
-        command: stdio::Command<'_>,
-        setup: &Setup,
-        voice: stdio::Voice,
+        command: stdio::ChildCommand<'_>,
+        setup: &UpstreamSetup,
+        voice: stdio::StderrVoice,
     ) -> Result<(Self, Inbound), UpstreamError> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let answers = sender.clone();
         let stdio = stdio::Stdio::start(command, setup, voice, sender)?;
-        Ok(Self::of(Inner::Stdio(stdio), answers, receiver))
+        Ok(Self::of(UpstreamTransport::Stdio(stdio), answers, receiver))
     }
 
     /// Sends one message. Waits while too many are on their way already, so a task that also reads the [`Inbound`] half must not do
@@ -186,7 +194,7 @@ impl Connection {
             None => {}
             Some(Passed::On(text)) => message.text = text,
             Some(Passed::Back(text)) => {
-                let answer = Received::Message { text, related: None };
+                let answer = UpstreamMessage::Message { text, related: None };
                 return self.answers.send(answer).await.map_err(|_| UpstreamError::Closed);
             }
         }
@@ -195,27 +203,29 @@ impl Connection {
 
     async fn say(&self, message: Outbound) -> Result<(), UpstreamError> {
         match &self.inner {
-            Inner::Stdio(stdio) => stdio.send(message).await,
-            Inner::Streamable(http) => http.send(message).await,
-            Inner::LegacySse(sse) => sse.send(message).await,
-            Inner::WebSocket(socket) => socket.send(message).await,
+            UpstreamTransport::Stdio(stdio) => stdio.send(message).await,
+            UpstreamTransport::Streamable(http) => http.send(message).await,
+            UpstreamTransport::LegacySse(sse) => sse.send(message).await,
+            UpstreamTransport::WebSocket(socket) => socket.send(message).await,
         }
     }
 
     /// Drops the HTTP answer of a request (its id as JSON): in the modern era this cancels the request. Nothing more comes for
-    /// it, not even [`Received::Failed`]. Does nothing where answers have no stream of their own.
+    /// it, not even [`UpstreamMessage::Failed`]. Does nothing where answers have no stream of their own.
     pub fn abandon(&self, request_id: &str) {
         match &self.inner {
-            Inner::Streamable(http) => http.abandon(request_id),
-            Inner::Stdio(_) | Inner::LegacySse(_) | Inner::WebSocket(_) => {}
+            UpstreamTransport::Streamable(http) => http.abandon(request_id),
+            UpstreamTransport::Stdio(_) | UpstreamTransport::LegacySse(_) | UpstreamTransport::WebSocket(_) => {}
         }
     }
 
     /// The child's process id, which is also its process group's. With a [`Watcher`] it is the watcher's.
     pub fn process(&self) -> Option<u32> {
         match &self.inner {
-            Inner::Stdio(stdio) => stdio.process(),
-            Inner::Streamable(_) | Inner::LegacySse(_) | Inner::WebSocket(_) => None,
+            UpstreamTransport::Stdio(stdio) => stdio.process(),
+            UpstreamTransport::Streamable(_) | UpstreamTransport::LegacySse(_) | UpstreamTransport::WebSocket(_) => {
+                None
+            }
         }
     }
 
@@ -224,10 +234,10 @@ impl Connection {
     /// read meanwhile.
     pub async fn close(self, grace: Duration) {
         match self.inner {
-            Inner::Stdio(stdio) => stdio.close(grace).await,
-            Inner::Streamable(http) => http.close(grace).await,
-            Inner::LegacySse(sse) => sse.close(),
-            Inner::WebSocket(socket) => socket.close(grace).await,
+            UpstreamTransport::Stdio(stdio) => stdio.close(grace).await,
+            UpstreamTransport::Streamable(http) => http.close(grace).await,
+            UpstreamTransport::LegacySse(sse) => sse.close(),
+            UpstreamTransport::WebSocket(socket) => socket.close(grace).await,
         }
     }
 
@@ -243,9 +253,11 @@ impl Connection {
                 }
                 while let Some(received) = inbound.next().await {
                     let is_over = match &received {
-                        Received::Message { text, .. } => Head::read(text).is_some_and(|head| head.answers(&id)),
-                        Received::Failed { id: failed, .. } => **failed == *id,
-                        Received::Ended { .. } => true,
+                        UpstreamMessage::Message { text, .. } => {
+                            RpcHead::read(text).is_some_and(|head| head.answers(&id))
+                        }
+                        UpstreamMessage::Failed { id: failed, .. } => **failed == *id,
+                        UpstreamMessage::Ended { .. } => true,
                     };
                     if is_over {
                         return;
@@ -264,10 +276,10 @@ impl Connection {
     async fn say_last(&self, text: Box<str>) {
         let message = Outbound::new(text);
         match &self.inner {
-            Inner::Streamable(http) => http.tell(&message.text).await,
-            Inner::LegacySse(sse) => sse.tell(&message.text).await,
+            UpstreamTransport::Streamable(http) => http.tell(&message.text).await,
+            UpstreamTransport::LegacySse(sse) => sse.tell(&message.text).await,
             // These send what waits before they close.
-            Inner::Stdio(_) | Inner::WebSocket(_) => drop(self.say(message).await),
+            UpstreamTransport::Stdio(_) | UpstreamTransport::WebSocket(_) => drop(self.say(message).await),
         }
     }
 }
@@ -275,22 +287,22 @@ impl Connection {
 /// The receiving half of a connection.
 #[derive(Debug)]
 pub struct Inbound {
-    receiver: Option<mpsc::Receiver<Received>>,
-    interpreter: Interpreter,
+    receiver: Option<mpsc::Receiver<UpstreamMessage>>,
+    interpreter: DraftInterpreter,
     /// One word of the draft dialect may be several of MCP.
-    waiting: VecDeque<Received>,
+    waiting: VecDeque<UpstreamMessage>,
 }
 
 impl Inbound {
-    /// What comes next. [`Received::Ended`] is the last; `None` follows it, and comes alone when the connection was closed by its
+    /// What comes next. [`UpstreamMessage::Ended`] is the last; `None` follows it, and comes alone when the connection was closed by its
     /// owner. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Received> {
+    pub async fn next(&mut self) -> Option<UpstreamMessage> {
         loop {
             if let Some(received) = self.waiting.pop_front() {
                 return Some(received);
             }
             let received = self.receiver.as_mut()?.recv().await;
-            if matches!(received, None | Some(Received::Ended { .. })) {
+            if matches!(received, None | Some(UpstreamMessage::Ended { .. })) {
                 self.receiver = None;
             }
             match self.interpreter.get() {
@@ -301,16 +313,16 @@ impl Inbound {
     }
 }
 
-fn interpreted(translator: &mut Translator, received: Received) -> Vec<Received> {
+fn interpreted(translator: &mut Translator, received: UpstreamMessage) -> Vec<UpstreamMessage> {
     match received {
-        Received::Message { text, related } => {
+        UpstreamMessage::Message { text, related } => {
             let texts = translator.from_server(&text).into_iter();
-            texts.map(|text| Received::Message { text, related: related.clone() }).collect()
+            texts.map(|text| UpstreamMessage::Message { text, related: related.clone() }).collect()
         }
-        Received::Failed { id, why, error } => {
+        UpstreamMessage::Failed { id, why, error } => {
             let error = translator.failed(&id, error.as_deref());
-            vec![Received::Failed { id, why, error }]
+            vec![UpstreamMessage::Failed { id, why, error }]
         }
-        ended @ Received::Ended { .. } => vec![ended],
+        ended @ UpstreamMessage::Ended { .. } => vec![ended],
     }
 }

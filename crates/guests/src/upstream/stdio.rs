@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::lines::{Line, read_line};
+use super::lines::{LineRead, read_line};
 use super::process::Group;
-use super::{MAX_MESSAGE, Outbound, QUEUE, Received, Setup, UpstreamError, frame};
+use super::{MAX_MESSAGE, Outbound, QUEUE, UpstreamError, UpstreamMessage, UpstreamSetup, frame};
 
 /// The longest piece of a log line that is shown as one.
 const MAX_LOG_LINE: usize = 8 * 1024;
@@ -29,7 +29,7 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 
 /// What to start.
 #[derive(Clone, Copy)]
-pub(super) struct Command<'a> {
+pub(super) struct ChildCommand<'a> {
     pub(super) program: &'a OsString,
     pub(super) args: &'a [OsString],
     pub(super) env: &'a [(OsString, OsString)],
@@ -38,7 +38,7 @@ pub(super) struct Command<'a> {
 
 /// How what a child says outside of the protocol is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum StderrVoice {
     /// For the people who run it.
     Plain,
     /// For debugging: some servers log at length that they do not know a method.
@@ -69,10 +69,10 @@ impl Drop for Leash {
 impl Stdio {
     /// Starts the child. Must be called within a runtime.
     pub(super) fn start(
-        command: Command<'_>,
-        setup: &Setup,
-        voice: Voice,
-        inbound: mpsc::Sender<Received>,
+        command: ChildCommand<'_>,
+        setup: &UpstreamSetup,
+        voice: StderrVoice,
+        inbound: mpsc::Sender<UpstreamMessage>,
     ) -> Result<Self, UpstreamError> {
         let mut child = spawn(command, setup)
             .map_err(|source| UpstreamError::Start { program: command.program.display().to_string(), source })?;
@@ -91,7 +91,7 @@ impl Stdio {
         }
         if let Some(output) = output {
             let watched = setup.watcher.is_some();
-            let reader = Reader::new(output, setup.guest.clone(), voice, inbound);
+            let reader = StdioReader::new(output, setup.guest.clone(), voice, inbound);
             tasks.spawn(attend(child, reader, group.clone(), exit, watched));
         }
         Ok(Self { writer, leash: Leash(group), exited, process, tasks })
@@ -123,7 +123,7 @@ impl Stdio {
     }
 }
 
-fn spawn(command: Command<'_>, setup: &Setup) -> std::io::Result<Child> {
+fn spawn(command: ChildCommand<'_>, setup: &UpstreamSetup) -> std::io::Result<Child> {
     let mut process = match &setup.watcher {
         None => tokio::process::Command::new(command.program),
         Some(watcher) => {
@@ -159,14 +159,14 @@ async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Box<str>>) {
     }
 }
 
-async fn forward_log(log: impl AsyncRead + Unpin, guest: Arc<str>, voice: Voice) {
+async fn forward_log(log: impl AsyncRead + Unpin, guest: Arc<str>, voice: StderrVoice) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
-    while let Ok(Line::Whole | Line::Part) = read_line(&mut log, &mut line, MAX_LOG_LINE).await {
+    while let Ok(LineRead::Whole | LineRead::Part) = read_line(&mut log, &mut line, MAX_LOG_LINE).await {
         let (guest, text) = (&*guest, String::from_utf8_lossy(&line));
         match voice {
-            Voice::Plain => tracing::info!(target: "guest", guest, "{}", text.trim_end()),
-            Voice::Hushed => tracing::debug!(target: "guest", guest, "{}", text.trim_end()),
+            StderrVoice::Plain => tracing::info!(target: "guest", guest, "{}", text.trim_end()),
+            StderrVoice::Hushed => tracing::debug!(target: "guest", guest, "{}", text.trim_end()),
         }
         line.clear();
     }
@@ -175,7 +175,7 @@ async fn forward_log(log: impl AsyncRead + Unpin, guest: Arc<str>, voice: Voice)
 /// Waits for the child while its output is read, and reports the end after everything before it.
 async fn attend(
     mut child: Child,
-    mut reader: Reader<ChildStdout>,
+    mut reader: StdioReader<ChildStdout>,
     group: Arc<Group>,
     exit: watch::Sender<bool>,
     watched: bool,
@@ -213,7 +213,7 @@ async fn attend(
         }
     };
     // A receiver that is gone is not an error.
-    let _ = reader.inbound.send(Received::Ended { why }).await;
+    let _ = reader.inbound.send(UpstreamMessage::Ended { why }).await;
 }
 
 fn describe(status: std::io::Result<ExitStatus>, watched: bool) -> String {
@@ -237,17 +237,17 @@ enum Stopped {
 }
 
 /// Reads messages. What is half done when a read is given up stays here, so that the next goes on with it.
-struct Reader<R> {
+struct StdioReader<R> {
     output: BufReader<R>,
     guest: Arc<str>,
-    voice: Voice,
-    inbound: mpsc::Sender<Received>,
+    voice: StderrVoice,
+    inbound: mpsc::Sender<UpstreamMessage>,
     line: Vec<u8>,
     waiting: VecDeque<Box<str>>,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
-    fn new(output: R, guest: Arc<str>, voice: Voice, inbound: mpsc::Sender<Received>) -> Self {
+impl<R: AsyncRead + Unpin> StdioReader<R> {
+    fn new(output: R, guest: Arc<str>, voice: StderrVoice, inbound: mpsc::Sender<UpstreamMessage>) -> Self {
         Self { output: BufReader::new(output), guest, voice, inbound, line: Vec::new(), waiting: VecDeque::new() }
     }
 
@@ -257,21 +257,21 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             while !self.waiting.is_empty() {
                 let Ok(place) = self.inbound.reserve().await else { return Stopped::Unwanted };
                 if let Some(text) = self.waiting.pop_front() {
-                    place.send(Received::Message { text, related: None });
+                    place.send(UpstreamMessage::Message { text, related: None });
                 }
             }
             let reading = read_line(&mut self.output, &mut self.line, MAX_MESSAGE);
             let read = match patience {
                 None => reading.await,
-                Some(patience) => timeout(patience, reading).await.unwrap_or(Ok(Line::End)),
+                Some(patience) => timeout(patience, reading).await.unwrap_or(Ok(LineRead::End)),
             };
             match read {
-                Ok(Line::Whole) => {
+                Ok(LineRead::Whole) => {
                     let line = std::mem::take(&mut self.line);
                     self.take(&line);
                 }
-                Ok(Line::Part) => return Stopped::TooLong,
-                Ok(Line::End) | Err(_) => return Stopped::Closed,
+                Ok(LineRead::Part) => return Stopped::TooLong,
+                Ok(LineRead::End) | Err(_) => return Stopped::Closed,
             }
         }
     }
@@ -285,8 +285,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 let (guest, shown) = (&*self.guest, String::from_utf8_lossy(&line[..line.len().min(SHOWN)]));
                 let what = "upstream: line of output is not a JSON-RPC message, skipped";
                 match self.voice {
-                    Voice::Plain => tracing::warn!(target: "guest", guest, "{what}: {shown:?}"),
-                    Voice::Hushed => tracing::debug!(target: "guest", guest, "{what}: {shown:?}"),
+                    StderrVoice::Plain => tracing::warn!(target: "guest", guest, "{what}: {shown:?}"),
+                    StderrVoice::Hushed => tracing::debug!(target: "guest", guest, "{what}: {shown:?}"),
                 }
             }
         }

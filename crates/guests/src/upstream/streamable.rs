@@ -1,6 +1,6 @@
 //! Streamable HTTP, of both eras: every message is a POST, and its answer is JSON or a stream of events.
 //!
-//! In the legacy era there is a session, a stream of its own for what the server says unasked ([`Shared::listen`]), and a stream
+//! In the legacy era there is a session, a stream of its own for what the server says unasked ([`StreamableShared::listen`]), and a stream
 //! that breaks is resumed. The modern era has none of these: a stream that ends has ended its request.
 
 use std::collections::HashMap;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode};
-use salon_mcp::{Head, Revision};
+use salon_mcp::{Revision, RpcHead};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::frame;
-use super::http::{EventStream, Failure, Http, Kind, header_map, kind, read_text};
-use super::lanes::{Lane, Lanes, ends_handshake};
-use super::{Era, Outbound, Received, Setup, UpstreamError};
+use super::http::{BodyKind, HttpEvents, HttpFailure, HttpUpstream, header_map, kind, read_text};
+use super::lanes::{Lanes, SendLane, ends_handshake};
+use super::{Era, Outbound, UpstreamError, UpstreamMessage, UpstreamSetup};
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -35,9 +35,9 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 const RESUMES: u32 = 8;
 
 /// When the server does not say how long to wait before resuming, and what is made of what it says.
-const PAUSE: Duration = Duration::from_secs(1);
-const MIN_PAUSE: Duration = Duration::from_millis(20);
-const MAX_PAUSE: Duration = Duration::from_secs(60);
+const RESUME_DELAY: Duration = Duration::from_secs(1);
+const MIN_RESUME_DELAY: Duration = Duration::from_millis(20);
+const MAX_RESUME_DELAY: Duration = Duration::from_secs(60);
 
 /// A GET stream that lasted this long was no failure, though it brought nothing.
 const LASTING: Duration = Duration::from_secs(10);
@@ -49,36 +49,41 @@ const FAREWELL: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Streamable {
     lanes: Lanes,
-    shared: Arc<Shared>,
+    shared: Arc<StreamableShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    http: Http,
+struct StreamableShared {
+    http: HttpUpstream,
     era: Era,
     guest: Arc<str>,
-    inbound: mpsc::Sender<Received>,
-    session: Mutex<Session>,
+    inbound: mpsc::Sender<UpstreamMessage>,
+    session: Mutex<HttpUpstreamSession>,
     /// Requests under way, by their id.
     asked: Mutex<HashMap<Box<str>, CancellationToken>>,
 }
 
 /// What `initialize` agreed on; in the modern era only the revision, from the beginning.
 #[derive(Debug, Default)]
-struct Session {
+struct HttpUpstreamSession {
     id: Option<HeaderValue>,
     revision: Option<HeaderValue>,
 }
 
 impl Streamable {
-    pub(super) fn open(http: Http, era: Era, setup: &Setup, inbound: mpsc::Sender<Received>) -> Self {
+    pub(super) fn open(
+        http: HttpUpstream,
+        era: Era,
+        setup: &UpstreamSetup,
+        inbound: mpsc::Sender<UpstreamMessage>,
+    ) -> Self {
         let revision = (era == Era::Modern).then(|| HeaderValue::from_static(Revision::MODERN.date()));
-        let shared = Shared {
+        let shared = StreamableShared {
             http,
             era,
             guest: setup.guest.clone(),
             inbound,
-            session: Mutex::new(Session { id: None, revision }),
+            session: Mutex::new(HttpUpstreamSession { id: None, revision }),
             asked: Mutex::default(),
         };
         Self { lanes: Lanes::new(), shared: Arc::new(shared) }
@@ -90,8 +95,9 @@ impl Streamable {
         }
         let Outbound { text, headers } = message;
         let headers = header_map(&headers)?;
-        let head = Head::read(&text).ok_or_else(|| UpstreamError::NotMcp("a message must be a JSON object".into()))?;
-        let place = self.lanes.place(Lane::of(&head)).await?;
+        let head =
+            RpcHead::read(&text).ok_or_else(|| UpstreamError::NotMcp("a message must be a JSON object".into()))?;
+        let place = self.lanes.place(SendLane::of(&head)).await?;
         let (ready, shared) = (self.lanes.ready(), self.shared.clone());
         let Some(id) = head.request_id().map(Box::<str>::from) else {
             let begins = shared.era == Era::Legacy && ends_handshake(&head);
@@ -157,12 +163,12 @@ impl Drop for Streamable {
 /// Nobody reads any more.
 struct Unwanted;
 
-impl Shared {
+impl StreamableShared {
     fn asked(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
         self.asked.lock()
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
+    fn session(&self) -> MutexGuard<'_, HttpUpstreamSession> {
         self.session.lock()
     }
 
@@ -181,11 +187,11 @@ impl Shared {
         Some(async move { http.delete(headers).await })
     }
 
-    async fn post(&self, text: &str, headers: HeaderMap) -> Result<Response, Failure> {
+    async fn post(&self, text: &str, headers: HeaderMap) -> Result<Response, HttpFailure> {
         let mut all = self.headers();
         all.extend(headers);
         let response = self.http.post(self.http.url(), all, text).await?;
-        if response.status().is_success() { Ok(response) } else { Err(Failure::refused(response).await) }
+        if response.status().is_success() { Ok(response) } else { Err(HttpFailure::refused(response).await) }
     }
 
     /// Posts a message that wants no answer. Whether it was taken.
@@ -193,7 +199,7 @@ impl Shared {
         let failure = match timeout(WORD, self.post(text, headers)).await {
             Ok(Ok(_)) => return true,
             Ok(Err(failure)) => failure,
-            Err(_) => Failure::told("the server did not take it in time"),
+            Err(_) => HttpFailure::because("the server did not take it in time"),
         };
         let guest = &*self.guest;
         tracing::warn!(target: "guest", guest, "upstream: message not delivered: {}", failure.why);
@@ -213,11 +219,11 @@ impl Shared {
             }
             Ok(Err(failure)) if failure.answers(id) => {
                 let text = failure.body.clone().unwrap_or_default();
-                let _ = self.tell_owner(Received::Message { text, related: Some(id.into()) }).await;
+                let _ = self.tell_owner(UpstreamMessage::Message { text, related: Some(id.into()) }).await;
             }
             Ok(Err(failure)) => {
                 let error = failure.error().map(Box::from);
-                let failed = Received::Failed { id: id.into(), why: failure.why.clone(), error };
+                let failed = UpstreamMessage::Failed { id: id.into(), why: failure.why.clone(), error };
                 let _ = self.tell_owner(failed).await;
                 self.end_if_gone(&failure).await;
             }
@@ -231,7 +237,7 @@ impl Shared {
         text: &str,
         headers: HeaderMap,
         opens: bool,
-    ) -> Result<Result<Option<EventStream>, Failure>, Unwanted> {
+    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, Unwanted> {
         let response = match self.post(text, headers).await {
             Ok(response) => response,
             Err(failure) => return Ok(Err(failure)),
@@ -244,8 +250,8 @@ impl Shared {
             self.session().id = id;
         }
         match kind(&response) {
-            Kind::Events => self.follow(id, EventStream::new(response), opens).await,
-            Kind::Json | Kind::Other => {
+            BodyKind::Events => self.follow(id, HttpEvents::new(response), opens).await,
+            BodyKind::Json | BodyKind::Other => {
                 let text = match read_text(response).await {
                     Ok(text) => text,
                     Err(failure) => return Ok(Err(failure)),
@@ -253,7 +259,7 @@ impl Shared {
                 if self.deliver(&text, Some(id), opens).await? {
                     return Ok(Ok(None));
                 }
-                Ok(Err(Failure::told("the server's answer has no answer to the request in it")))
+                Ok(Err(HttpFailure::because("the server's answer has no answer to the request in it")))
             }
         }
     }
@@ -262,9 +268,9 @@ impl Shared {
     async fn follow(
         &self,
         id: &str,
-        mut events: EventStream,
+        mut events: HttpEvents,
         opens: bool,
-    ) -> Result<Result<Option<EventStream>, Failure>, Unwanted> {
+    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, Unwanted> {
         let (mut last, mut in_vain) = (None, 0);
         loop {
             match events.next().await {
@@ -280,11 +286,11 @@ impl Shared {
                 Err(failure) => return Ok(Err(failure)),
             }
             let Some(from) = last.as_deref().filter(|_| self.era == Era::Legacy) else {
-                return Ok(Err(Failure::told("the server's stream ended before the answer")));
+                return Ok(Err(HttpFailure::because("the server's stream ended before the answer")));
             };
             events = loop {
                 if in_vain == RESUMES {
-                    return Ok(Err(Failure::told("the server's stream broke and could not be resumed")));
+                    return Ok(Err(HttpFailure::because("the server's stream broke and could not be resumed")));
                 }
                 sleep(pause(events.retry(), in_vain)).await;
                 in_vain += 1;
@@ -299,7 +305,7 @@ impl Shared {
         }
     }
 
-    async fn drain(&self, mut events: EventStream, id: &str) -> Result<(), Unwanted> {
+    async fn drain(&self, mut events: HttpEvents, id: &str) -> Result<(), Unwanted> {
         while let Ok(Some(event)) = events.next().await {
             if event.name == "message" {
                 self.deliver(&event.data, Some(id), false).await?;
@@ -308,7 +314,7 @@ impl Shared {
         Ok(())
     }
 
-    async fn resume(&self, last: Option<&str>) -> Result<EventStream, Failure> {
+    async fn resume(&self, last: Option<&str>) -> Result<HttpEvents, HttpFailure> {
         let mut headers = self.headers();
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             headers.insert(LAST_EVENT_ID, last);
@@ -362,7 +368,7 @@ impl Shared {
         };
         let mut answered = false;
         for message in messages {
-            if let (Some(id), Some(head)) = (id, Head::read(message))
+            if let (Some(id), Some(head)) = (id, RpcHead::read(message))
                 && head.answers(id)
             {
                 answered = true;
@@ -370,13 +376,13 @@ impl Shared {
                     self.agree(&head);
                 }
             }
-            self.tell_owner(Received::Message { text: message.into(), related: id.map(Box::from) }).await?;
+            self.tell_owner(UpstreamMessage::Message { text: message.into(), related: id.map(Box::from) }).await?;
         }
         Ok(answered)
     }
 
     /// Takes the revision from the answer to `initialize`.
-    fn agree(&self, head: &Head<'_>) {
+    fn agree(&self, head: &RpcHead<'_>) {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Agreed<'a> {
@@ -386,14 +392,14 @@ impl Shared {
         self.session().revision = agreed.and_then(|agreed| HeaderValue::from_str(agreed.protocol_version).ok());
     }
 
-    async fn tell_owner(&self, received: Received) -> Result<(), Unwanted> {
+    async fn tell_owner(&self, received: UpstreamMessage) -> Result<(), Unwanted> {
         self.inbound.send(received).await.map_err(|_| Unwanted)
     }
 
     /// A session that the server does not know any more is the end of the connection.
-    async fn end_if_gone(&self, failure: &Failure) -> bool {
+    async fn end_if_gone(&self, failure: &HttpFailure) -> bool {
         if failure.nobody {
-            let _ = self.tell_owner(Received::Ended { why: failure.why.clone() }).await;
+            let _ = self.tell_owner(UpstreamMessage::Ended { why: failure.why.clone() }).await;
             return true;
         }
         let in_session = self.session().id.is_some();
@@ -402,7 +408,7 @@ impl Shared {
                 Some(StatusCode::NOT_FOUND) => true,
                 // Not what the specification says, but what some servers do after a restart.
                 Some(StatusCode::BAD_REQUEST) => {
-                    let nameless = failure.body.as_deref().and_then(Head::read).is_none_or(|head| head.id.is_none());
+                    let nameless = failure.body.as_deref().and_then(RpcHead::read).is_none_or(|head| head.id.is_none());
                     nameless && failure.why.to_ascii_lowercase().contains("session")
                 }
                 _ => false,
@@ -410,13 +416,13 @@ impl Shared {
         if gone {
             self.session().id = None;
             let why = "the server does not know our session any more".to_owned();
-            let _ = self.tell_owner(Received::Ended { why }).await;
+            let _ = self.tell_owner(UpstreamMessage::Ended { why }).await;
         }
         gone
     }
 }
 
 fn pause(asked: Option<Duration>, in_vain: u32) -> Duration {
-    let base = asked.unwrap_or(PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
-    base.saturating_mul(1 << in_vain.min(5)).min(MAX_PAUSE)
+    let base = asked.unwrap_or(RESUME_DELAY).clamp(MIN_RESUME_DELAY, MAX_RESUME_DELAY);
+    base.saturating_mul(1 << in_vain.min(5)).min(MAX_RESUME_DELAY)
 }

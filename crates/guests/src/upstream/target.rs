@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::http::Http;
+use super::http::HttpUpstream;
 use super::{UpstreamError, Watcher, websocket};
 
 /// What to bring in.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum GuestTarget {
     /// A program that speaks MCP on its standard input and output.
     Command {
         /// The program, looked up in `PATH` when it is a bare name.
@@ -46,7 +46,7 @@ pub enum UrlTransport {
     Sse,
 }
 
-impl Target {
+impl GuestTarget {
     /// Whether it is reached by a WebSocket.
     pub(crate) fn is_websocket(&self) -> bool {
         let schemes = ["ws://", "wss://"];
@@ -59,7 +59,7 @@ impl Target {
     pub fn check(&self) -> Result<(), UpstreamError> {
         match self {
             Self::Url { url, headers, .. } if self.is_websocket() => websocket::check(url, headers),
-            Self::Url { url, headers, .. } => Http::new(url, headers).map(drop),
+            Self::Url { url, headers, .. } => HttpUpstream::new(url, headers).map(drop),
             Self::Command { program, env, cwd, .. } => {
                 let missing = |what: &Path, why: &str| {
                     let source = io::Error::new(io::ErrorKind::NotFound, why);
@@ -86,7 +86,7 @@ impl Target {
 }
 
 /// Arguments, environment, headers and URLs often hold secrets, so only names and numbers of them can be printed.
-impl fmt::Debug for Target {
+impl fmt::Debug for GuestTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command { program, args, env, cwd } => f
@@ -107,7 +107,7 @@ impl fmt::Debug for Target {
 
 /// Whose connections these are, and how children are looked after.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct UpstreamSetup {
     /// The guest's name: what its log lines are shown with.
     pub guest: Arc<str>,
     /// A process that ends a child when ours is gone without a word. Without one, a child that does not end when its input
@@ -115,7 +115,7 @@ pub struct Setup {
     pub watcher: Option<Watcher>,
 }
 
-impl Setup {
+impl UpstreamSetup {
     /// A guest's, without a watcher.
     pub fn new(guest: impl Into<Arc<str>>) -> Self {
         Self { guest: guest.into(), watcher: None }

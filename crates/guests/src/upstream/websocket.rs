@@ -8,23 +8,23 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{MAX_MESSAGE, Outbound, QUEUE, Received, UpstreamError, frame};
+use super::{MAX_MESSAGE, Outbound, QUEUE, UpstreamError, UpstreamMessage, frame};
 
 const SUBPROTOCOL: &str = "mcp";
 
 /// The sending half. Dropping it ends the connection.
 #[derive(Debug)]
-pub(super) struct WebSocket {
+pub(super) struct WebSocketUpstream {
     writer: mpsc::Sender<Box<str>>,
     task: JoinSet<()>,
 }
 
 /// Whether an address and headers could be used at all.
 pub(super) fn check(url: &str, headers: &[(String, String)]) -> Result<(), UpstreamError> {
-    TextSocket::check(url, headers).map_err(told)
+    TextSocket::check(url, headers).map_err(describe)
 }
 
-fn told(error: SocketError) -> UpstreamError {
+fn describe(error: SocketError) -> UpstreamError {
     match error {
         SocketError::Address(why) => UpstreamError::Url(why),
         SocketError::Header(name) => UpstreamError::Header(name),
@@ -36,13 +36,13 @@ fn told(error: SocketError) -> UpstreamError {
     }
 }
 
-impl WebSocket {
+impl WebSocketUpstream {
     pub(super) async fn open(
         url: &str,
         headers: &[(String, String)],
-        inbound: mpsc::Sender<Received>,
+        inbound: mpsc::Sender<UpstreamMessage>,
     ) -> Result<Self, UpstreamError> {
-        let socket = TextSocket::open(url, headers, SUBPROTOCOL).await.map_err(told)?;
+        let socket = TextSocket::open(url, headers, SUBPROTOCOL).await.map_err(describe)?;
         let (writer, queue) = mpsc::channel(QUEUE);
         let mut task = JoinSet::new();
         task.spawn(attend(socket, queue, inbound));
@@ -61,7 +61,7 @@ impl WebSocket {
     }
 }
 
-async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inbound: mpsc::Sender<Received>) {
+async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inbound: mpsc::Sender<UpstreamMessage>) {
     let why = loop {
         let idle = socket.is_idle();
         tokio::select! {
@@ -73,7 +73,7 @@ async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inb
                 Ok(SocketEvent::Text(text)) => {
                     for text in frame::split(&text).into_iter().flatten() {
                         // A reader that is gone closes soon, and what is queued is to go out before.
-                        let _ = inbound.send(Received::Message { text: text.into(), related: None }).await;
+                        let _ = inbound.send(UpstreamMessage::Message { text: text.into(), related: None }).await;
                     }
                 }
                 Err(closed) => break format!("the connection ended: {closed}"),
@@ -84,7 +84,7 @@ async fn attend(mut socket: TextSocket, mut queue: mpsc::Receiver<Box<str>>, inb
             },
         }
     };
-    let _ = inbound.send(Received::Ended { why }).await;
+    let _ = inbound.send(UpstreamMessage::Ended { why }).await;
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
             wire.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             String::from_utf8(heard).unwrap().to_ascii_lowercase()
         };
-        let (opened, heard) = tokio::join!(WebSocket::open(&url, headers, inbound), server);
+        let (opened, heard) = tokio::join!(WebSocketUpstream::open(&url, headers, inbound), server);
         assert!(matches!(opened, Err(UpstreamError::Status { status: 400, .. })), "{opened:?}");
         let offers = heard.lines().filter(|line| line.starts_with("sec-websocket-protocol"));
         offers.collect::<Vec<_>>().join(" ")

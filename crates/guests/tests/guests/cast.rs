@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use salon_client::{Backoff, Client, Discovery, Event, Events, Gateway, Outgoing, Room, StaticToken};
-use salon_guests::upstream::{Target, UrlTransport};
-use salon_guests::{GuestError, Spec, Status};
+use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::{GuestError, GuestStatus, Spec};
 use salon_protocol::{Envelope, EnvelopeId, Members, ParticipantId, TopicName};
-use salon_testkit::{Engine, Options, Scratch, Token, within};
+use salon_testkit::{Scratch, TestEngine, TestOptions, TestToken, within};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -21,19 +21,19 @@ pub(crate) const LEGACY: &str = include_str!("legacy.py");
 pub(crate) const MODERN: &str = include_str!("modern.py");
 
 pub(crate) struct Stage {
-    gateway: salon_testkit::Gateway,
+    gateway: salon_testkit::TestGateway,
     scratch: Scratch,
 }
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        let gateway = salon_testkit::Gateway::start(Options::new(Engine::Sqlite)).await.unwrap();
+        let gateway = salon_testkit::TestGateway::start(TestOptions::new(TestEngine::Sqlite)).await.unwrap();
         Self { gateway, scratch: Scratch::new().unwrap() }
     }
 
     fn client(&self, id: &str) -> Client {
         let gateway = Gateway::new(&format!("http://{}", self.gateway.address())).unwrap();
-        Client::new(gateway, StaticToken::new(self.gateway.token(&Token::new(id)).unwrap()))
+        Client::new(gateway, StaticToken::new(self.gateway.token(&TestToken::new(id)).unwrap()))
     }
 
     /// A file that keeps servers from starting while it is there.
@@ -45,7 +45,7 @@ impl Stage {
     pub(crate) fn guest(&self, script: &str, change: impl FnOnce(&mut Spec)) -> Guest {
         let path = self.scratch.path().join("server.py");
         std::fs::write(&path, script).unwrap();
-        let target = Target::Command {
+        let target = GuestTarget::Command {
             program: "python3".into(),
             args: vec!["-u".into(), path.into(), self.obstacle().into()],
             env: Vec::new(),
@@ -55,7 +55,7 @@ impl Stage {
     }
 
     /// Brings in whatever is at a target.
-    pub(crate) fn guest_at(&self, target: Target, change: impl FnOnce(&mut Spec)) -> Guest {
+    pub(crate) fn guest_at(&self, target: GuestTarget, change: impl FnOnce(&mut Spec)) -> Guest {
         let mut spec = Spec::new("guest", target);
         spec.backoff = Backoff { base: Duration::from_millis(20), cap: Duration::from_millis(50) };
         change(&mut spec);
@@ -100,9 +100,9 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    pub(crate) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> GuestTarget {
         let url = format!("http://127.0.0.1:{}/mcp", self.port);
-        Target::Url { url, headers: Vec::new(), transport: UrlTransport::Auto }
+        GuestTarget::Url { url, headers: Vec::new(), transport: UrlTransport::Auto }
     }
 
     pub(crate) async fn kill(mut self) {
@@ -111,14 +111,14 @@ impl Web {
 }
 
 pub(crate) struct Guest {
-    pub(crate) statuses: mpsc::UnboundedReceiver<Status>,
+    pub(crate) statuses: mpsc::UnboundedReceiver<GuestStatus>,
     shutdown: CancellationToken,
     pub(crate) running: JoinHandle<Result<(), GuestError>>,
 }
 
 impl Guest {
     /// Waits for a status that fits.
-    pub(crate) async fn until(&mut self, fits: impl Fn(&Status) -> bool) -> Status {
+    pub(crate) async fn until(&mut self, fits: impl Fn(&GuestStatus) -> bool) -> GuestStatus {
         let mut seen = Vec::new();
         let search = async {
             loop {
@@ -133,8 +133,8 @@ impl Guest {
         found.unwrap_or_else(|why| panic!("{why}: {seen:?}"))
     }
 
-    pub(crate) async fn here(&mut self) -> Status {
-        self.until(|status| matches!(status, Status::Here { .. })).await
+    pub(crate) async fn here(&mut self) -> GuestStatus {
+        self.until(|status| matches!(status, GuestStatus::Here { .. })).await
     }
 
     pub(crate) async fn stop(self) {

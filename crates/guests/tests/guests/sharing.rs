@@ -1,7 +1,7 @@
 //! Many callers, one server.
 
 use futures_util::future::join_all;
-use salon_guests::{Expose, Status};
+use salon_guests::{Expose, GuestStatus};
 use serde_json::{Value, json};
 
 use crate::cast::{LEGACY, Stage, text};
@@ -109,13 +109,13 @@ async fn a_guest_tells_its_tools_when_it_comes_and_when_they_change() {
         .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
         .await;
     assert_eq!(announced(first.payload()).len(), 9);
-    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 9 });
+    assert_eq!(guest.here().await, GuestStatus::Here { server: "legacy 1".into(), tools: 9 });
     alice.call("grow", "{}").await;
     let second = alice
         .until("an announcement", |envelope| envelope.from().as_str() == "guest" && envelope.to().is_empty())
         .await;
     assert_eq!(announced(second.payload()).last().map(String::as_str), Some("grown"));
-    assert_eq!(guest.here().await, Status::Here { server: "legacy 1".into(), tools: 10 });
+    assert_eq!(guest.here().await, GuestStatus::Here { server: "legacy 1".into(), tools: 10 });
     guest.stop().await;
 }
 

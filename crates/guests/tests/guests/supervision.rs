@@ -1,7 +1,7 @@
 //! Servers that end, and servers that do not begin.
 
-use salon_guests::Status;
-use salon_guests::upstream::{Target, UrlTransport};
+use salon_guests::GuestStatus;
+use salon_guests::upstream::{GuestTarget, UrlTransport};
 use salon_testkit::within;
 
 use crate::cast::{LEGACY, Stage, text};
@@ -19,7 +19,7 @@ async fn a_server_that_dies_fails_its_calls_at_once_and_comes_back() {
         let told = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(told.starts_with("the server of `guest` is gone"), "{answer}");
     }
-    guest.until(|status| matches!(status, Status::Restarting { .. })).await;
+    guest.until(|status| matches!(status, GuestStatus::Restarting { .. })).await;
     alice.guest_leaves().await;
     alice.guest_joins().await;
     let request = alice.call("echo", r#"{"text":"back"}"#).await;
@@ -33,7 +33,7 @@ async fn a_guest_is_not_in_the_room_before_its_server_works() {
     std::fs::write(stage.obstacle(), "").unwrap();
     let mut alice = stage.caller("alice").await;
     let mut guest = stage.guest(LEGACY, |_| {});
-    let restarting = |status: &Status| matches!(status, Status::Restarting { .. });
+    let restarting = |status: &GuestStatus| matches!(status, GuestStatus::Restarting { .. });
     guest.until(restarting).await;
     guest.until(restarting).await;
     assert!(alice.room.roster().iter().all(|participant| participant.id.as_str() != "guest"));
@@ -100,13 +100,13 @@ async fn a_server_behind_a_url_that_dies_fails_its_calls_at_once() {
 #[tokio::test]
 async fn what_cannot_be_started_at_all_is_told_once() {
     let stage = Stage::new().await;
-    let command = |program: &str, cwd: Option<&str>| Target::Command {
+    let command = |program: &str, cwd: Option<&str>| GuestTarget::Command {
         program: program.into(),
         args: Vec::new(),
         env: Vec::new(),
         cwd: cwd.map(Into::into),
     };
-    let url = |url: &str| Target::Url { url: url.into(), headers: Vec::new(), transport: UrlTransport::Auto };
+    let url = |url: &str| GuestTarget::Url { url: url.into(), headers: Vec::new(), transport: UrlTransport::Auto };
     let targets = [
         (command("no-such-program", None), "there is no such program"),
         (command("./no/such/program", None), "there is no such program"),

@@ -13,11 +13,11 @@ use crate::ReadError;
 /// How many values a keyspace has at least before those whose time is over are looked for.
 const MIN_SWEPT: usize = 1024;
 
-type Now = Box<dyn Fn() -> Instant + Send + Sync>;
+type ClockFn = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// A [`Cluster`] without other nodes.
 pub struct SingleNode {
-    now: Now,
+    now: ClockFn,
     spaces: Mutex<HashMap<&'static str, Values>>,
 }
 
@@ -54,7 +54,7 @@ impl Default for SingleNode {
 
 impl SingleNode {
     /// With another clock, for tests of age.
-    pub fn with_clock(now: Now) -> Self {
+    pub fn with_clock(now: ClockFn) -> Self {
         Self { now, spaces: Mutex::default() }
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     struct InMemory;
 
-    impl crate::contract::cluster::Engine for InMemory {
+    impl crate::contract::cluster::ClusterEngine for InMemory {
         async fn nodes(&self, _: &[Keyspace]) -> [Arc<dyn Cluster>; 2] {
             let node: Arc<dyn Cluster> = Arc::new(SingleNode::default());
             [node.clone(), node]

@@ -18,13 +18,13 @@ const LONG: Keyspace = Keyspace { name: "long", time_to_live: Duration::from_sec
 const SHORT: Keyspace = Keyspace { name: "short", time_to_live: Duration::from_secs(1) };
 
 /// An engine as the suite needs it.
-pub trait Engine {
+pub trait ClusterEngine {
     /// Two nodes of a new cluster; on one machine they are the same.
     fn nodes(&self, spaces: &[Keyspace]) -> impl Future<Output = [Arc<dyn Cluster>; 2]>;
 }
 
 /// Runs the whole suite; panics at the first broken promise.
-pub async fn run(engine: &impl Engine) {
+pub async fn run(engine: &impl ClusterEngine) {
     let nodes = engine.nodes(&[LONG, SHORT]).await;
     all(vec![
         within("1: a value is kept for its time", values_are_kept_for_their_time(&nodes)).boxed_local(),
@@ -85,7 +85,7 @@ async fn no_change_is_lost([one, two]: &[Arc<dyn Cluster>; 2]) {
     assert_eq!(letters, (b'a'..=b'h').collect(), "3: a change was lost");
 }
 
-async fn followers_hear_everything(engine: &impl Engine) {
+async fn followers_hear_everything(engine: &impl ClusterEngine) {
     let [one, two] = engine.nodes(&[LONG, SHORT]).await;
     let mut expected = BTreeSet::new();
     for number in 0..3_u8 {

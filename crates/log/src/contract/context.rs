@@ -8,12 +8,12 @@ use super::checks::{all, within};
 use super::topic;
 use crate::ContextStore;
 use crate::context::{
-    Address, Bounds, Change, Changed, Changes, Existence, Key, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, ToolId, Write,
-    WriteError, Written,
+    Address, Change, Changed, Changes, ContextLimits, ContextScope, Existence, Key, MAX_VALUE_BYTES, MAX_VERSIONS,
+    ToolId, Write, WriteError, Written,
 };
 
 /// An engine as the suite needs it.
-pub trait Engine {
+pub trait ContextEngine {
     /// Its store.
     type Store: ContextStore;
 
@@ -24,8 +24,8 @@ pub trait Engine {
     fn restart(&self, store: Self::Store) -> impl Future<Output = Self::Store>;
 
     /// How much a context has.
-    fn bounds(&self) -> Bounds {
-        Bounds::default()
+    fn bounds(&self) -> ContextLimits {
+        ContextLimits::default()
     }
 
     /// Finishes what was submitted, then takes nothing more.
@@ -33,7 +33,7 @@ pub trait Engine {
 }
 
 /// Runs the whole suite; panics at the first broken promise.
-pub async fn run(engine: &impl Engine) {
+pub async fn run(engine: &impl ContextEngine) {
     all(vec![
         within("1: every write makes a version", writes_make_versions(engine)).boxed_local(),
         within("2: calls take effect in their order", calls_keep_their_order(engine)).boxed_local(),
@@ -60,8 +60,8 @@ fn key(text: &str) -> Key {
     Key::new(text).expect("a key")
 }
 
-fn tool(id: &str) -> Scope {
-    Scope::Tool(ToolId::new(id).expect("a tool's id"))
+fn tool(id: &str) -> ContextScope {
+    ContextScope::Tool(ToolId::new(id).expect("a tool's id"))
 }
 
 fn participant(id: &str) -> ParticipantId {
@@ -70,7 +70,7 @@ fn participant(id: &str) -> ParticipantId {
 
 /// A key of the scope that everybody in a room has.
 fn at(text: &str) -> Address {
-    Address { topic: topic("room"), scope: Scope::Topic, key: key(text) }
+    Address { topic: topic("room"), scope: ContextScope::Topic, key: key(text) }
 }
 
 /// A write that is caused by nothing else.
@@ -116,7 +116,7 @@ async fn numbers(store: &impl ContextStore, address: &Address, before: Option<u6
 async fn keys(
     store: &impl ContextStore,
     room: &str,
-    scope: &Scope,
+    scope: &ContextScope,
     after: Option<&str>,
     limit: usize,
 ) -> Vec<(String, u64)> {
@@ -139,7 +139,7 @@ fn nothing_more(changes: &mut Changes) {
 
 // The checks.
 
-async fn writes_make_versions(engine: &impl Engine) {
+async fn writes_make_versions(engine: &impl ContextEngine) {
     let (mut store, mode) = (engine.create().await, at("mode"));
     assert_eq!(read(&store, &mode, None).await, None, "1: something is there that nobody wrote");
     assert_eq!(numbers(&store, &mode, None, 10).await, [0; 0], "1: what nobody wrote has a history");
@@ -174,7 +174,7 @@ async fn writes_make_versions(engine: &impl Engine) {
     assert_eq!(newest.author, participant("alice"), "1: a version does not say who wrote it");
 }
 
-async fn calls_keep_their_order(engine: &impl Engine) {
+async fn calls_keep_their_order(engine: &impl ContextEngine) {
     let (store, count) = (engine.create().await, at("count"));
     let mut writes: Vec<_> = (1..=50).map(|n| store.write(count.clone(), write(Some(&n.to_string()), None))).collect();
     // One is given up by its caller; it is done all the same.
@@ -187,7 +187,7 @@ async fn calls_keep_their_order(engine: &impl Engine) {
     }
 }
 
-async fn expectations_are_compared(engine: &impl Engine) {
+async fn expectations_are_compared(engine: &impl ContextEngine) {
     let (store, mode) = (engine.create().await, at("mode"));
     let refused = |current| Err(WriteError::Conflict { current });
     assert_eq!(try_to(&store, &mode, Some("a"), Some(1)).await, refused(0), "3: it expected what never was");
@@ -226,7 +226,7 @@ async fn expectations_are_compared(engine: &impl Engine) {
     assert_eq!(store.tools(&topic("room")).await, Ok(vec![]), "3: what was refused left a scope behind");
 }
 
-async fn one_wins(engine: &impl Engine) {
+async fn one_wins(engine: &impl ContextEngine) {
     let (store, lock) = (engine.create().await, at("lock"));
     for round in 0..5 {
         let tries = (0..8).map(|n| store.write(lock.clone(), write(Some(&n.to_string()), Some(round))));
@@ -238,7 +238,7 @@ async fn one_wins(engine: &impl Engine) {
     }
 }
 
-async fn a_cause_is_one_write(engine: &impl Engine) {
+async fn a_cause_is_one_write(engine: &impl ContextEngine) {
     let (mut store, mode) = (engine.create().await, at("mode"));
     let mut changes = store.changes(&topic("room"));
     let once = Write { cause: "request 1".into(), ..write(Some("1"), Some(0)) };
@@ -260,7 +260,7 @@ async fn a_cause_is_one_write(engine: &impl Engine) {
     assert!(!elsewhere.repeated, "4: a cause is for one key");
 }
 
-async fn newest_versions_are_kept(engine: &impl Engine) {
+async fn newest_versions_are_kept(engine: &impl ContextEngine) {
     let (store, count) = (engine.create().await, at("count"));
     let last = MAX_VERSIONS + 20;
     let writes = (1..=last).map(|n| store.write(count.clone(), write(Some(&n.to_string()), None)));
@@ -273,7 +273,7 @@ async fn newest_versions_are_kept(engine: &impl Engine) {
     assert_eq!(read(&store, &count, Some(21)).await, some(21, "21"), "5: the oldest of those is not");
 }
 
-async fn keys_are_bounded(engine: &impl Engine) {
+async fn keys_are_bounded(engine: &impl ContextEngine) {
     let (store, limit) = (engine.create().await, engine.bounds().keys);
     let name = |n: u64| at(&format!("k{n:05}"));
     let writes = (0..limit).map(|n| store.write(name(n), write(Some("1"), None)));
@@ -298,7 +298,7 @@ async fn keys_are_bounded(engine: &impl Engine) {
     assert_eq!(put(&store, &elsewhere, "1").await, 1, "6: another scope is another count");
 }
 
-async fn tools_are_bounded(engine: &impl Engine) {
+async fn tools_are_bounded(engine: &impl ContextEngine) {
     let (store, limit) = (engine.create().await, engine.bounds().tools);
     let of = |n: u64| Address { scope: tool(&format!("t{n:04}")), ..at("state") };
     let writes = (0..limit).map(|n| store.write(of(n), write(Some("1"), None)));
@@ -319,14 +319,14 @@ async fn tools_are_bounded(engine: &impl Engine) {
     assert!(put(&store, &of(4), "again").await > 2, "6: a version that was forgotten is given out again");
 }
 
-async fn scopes_are_apart(engine: &impl Engine) {
+async fn scopes_are_apart(engine: &impl ContextEngine) {
     let store = engine.create().await;
     // Names that would be one if they were only put behind each other.
     let scopes = [
-        Scope::Topic,
-        Scope::Participant(participant("alice")),
-        Scope::Participant(participant("bob")),
-        Scope::Participant(participant("tool:x")),
+        ContextScope::Topic,
+        ContextScope::Participant(participant("alice")),
+        ContextScope::Participant(participant("bob")),
+        ContextScope::Participant(participant("tool:x")),
         tool("x"),
         tool("topic"),
         tool("participant:alice"),
@@ -350,19 +350,19 @@ async fn scopes_are_apart(engine: &impl Engine) {
     for place in &places[1..] {
         assert!(read(&store, place, None).await.is_some_and(|(_, value)| value.is_some()), "7: {place:?} went as well");
     }
-    let listed = keys(&store, "room", &Scope::Topic, None, 10).await;
+    let listed = keys(&store, "room", &ContextScope::Topic, None, 10).await;
     assert_eq!(listed, [("mode/x".into(), 1)], "7: a scope lists its own keys that exist");
     let tools = store.tools(&topic("room")).await.expect("a list of tools");
     let tools: Vec<_> = tools.iter().map(ToolId::as_str).collect();
     assert_eq!(tools, ["participant:alice", "topic", "x"], "7: tools are listed by their ids");
 }
 
-async fn changes_are_told(engine: &impl Engine) {
+async fn changes_are_told(engine: &impl ContextEngine) {
     let (store, mode) = (engine.create().await, at("mode"));
     put(&store, &mode, "0").await;
     let (mut first, mut second) = (store.changes(&topic("room")), store.changes(&topic("room")));
     let mut elsewhere = store.changes(&topic("elsewhere"));
-    let own = Address { scope: Scope::Participant(participant("alice")), ..mode.clone() };
+    let own = Address { scope: ContextScope::Participant(participant("alice")), ..mode.clone() };
     put(&store, &mode, "1").await;
     put(&store, &own, "1").await;
     delete(&store, &mode).await;
@@ -393,7 +393,7 @@ async fn changes_are_told(engine: &impl Engine) {
     assert_eq!(store.changes(&topic("room")).next().await, None, "8: a closed store can be followed");
 }
 
-async fn the_slow_are_told(engine: &impl Engine) {
+async fn the_slow_are_told(engine: &impl ContextEngine) {
     // Far more than wait for one who follows.
     const COUNT: u64 = 1000;
     let (store, count) = (engine.create().await, at("count"));
@@ -416,7 +416,7 @@ async fn the_slow_are_told(engine: &impl Engine) {
     }
 }
 
-async fn closed_takes_nothing(engine: &impl Engine) {
+async fn closed_takes_nothing(engine: &impl ContextEngine) {
     let (store, count) = (engine.create().await, at("count"));
     let writes: Vec<_> = (1..=20).map(|n| store.write(count.clone(), write(Some(&n.to_string()), None))).collect();
     engine.close(&store).await;
@@ -429,21 +429,21 @@ async fn closed_takes_nothing(engine: &impl Engine) {
     assert_eq!(read(&store, &count, None).await, some(20, "20"), "9: what was acknowledged is not kept");
 }
 
-async fn values_are_kept(engine: &impl Engine) {
+async fn values_are_kept(engine: &impl ContextEngine) {
     let (store, mode) = (engine.create().await, at("Ключ / \u{1f511} %2F"));
     let longest = "x".repeat(MAX_VALUE_BYTES);
     for value in ["", "null", r#"{ "b" : 9007199254740993, "a":1.0 , "é\u00e9":"\u0000" }"#, &longest] {
         let version = put(&store, &mode, value).await;
         assert_eq!(read(&store, &mode, None).await, some(version, value), "a value is not what was written");
     }
-    let listed = store.list(&topic("room"), &Scope::Topic, None, 10).await.expect("a list");
+    let listed = store.list(&topic("room"), &ContextScope::Topic, None, 10).await.expect("a list");
     assert_eq!((&listed[0].key, listed[0].bytes), (&mode.key, MAX_VALUE_BYTES as u64));
     let too_long = try_to(&store, &mode, Some(&format!("{longest}x")), None).await;
     assert_eq!(too_long, Err(WriteError::TooLarge { bytes: MAX_VALUE_BYTES + 1 }), "a value is longer than the limit");
     assert_eq!(read(&store, &mode, None).await, some(4, &longest), "what was refused was written");
 }
 
-async fn history_is_pages(engine: &impl Engine) {
+async fn history_is_pages(engine: &impl ContextEngine) {
     let (store, mode) = (engine.create().await, at("mode"));
     let value = "x".repeat(MAX_VALUE_BYTES);
     for _ in 0..40 {
@@ -459,7 +459,7 @@ async fn history_is_pages(engine: &impl Engine) {
     assert!((1..40).contains(&page), "a page is bounded by its bytes, but has {page} versions");
 }
 
-async fn lists_are_pages(engine: &impl Engine) {
+async fn lists_are_pages(engine: &impl ContextEngine) {
     let store = engine.create().await;
     let mut names = ["b", "a", "B", "é", "a/1", "a1", "\u{1f511}", "\u{ffff}"];
     for name in names {
@@ -469,7 +469,7 @@ async fn lists_are_pages(engine: &impl Engine) {
     delete(&store, &at("gone")).await;
     names.sort_unstable();
     let listed = async |after: Option<&str>, limit| {
-        let page = keys(&store, "room", &Scope::Topic, after, limit).await;
+        let page = keys(&store, "room", &ContextScope::Topic, after, limit).await;
         page.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
     assert_eq!(listed(None, 100).await, names, "keys are listed in the order of their bytes, those that exist");
@@ -486,5 +486,5 @@ async fn lists_are_pages(engine: &impl Engine) {
         assert_eq!(all, names, "pages of {limit} make the list");
     }
     assert_eq!(listed(Some("gone"), 1).await, ["é"], "a list goes on after a key that is gone");
-    assert_eq!(keys(&store, "elsewhere", &Scope::Topic, None, 10).await, []);
+    assert_eq!(keys(&store, "elsewhere", &ContextScope::Topic, None, 10).await, []);
 }

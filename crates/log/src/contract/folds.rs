@@ -1,14 +1,14 @@
 //! Promise 7: what follows from the entries is the same on every node and after every restart.
 
-use super::{Engine, append, asked, follow, id, ids, line, presence, request, response, start, topic};
-use crate::{AppendError, CallEnd, RetentionRules, Span, Standing, TopicLog};
+use super::{LogEngine, append, asked, follow, id, ids, line, presence, request, response, start, topic};
+use crate::{AppendError, CallClosure, RetentionRules, Span, Standing, TopicLog};
 
 /// Who is present and which requests wait, by the ids of their envelopes.
 pub(super) fn shown(standing: &Standing) -> (Vec<String>, Vec<String>) {
     (ids(&standing.present), asked(&standing.waiting))
 }
 
-pub(super) async fn standing_is_a_fold(engine: &impl Engine) {
+pub(super) async fn standing_is_a_fold(engine: &impl LogEngine) {
     let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let nothing = log.standing(&room).await.expect("the standing of nobody's topic");
     assert_eq!(shown(&nothing), (vec![], vec![]), "7: something stands in a topic nobody entered");
@@ -57,7 +57,7 @@ pub(super) async fn standing_is_a_fold(engine: &impl Engine) {
 }
 
 /// A call ends once, by what stands first in the log: its answer, or the leave of the participant that was asked.
-pub(super) async fn calls_end_once(engine: &impl Engine) {
+pub(super) async fn calls_end_once(engine: &impl LogEngine) {
     let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     append(&log, &room, presence("j1", "join", "bob")).await;
     for name in ["r1", "r2", "r3"] {
@@ -80,7 +80,7 @@ pub(super) async fn calls_end_once(engine: &impl Engine) {
         outcomes.push(append.await.map(|appended| appended.repeated));
     }
     let ended = |end| Err(AppendError::CallEnded(end));
-    let (answered, failed) = (ended(CallEnd::Answered), ended(CallEnd::Failed));
+    let (answered, failed) = (ended(CallClosure::Answered), ended(CallClosure::Failed));
     let absent = Err(AppendError::NotPresent);
     assert_eq!(
         outcomes,
@@ -110,7 +110,7 @@ pub(super) async fn calls_end_once(engine: &impl Engine) {
     }
 }
 
-pub(super) async fn requests_are_found(engine: &impl Engine) {
+pub(super) async fn requests_are_found(engine: &impl LogEngine) {
     let (log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let waits = async |name: &str| {
         let found = log.find(&room, &id(name)).await.expect("a search");

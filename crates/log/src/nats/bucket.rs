@@ -1,6 +1,6 @@
 //! Key-value buckets: streams in the form that NATS and its tools know them by, read from their leaders.
 //!
-//! Every value has a revision, that of its message. To replace one is to name the revision that is replaced; of those who name the
+//! Every value has a revision, that of its message. To replace one is to name the revision that is replaced; of the writers that name the
 //! same, one succeeds.
 
 use std::time::Duration;
@@ -9,16 +9,16 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use bytes::Bytes;
 
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::expecting;
-use super::link::{Link, Stored};
-use super::names::Names;
+use super::link::{NatsLink, Stored};
+use super::names::StreamNames;
 
 const OPERATION: &str = "KV-Operation";
 const ROLLUP: &str = "Nats-Rollup";
 const TTL: &str = "Nats-TTL";
 
-/// How long it is remembered that a key was removed, for whoever has to hear of it.
+/// How long it is remembered that a key was removed, for followers that have to see it.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 pub(super) struct Bucket {
@@ -28,7 +28,7 @@ pub(super) struct Bucket {
 
 /// What a key has.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct KeyValue {
     /// What to name in order to replace it; 0 where there is nothing.
     pub(super) revision: u64,
     /// `None` where it was removed, or never was.
@@ -36,7 +36,7 @@ pub(super) struct Kept {
 }
 
 impl Bucket {
-    pub(super) fn new(names: &Names, purpose: &str) -> Self {
+    pub(super) fn new(names: &StreamNames, purpose: &str) -> Self {
         let bucket = names.bucket(purpose);
         Self { stream: format!("KV_{bucket}"), prefix: format!("$KV.{bucket}.") }
     }
@@ -76,25 +76,25 @@ impl Bucket {
         Some((key, (!is_removed(stored)).then_some(&stored.payload)))
     }
 
-    pub(super) async fn get(&self, link: &Link, key: &str) -> Result<Kept, Fault> {
+    pub(super) async fn get(&self, link: &NatsLink, key: &str) -> Result<KeyValue, NatsFault> {
         let newest = link.newest(&self.stream, &self.subject(key)).await?;
         let revision = newest.as_ref().map_or(0, |stored| stored.sequence);
-        Ok(Kept { revision, value: newest.filter(|stored| !is_removed(stored)) })
+        Ok(KeyValue { revision, value: newest.filter(|stored| !is_removed(stored)) })
     }
 
-    pub(super) async fn put(&self, link: &Link, key: &str, value: Bytes) -> Result<u64, Fault> {
+    pub(super) async fn put(&self, link: &NatsLink, key: &str, value: Bytes) -> Result<u64, NatsFault> {
         link.store(self.subject(key), HeaderMap::new(), value).await
     }
 
     /// Replaces a revision.
     pub(super) async fn replace(
         &self,
-        link: &Link,
+        link: &NatsLink,
         key: &str,
         revision: u64,
         value: Bytes,
         more: HeaderMap,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, NatsFault> {
         let mut headers = expecting(revision);
         for (name, values) in more.iter() {
             for value in values {
@@ -105,7 +105,7 @@ impl Bucket {
     }
 
     /// Removes a key, if it has that revision where one is named.
-    pub(super) async fn remove(&self, link: &Link, key: &str, revision: Option<u64>) -> Result<u64, Fault> {
+    pub(super) async fn remove(&self, link: &NatsLink, key: &str, revision: Option<u64>) -> Result<u64, NatsFault> {
         let mut headers = revision.map(expecting).unwrap_or_default();
         headers.insert(OPERATION, "PURGE");
         headers.insert(ROLLUP, "sub");

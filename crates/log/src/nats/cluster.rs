@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::bucket::Bucket;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::{Course, Follow};
-use super::link::Link;
+use super::link::NatsLink;
 use super::{Nats, RETRY_DELAY, Shared};
 use crate::ReadError;
 use crate::cluster::{ChangeValue, Cluster, Keyspace, ValueListener};
@@ -24,14 +24,14 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 const ASK_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Retries while nobody answers, for as long as an election may take and a client at a door waits.
-async fn retrying<T, F: Future<Output = Result<T, Fault>>>(
-    link: &Link,
+async fn retrying<T, F: Future<Output = Result<T, NatsFault>>>(
+    link: &NatsLink,
     mut ask: impl FnMut() -> F,
-) -> Result<T, Fault> {
+) -> Result<T, NatsFault> {
     let by = Instant::now() + link.timings.retry_timeout;
     loop {
         match ask().await {
-            Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(ASK_RETRY_DELAY).await,
+            Err(NatsFault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(ASK_RETRY_DELAY).await,
             answer => return answer,
         }
     }
@@ -53,7 +53,7 @@ impl Shared {
         let Some(stored) = kept.value else { return Ok(None) };
         match bucket.remove(link, key, Some(kept.revision)).await {
             Ok(_) => Ok(Some(stored.payload.to_vec())),
-            Err(Fault::Raced) => Ok(None),
+            Err(NatsFault::Raced) => Ok(None),
             Err(fault) => Err(fault.into()),
         }
     }
@@ -66,7 +66,7 @@ impl Shared {
             let Some(value) = change(kept.value.as_ref().map(|stored| &*stored.payload)) else { return Ok(()) };
             match bucket.replace(link, key, kept.revision, Bytes::from(value), HeaderMap::new()).await {
                 // What was not acknowledged may be stored all the same, which the next look tells.
-                Err(Fault::Raced | Fault::Unavailable(_)) if Instant::now() < by => {
+                Err(NatsFault::Raced | NatsFault::Unavailable(_)) if Instant::now() < by => {
                     tokio::time::sleep(ASK_RETRY_DELAY).await;
                 }
                 changed => return Ok(changed.map(drop)?),
@@ -87,7 +87,7 @@ impl Shared {
             if let Ok(mut follow) = Follow::begin(&self.link, course).await {
                 loop {
                     if follow.has_caught_up() {
-                        // Whoever asked may not wait any more.
+                        // The asker may not wait any more.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
                     let Some(messages) = follow.next().await else { break };

@@ -15,7 +15,7 @@ use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAd
 use tokio::sync::watch;
 
 use super::link::Connection;
-use super::open::{OpenError, Options};
+use super::open::{NatsOptions, OpenError};
 
 /// The oldest server that can do what is asked of it here.
 pub(super) const OLDEST: (u64, u64) = (2, 11);
@@ -27,7 +27,7 @@ pub(super) const LEAST_PAYLOAD: usize = 128 * 1024;
 
 /// Connects to a server that can do what is asked of it here.
 pub(super) async fn reach(
-    options: &Options,
+    options: &NatsOptions,
 ) -> Result<(async_nats::Client, Arc<watch::Sender<Connection>>), OpenError> {
     let (client, connection) = connect(options).await?;
     new_enough(&client)?;
@@ -49,19 +49,19 @@ pub(super) fn new_enough(client: &async_nats::Client) -> Result<(), OpenError> {
 
 /// How a node shows who it is, where the URLs say so.
 #[derive(Clone, PartialEq, Eq)]
-enum Shown {
+enum UrlCredentials {
     Password(String, String),
     Token(String),
 }
 
 /// Takes what a URL has before its host off it: the client does not send it, and would write it to its own log lines.
-fn undress(server: ServerAddr) -> Result<(ServerAddr, Option<Shown>), OpenError> {
+fn undress(server: ServerAddr) -> Result<(ServerAddr, Option<UrlCredentials>), OpenError> {
     let mut url = server.into_inner();
     let user = decoded(url.username()).ok_or(OpenError::Url)?;
     let password = url.password().map(|password| decoded(password).ok_or(OpenError::Url)).transpose()?;
     let shown = match (user, password) {
-        (user, Some(password)) => Some(Shown::Password(user, password)),
-        (token, None) if !token.is_empty() => Some(Shown::Token(token)),
+        (user, Some(password)) => Some(UrlCredentials::Password(user, password)),
+        (token, None) if !token.is_empty() => Some(UrlCredentials::Token(token)),
         _ => None,
     };
     url.set_password(None).and_then(|()| url.set_username("")).map_err(|()| OpenError::Url)?;
@@ -82,7 +82,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-async fn connect(options: &Options) -> Result<(async_nats::Client, Arc<watch::Sender<Connection>>), OpenError> {
+async fn connect(options: &NatsOptions) -> Result<(async_nats::Client, Arc<watch::Sender<Connection>>), OpenError> {
     let parsed = options.servers.iter().map(|url| url.parse::<ServerAddr>());
     let servers = parsed.collect::<Result<Vec<_>, _>>().map_err(|_| OpenError::Url)?;
     if servers.is_empty() {
@@ -115,8 +115,8 @@ async fn connect(options: &Options) -> Result<(async_nats::Client, Arc<watch::Se
             async {}
         });
     connecting = match first {
-        Some(Shown::Password(user, password)) => connecting.user_and_password(user, password),
-        Some(Shown::Token(token)) => connecting.token(token),
+        Some(UrlCredentials::Password(user, password)) => connecting.user_and_password(user, password),
+        Some(UrlCredentials::Token(token)) => connecting.token(token),
         None => connecting,
     };
     if let Some(path) = &options.credentials {
@@ -208,8 +208,8 @@ mod tests {
         let of = |url: &str| {
             let (server, shown) = undress(url.parse().expect("a URL"))?;
             let shown = shown.map(|shown| match shown {
-                Shown::Password(user, password) => format!("{user} {password}"),
-                Shown::Token(token) => token,
+                UrlCredentials::Password(user, password) => format!("{user} {password}"),
+                UrlCredentials::Token(token) => token,
             });
             Ok::<_, OpenError>((server.into_inner().to_string(), shown))
         };

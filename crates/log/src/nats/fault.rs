@@ -1,4 +1,4 @@
-//! Why NATS did not do something, and what that means for whoever asked the log.
+//! Why NATS did not do something, and what that means for the caller of the log.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::{AppendError, ReadError};
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum NatsFault {
     /// Nobody who could do it was reached; whether it was done is not known.
     #[error("{0}")]
     Unavailable(Arc<str>),
@@ -29,44 +29,44 @@ pub(super) enum Fault {
     Damaged(Arc<str>),
 }
 
-impl Fault {
+impl NatsFault {
     pub(super) fn unavailable(why: impl std::fmt::Display) -> Self {
         Self::Unavailable(why.to_string().into())
     }
 }
 
-impl From<Fault> for ReadError {
-    fn from(fault: Fault) -> Self {
+impl From<NatsFault> for ReadError {
+    fn from(fault: NatsFault) -> Self {
         match fault {
-            Fault::Unavailable(why) => Self::Unavailable(why),
+            NatsFault::Unavailable(why) => Self::Unavailable(why),
             other => Self::Failed(other.to_string().into()),
         }
     }
 }
 
-impl From<Fault> for AppendError {
-    fn from(fault: Fault) -> Self {
+impl From<NatsFault> for AppendError {
+    fn from(fault: NatsFault) -> Self {
         match fault {
-            Fault::Unavailable(why) => Self::Unavailable(why),
+            NatsFault::Unavailable(why) => Self::Unavailable(why),
             // Another time it may be otherwise.
-            Fault::Missing | Fault::Raced => Self::Unavailable(fault.to_string().into()),
-            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused(fault.to_string().into()),
+            NatsFault::Missing | NatsFault::Raced => Self::Unavailable(fault.to_string().into()),
+            NatsFault::Refused(_) | NatsFault::Damaged(_) => Self::Refused(fault.to_string().into()),
         }
     }
 }
 
-impl From<Fault> for WriteError {
-    fn from(fault: Fault) -> Self {
+impl From<NatsFault> for WriteError {
+    fn from(fault: NatsFault) -> Self {
         match fault {
-            Fault::Unavailable(why) => Self::Unavailable(why),
+            NatsFault::Unavailable(why) => Self::Unavailable(why),
             // Another time it may be otherwise.
-            Fault::Missing | Fault::Raced => Self::Unavailable(fault.to_string().into()),
-            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused(fault.to_string().into()),
+            NatsFault::Missing | NatsFault::Raced => Self::Unavailable(fault.to_string().into()),
+            NatsFault::Refused(_) | NatsFault::Damaged(_) => Self::Refused(fault.to_string().into()),
         }
     }
 }
 
-impl From<&jetstream::Error> for Fault {
+impl From<&jetstream::Error> for NatsFault {
     fn from(error: &jetstream::Error) -> Self {
         match error.error_code() {
             ErrorCode::STREAM_NOT_FOUND | ErrorCode::NO_MESSAGE_FOUND => Self::Missing,
@@ -83,7 +83,7 @@ impl From<&jetstream::Error> for Fault {
     }
 }
 
-impl From<PublishError> for Fault {
+impl From<PublishError> for NatsFault {
     fn from(error: PublishError) -> Self {
         match error.kind() {
             PublishErrorKind::WrongLastSequence => Self::Raced,
@@ -102,7 +102,7 @@ impl From<PublishError> for Fault {
 mod tests {
     use super::*;
 
-    fn fault(code: u16, number: u64) -> Fault {
+    fn fault(code: u16, number: u64) -> NatsFault {
         let told = format!(r#"{{"code":{code},"err_code":{number},"description":"told"}}"#);
         (&serde_json::from_str::<jetstream::Error>(&told).expect("an error")).into()
     }
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn what_passes_is_told_from_what_does_not() {
         // A cluster that has just started, and one that elects.
-        assert!(matches!(fault(400, 10005), Fault::Unavailable(_)));
-        assert!(matches!(fault(503, 10008), Fault::Unavailable(_)));
-        assert_eq!(fault(404, 10059), Fault::Missing);
-        assert_eq!(fault(400, 10071), Fault::Raced);
-        assert!(matches!(fault(500, 10074), Fault::Refused(_)));
-        assert!(matches!(fault(400, 10025), Fault::Refused(_)));
+        assert!(matches!(fault(400, 10005), NatsFault::Unavailable(_)));
+        assert!(matches!(fault(503, 10008), NatsFault::Unavailable(_)));
+        assert_eq!(fault(404, 10059), NatsFault::Missing);
+        assert_eq!(fault(400, 10071), NatsFault::Raced);
+        assert!(matches!(fault(500, 10074), NatsFault::Refused(_)));
+        assert!(matches!(fault(400, 10025), NatsFault::Refused(_)));
     }
 }

@@ -1,8 +1,8 @@
-//! Following a stream from a sequence on: a consumer of the server's that lives in its memory and is made anew when anything is odd.
+//! Following a stream from a sequence on: a consumer of the server's that lives in its memory and is made again when anything is odd.
 //!
 //! Invariant: nothing is lost on its way here, or following ends. Messages count by consumer, so one that is lost shows at the next
 //! message, and at the next heartbeat when there is none. What is removed before its turn is not counted: it shows only by the sequences
-//! of what is yielded, anywhere among it, and whoever must know looks at them.
+//! of what is yielded, anywhere among it, and a reader that must know looks at them.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use async_nats::{HeaderMap, Message, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
-use super::fault::Fault;
-use super::link::{Connection, Link, Stored};
+use super::fault::NatsFault;
+use super::link::{Connection, NatsLink, Stored};
 
 /// How much is yielded at once.
 const MAX_AT_ONCE: usize = 512;
@@ -29,7 +29,7 @@ pub(super) struct Course<'a> {
 }
 
 pub(super) struct Follow {
-    link: Arc<Link>,
+    link: Arc<NatsLink>,
     messages: Subscriber,
     /// How many messages this consumer has brought.
     count: u64,
@@ -41,7 +41,7 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    pub(super) async fn begin(link: &Arc<Link>, course: Course<'_>) -> Result<Self, Fault> {
+    pub(super) async fn begin(link: &Arc<NatsLink>, course: Course<'_>) -> Result<Self, NatsFault> {
         let connection = link.connection.subscribe();
         let made_on = connection.borrow().count;
         let inbox = link.inbox();
@@ -73,7 +73,7 @@ impl Follow {
         self.waiting == 0
     }
 
-    /// What comes next; nothing only where that is how it has caught up. `None` when following must begin anew, after what was yielded
+    /// What comes next; nothing only where that is how it has caught up. `None` when following must start over, after what was yielded
     /// last.
     pub(super) async fn next(&mut self) -> Option<Vec<Stored>> {
         loop {

@@ -2,9 +2,9 @@
 //!
 //! A stream can only be deleted by its name, whatever is in it by then. So it is shut first: its subjects become another one, and
 //! nobody can append to it any more. A message to that subject comes behind everything that was on its way, and tells whether anything
-//! was. If so, the stream is opened again; if not, it is deleted. Whoever appends meanwhile waits, and makes the topic anew.
+//! was. If so, the stream is opened again; if not, it is deleted. An append meanwhile waits, and makes the topic again.
 //!
-//! Invariant: of those who could delete a stream of some name, one has the lock, and acts at once, by the servers' clock and its own, or
+//! Invariant: of the nodes that could delete a stream of some name, one has the lock, and acts at once, by the servers' clock and its own, or
 //! never. What it has left shut because an answer did not come it opens later itself; where it has died, another does once the lock
 //! is so old that nothing of the holder's is on its way.
 //!
@@ -20,11 +20,11 @@ use bytes::Bytes;
 use salon_protocol::{Timestamp, TopicName};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::expecting;
 use super::link::{Stored, millis};
 use super::names::token;
-use super::reader::{Extent, Room, clock, rooms};
+use super::reader::{Extent, TopicStream, clock, rooms};
 use super::snapshot::Snapshot;
 
 /// How long a lock is its holder's. Far longer than a request is on its way, if the connection does not break just then.
@@ -43,7 +43,7 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
 
 impl Shared {
     /// Forgets a topic that has no entries, unless somebody is in it, or it had some until lately.
-    pub(super) async fn forget(&self, room: &Room, extent: Extent) -> Result<(), Fault> {
+    pub(super) async fn forget(&self, room: &TopicStream, extent: Extent) -> Result<(), NatsFault> {
         let (Some(now), Some(age)) = (room.now, self.options.retention.of(&room.name).age) else { return Ok(()) };
         let newest = extent.newest.max(millis(room.info.created.unix_timestamp_nanos()));
         let is_used =
@@ -67,20 +67,20 @@ impl Shared {
     }
 
     /// Deletes a stream if nothing was appended to it; says whether. Where that is not known, nobody touches it for a while.
-    async fn shut(&self, room: &Room, extent: Extent, lock: u64, since: Instant) -> Result<bool, Fault> {
+    async fn shut(&self, room: &TopicStream, extent: Extent, lock: u64, since: Instant) -> Result<bool, NatsFault> {
         let (stream, mark) = (&room.info.config.name, self.link.names.shut(&room.name));
         let looked = async {
             self.rename(room, mark.clone()).await?;
             match self.link.store(mark.clone(), expecting(0), Bytes::new()).await {
-                Ok(_) | Err(Fault::Raced) => {}
+                Ok(_) | Err(NatsFault::Raced) => {}
                 Err(fault) => return Err(fault),
             }
             self.is_over(room, extent, lock, &mark).await
         };
         let looked = looked.await;
         // Another node's by now, or about to be opened.
-        if looked == Err(Fault::Raced) || since.elapsed() >= self.link.timings.deletion_overdue() {
-            return Err(looked.err().unwrap_or_else(|| Fault::unavailable("forgetting a topic took too long")));
+        if looked == Err(NatsFault::Raced) || since.elapsed() >= self.link.timings.deletion_overdue() {
+            return Err(looked.err().unwrap_or_else(|| NatsFault::unavailable("forgetting a topic took too long")));
         }
         if !matches!(looked, Ok(true)) || since.elapsed() >= self.link.timings.deletion_timeout {
             self.rename(room, self.link.names.entries(&room.name)).await?;
@@ -88,25 +88,26 @@ impl Shared {
         }
         self.link.connected()?;
         match self.link.ask::<serde_json::Value>(format!("STREAM.DELETE.{stream}"), &serde_json::json!({})).await {
-            Ok(_) | Err(Fault::Missing) => Ok(true),
+            Ok(_) | Err(NatsFault::Missing) => Ok(true),
             Err(fault) => Err(fault),
         }
     }
 
     /// Whether a stream is shut and has nothing but its mark, and the lock was taken just now. `Raced` where it is not held any more.
-    async fn is_over(&self, room: &Room, extent: Extent, lock: u64, mark: &str) -> Result<bool, Fault> {
+    async fn is_over(&self, room: &TopicStream, extent: Extent, lock: u64, mark: &str) -> Result<bool, NatsFault> {
         let held = self.standings.get(&self.link, &lock_of(&room.name)).await?;
-        let held = held.value.filter(|held| held.sequence == lock).ok_or(Fault::Raced)?;
+        let held = held.value.filter(|held| held.sequence == lock).ok_or(NatsFault::Raced)?;
         let told: serde_json::Value = self.link.ask(format!("STREAM.INFO.{}", room.info.config.name), &()).await?;
         let now = clock(&told);
-        let info: Info = serde_json::from_value(told).map_err(|_| Fault::Damaged("what is told of a stream".into()))?;
+        let info: Info =
+            serde_json::from_value(told).map_err(|_| NatsFault::Damaged("what is told of a stream".into()))?;
         let is_empty = info.state.messages == 1 && info.state.last_sequence == extent.head + 1;
         let is_fresh = now.is_some_and(|now| between(held.time, now) < self.link.timings.deletion_timeout);
         Ok(is_empty && info.config.subjects == [mark] && is_fresh)
     }
 
     /// Gives a stream another subject.
-    async fn rename(&self, room: &Room, subject: String) -> Result<(), Fault> {
+    async fn rename(&self, room: &TopicStream, subject: String) -> Result<(), NatsFault> {
         self.link.connected()?;
         let mut config = room.info.config.clone();
         config.subjects = vec![subject];
@@ -114,7 +115,7 @@ impl Shared {
     }
 
     /// Opens streams again that somebody has shut and not deleted.
-    pub(super) async fn reopen_shut(&self) -> Result<(), Fault> {
+    pub(super) async fn reopen_shut(&self) -> Result<(), NatsFault> {
         for room in rooms(&self.link, self.link.names.all_shut()).await? {
             if let Err(fault) = self.reopen(&room).await {
                 tracing::warn!(topic = %room.name, %fault, "retention: closed topic not reopened, retrying");
@@ -123,7 +124,7 @@ impl Shared {
         Ok(())
     }
 
-    async fn reopen(&self, room: &Room) -> Result<(), Fault> {
+    async fn reopen(&self, room: &TopicStream) -> Result<(), NatsFault> {
         let Some(now) = room.now else { return Ok(()) };
         let Some(lock) = self.lock(&room.name, now, self.link.timings.deletion_overdue()).await? else { return Ok(()) };
         tracing::warn!(topic = %room.name, "retention: deletion of a topic interrupted, reopening it");
@@ -132,7 +133,7 @@ impl Shared {
     }
 
     /// Takes the lock of a topic, and gives its revision. `None` where another node has it, or this one for less than some time.
-    async fn lock(&self, topic: &TopicName, now: Timestamp, own: Duration) -> Result<Option<u64>, Fault> {
+    async fn lock(&self, topic: &TopicName, now: Timestamp, own: Duration) -> Result<Option<u64>, NatsFault> {
         let key = lock_of(topic);
         let kept = self.standings.get(&self.link, &key).await?;
         let locked = |held: &Stored| if held.payload == self.node.as_bytes() { own } else { LOCK_TIME };
@@ -143,28 +144,28 @@ impl Shared {
         let own = Bytes::from(self.node.clone());
         match self.standings.replace(&self.link, &key, kept.revision, own, HeaderMap::new()).await {
             Ok(revision) => Ok(Some(revision)),
-            Err(Fault::Raced) => Ok(None),
+            Err(NatsFault::Raced) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 
-    async fn unlock(&self, topic: &TopicName, lock: u64) -> Result<(), Fault> {
+    async fn unlock(&self, topic: &TopicName, lock: u64) -> Result<(), NatsFault> {
         self.standings.remove(&self.link, &lock_of(topic), Some(lock)).await.map(drop)
     }
 
     /// The offset behind which every new topic begins, so that a position in one that was forgotten is a gap in the next of its name,
     /// whatever time it is where that is made.
-    pub(super) async fn floor(&self) -> Result<u64, Fault> {
+    pub(super) async fn floor(&self) -> Result<u64, NatsFault> {
         Ok(self.kept_floor().await?.1)
     }
 
-    async fn kept_floor(&self) -> Result<(u64, u64), Fault> {
+    async fn kept_floor(&self) -> Result<(u64, u64), NatsFault> {
         let kept = self.standings.get(&self.link, FLOOR).await?;
         let floor = kept.value.and_then(|stored| std::str::from_utf8(&stored.payload).ok()?.parse().ok());
         Ok((kept.revision, floor.unwrap_or_default()))
     }
 
-    async fn raise_floor(&self, to: u64) -> Result<(), Fault> {
+    async fn raise_floor(&self, to: u64) -> Result<(), NatsFault> {
         loop {
             let (revision, floor) = self.kept_floor().await?;
             if floor >= to {
@@ -173,7 +174,7 @@ impl Shared {
             let own = Bytes::from(to.to_string());
             match self.standings.replace(&self.link, FLOOR, revision, own, HeaderMap::new()).await {
                 Ok(_) => return Ok(()),
-                Err(Fault::Raced) => {}
+                Err(NatsFault::Raced) => {}
                 Err(fault) => return Err(fault),
             }
         }

@@ -7,16 +7,16 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::link::Link;
+use super::link::NatsLink;
 
-/// While following is younger than so many intervals the leader is asked in each of them: a consumer is placed anew because something was
+/// While following is younger than so many intervals the leader is asked in each of them: a consumer is placed again because something was
 /// odd, which is when servers lag.
 const FREQUENT_CHECKS: u32 = 12;
 /// Afterwards, once in so many.
 const RARE_CHECKS: u32 = 6;
 
 /// Waits until nothing came for an interval though the leader of the stream had more before it.
-pub(super) async fn lagging(link: &Link, stream: &str, mut followed: watch::Receiver<u64>) {
+pub(super) async fn lagging(link: &NatsLink, stream: &str, mut followed: watch::Receiver<u64>) {
     let (interval, began) = (link.timings.lag_interval, Instant::now());
     let mut leader_has = None;
     loop {

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::expecting;
 use super::link::Stored;
 use super::names::token;
@@ -35,19 +35,19 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 const LATE_ANSWER: &str = "NATS did not acknowledge in time";
 const OVERTAKEN: &str = "it was lost on its way, and what was sent after it is stored: it would change places";
 
-type Outcome = Result<Appended, AppendError>;
+type AppendOutcome = Result<Appended, AppendError>;
 
-pub(super) struct Append {
+pub(super) struct NatsAppend {
     pub(super) envelope: Envelope,
     pub(super) stamp: Option<Stamp>,
     /// When it was submitted: its time runs from there, however long others are in front of it.
     pub(super) since: Instant,
-    pub(super) reply: oneshot::Sender<Outcome>,
+    pub(super) reply: oneshot::Sender<AppendOutcome>,
 }
 
 /// An append whose outcome is not known.
-struct Pending {
-    append: Append,
+struct UnackedAppend {
+    append: NatsAppend,
     /// Which call of this lane it was.
     call: u64,
     is_tried_again: bool,
@@ -55,21 +55,21 @@ struct Pending {
     stored: Option<(u64, bool)>,
     entry: Option<Followed>,
     /// Later calls with the same id.
-    others: Vec<Append>,
+    others: Vec<NatsAppend>,
 }
 
-type Acknowledged = (String, Result<u64, Fault>);
-type LookedUp = (String, Result<Option<Stored>, Fault>);
+type Acknowledged = (String, Result<u64, NatsFault>);
+type LookedUp = (String, Result<Option<Stored>, NatsFault>);
 
-pub(super) struct Lane {
+pub(super) struct AppendLane {
     shared: Arc<Shared>,
     timings: Timings,
     topic: Arc<Topic>,
-    pending: HashMap<String, Pending>,
+    pending: HashMap<String, UnackedAppend>,
     acknowledgements: FuturesUnordered<BoxFuture<'static, Acknowledged>>,
     lookups: FuturesUnordered<BoxFuture<'static, LookedUp>>,
     /// Appends that waited for one with the same id, which was not it.
-    again: VecDeque<Append>,
+    again: VecDeque<NatsAppend>,
     /// Calls of which it is not known whether they are stored.
     unsettled: BTreeMap<u64, String>,
     calls: u64,
@@ -79,7 +79,7 @@ pub(super) struct Lane {
     is_made: bool,
 }
 
-impl Lane {
+impl AppendLane {
     pub(super) fn new(shared: Arc<Shared>, topic: Arc<Topic>) -> Self {
         Self {
             timings: shared.link.timings,
@@ -99,7 +99,7 @@ impl Lane {
     /// Works until nobody can append any more and everything that was is settled.
     pub(super) async fn run(
         mut self,
-        mut appends: mpsc::UnboundedReceiver<Append>,
+        mut appends: mpsc::UnboundedReceiver<NatsAppend>,
         mut delivered: mpsc::UnboundedReceiver<(String, Followed)>,
     ) {
         let mut is_open = true;
@@ -133,7 +133,7 @@ impl Lane {
         }
     }
 
-    async fn take(&mut self, append: Append) {
+    async fn take(&mut self, append: NatsAppend) {
         let token = token(append.envelope.id().as_str());
         if let Some(first) = self.pending.get_mut(&token) {
             return first.others.push(append);
@@ -144,13 +144,19 @@ impl Lane {
                 .then(|| AppendError::TooLarge(self.shared.longest())),
         };
         if let Some(refused) = refused {
-            // Whoever appended may have gone, here and below.
+            // The appender may have gone, here and below.
             let _ = append.reply.send(Err(refused));
             return;
         }
         self.calls += 1;
-        let pending =
-            Pending { append, call: self.calls, is_tried_again: false, stored: None, entry: None, others: Vec::new() };
+        let pending = UnackedAppend {
+            append,
+            call: self.calls,
+            is_tried_again: false,
+            stored: None,
+            entry: None,
+            others: Vec::new(),
+        };
         self.topic.expect(&token);
         self.pending.insert(token.clone(), pending);
         self.send(token).await;
@@ -158,7 +164,7 @@ impl Lane {
 
     /// Whether an append can be sent: one that waited behind others for too long is refused, and so is every one while NATS cannot be
     /// reached, because working off a queue of them would take the patience of each.
-    async fn ready(&mut self, append: &Append) -> Result<(), AppendError> {
+    async fn ready(&mut self, append: &NatsAppend) -> Result<(), AppendError> {
         if append.since.elapsed() >= self.timings.append_timeout {
             return Err(AppendError::Unavailable(LATE_ANSWER.into()));
         }
@@ -199,7 +205,7 @@ impl Lane {
         }
     }
 
-    fn acknowledge(&mut self, token: String, told: Result<u64, Fault>) {
+    fn acknowledge(&mut self, token: String, told: Result<u64, NatsFault>) {
         let Some(pending) = self.pending.get_mut(&token) else { return };
         match told {
             Ok(sequence) => {
@@ -208,9 +214,9 @@ impl Lane {
                 self.finish_if_known(&token);
             }
             // The id is taken: by whom tells the entry.
-            Err(Fault::Raced) => self.look_up(token),
-            Err(Fault::Unavailable(_)) => _ = self.unsettled.insert(pending.call, token),
-            Err(Fault::Missing) => {
+            Err(NatsFault::Raced) => self.look_up(token),
+            Err(NatsFault::Unavailable(_)) => _ = self.unsettled.insert(pending.call, token),
+            Err(NatsFault::Missing) => {
                 self.is_made = false;
                 self.unsettled.insert(pending.call, token);
             }
@@ -236,13 +242,14 @@ impl Lane {
     }
 
     fn finish_if_known(&mut self, token: &str) {
-        if let Some(Pending { stored: Some((_, repeated)), entry: Some(followed), .. }) = self.pending.get(token) {
+        if let Some(UnackedAppend { stored: Some((_, repeated)), entry: Some(followed), .. }) = self.pending.get(token)
+        {
             self.finish(token, outcome(followed.clone(), *repeated));
         }
     }
 
     /// Compares an append with what has its id.
-    fn find(&mut self, token: &str, found: Result<Option<Stored>, Fault>) {
+    fn find(&mut self, token: &str, found: Result<Option<Stored>, NatsFault>) {
         let Some(pending) = self.pending.get_mut(token) else { return };
         let entry = match found {
             Ok(Some(stored)) => self.topic.entry(&stored),
@@ -251,10 +258,10 @@ impl Lane {
                 let offset = pending.stored.map_or(0, |(offset, _)| offset);
                 let position = Position { epoch: self.shared.epoch, offset };
                 let arrived = Timestamp::from_system(SystemTime::now());
-                let Append { envelope, stamp, .. } = &pending.append;
+                let NatsAppend { envelope, stamp, .. } = &pending.append;
                 Ok(Arc::new(Entry { position, arrived, stamp: stamp.clone(), envelope: envelope.clone() }))
             }
-            Ok(None) | Err(Fault::Unavailable(_)) => {
+            Ok(None) | Err(NatsFault::Unavailable(_)) => {
                 self.unsettled.insert(pending.call, token.to_owned());
                 return;
             }
@@ -333,7 +340,7 @@ impl Lane {
                     absent.insert(call, token);
                 }
                 Ok(found) => self.find(&token, Ok(found)),
-                Err(Fault::Unavailable(_)) => _ = self.unsettled.insert(call, token),
+                Err(NatsFault::Unavailable(_)) => _ = self.unsettled.insert(call, token),
                 Err(fault) => self.finish(&token, Err(fault.into())),
             }
         }
@@ -370,7 +377,7 @@ impl Lane {
         }
     }
 
-    fn finish(&mut self, token: &str, outcome: Outcome) {
+    fn finish(&mut self, token: &str, outcome: AppendOutcome) {
         let Some(pending) = self.pending.remove(token) else { return };
         self.topic.expect_no_more(token);
         for other in pending.others {
@@ -379,7 +386,7 @@ impl Lane {
                     Ok(Appended { entry: first.entry.clone(), repeated: true })
                 }
                 Ok(_) => Err(AppendError::IdConflict),
-                // Whoever has the id may have said just this.
+                // The entry with this id may have just this text.
                 Err(AppendError::IdConflict) => {
                     self.again.push_back(other);
                     continue;
@@ -393,7 +400,7 @@ impl Lane {
 }
 
 /// What becomes of an append whose entry has come by.
-fn outcome(Followed { entry, ignored }: Followed, repeated: bool) -> Outcome {
+fn outcome(Followed { entry, ignored }: Followed, repeated: bool) -> AppendOutcome {
     match ignored {
         Some(why) => Err(why.into()),
         None => Ok(Appended { entry, repeated }),

@@ -4,7 +4,7 @@
 //! later layout is refused. One of this layout that has other settings was changed by hand, and is refused, too, so that nobody loses
 //! entries by it.
 //!
-//! Whoever changes a setting here raises [`LAYOUT`]. Gateways of both versions then run side by side until those of the earlier one are
+//! A change of a setting here raises [`LAYOUT`]. Gateways of both versions then run side by side until those of the earlier one are
 //! restarted; a gateway of the earlier version does not start any more.
 
 use std::time::{Duration, SystemTime};
@@ -14,9 +14,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use salon_protocol::TopicName;
 
 use super::bucket::Bucket;
-use super::fault::Fault;
-use super::link::Link;
-use super::names::Names;
+use super::fault::NatsFault;
+use super::link::NatsLink;
+use super::names::StreamNames;
 use super::open::{OpenError, patiently};
 use super::reader::{FIRST_ANSWER, described, rooms};
 use super::timings::Timings;
@@ -33,7 +33,7 @@ const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 const MAX_MIGRATING: usize = 16;
 
 /// How everything is made that is there from the beginning, but for the record's bucket.
-pub(super) fn streams(names: &Names, timings: &Timings, replicas: usize) -> Vec<Config> {
+pub(super) fn streams(names: &StreamNames, timings: &Timings, replicas: usize) -> Vec<Config> {
     let bucket = |purpose, age| Bucket::new(names, purpose).config(replicas, age);
     vec![
         context::config(names.context(), replicas),
@@ -44,12 +44,12 @@ pub(super) fn streams(names: &Names, timings: &Timings, replicas: usize) -> Vec<
 }
 
 /// How the buckets of keyspaces are made.
-pub(super) fn keyspaces(names: &Names, replicas: usize, spaces: &[Keyspace]) -> Vec<Config> {
+pub(super) fn keyspaces(names: &StreamNames, replicas: usize, spaces: &[Keyspace]) -> Vec<Config> {
     spaces.iter().map(|space| Bucket::new(names, space.name).config(replicas, space.time_to_live)).collect()
 }
 
 /// How a topic's stream is made, with all its positions behind an offset.
-pub(super) fn room(names: &Names, topic: &TopicName, replicas: usize, floor: u64) -> Config {
+pub(super) fn room(names: &StreamNames, topic: &TopicName, replicas: usize, floor: u64) -> Config {
     // Positions in a stream of this name that was removed are all before those of a later one.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
     Config {
@@ -75,36 +75,38 @@ fn layout_of(config: &Config) -> u32 {
 }
 
 /// Makes a stream, or finds it and sees that it is as it must be.
-pub(super) async fn make(link: &Link, mut config: Config) -> Result<Info, OpenError> {
+pub(super) async fn make(link: &NatsLink, mut config: Config) -> Result<Info, OpenError> {
     config.metadata.insert(LAYOUT_KEY.into(), LAYOUT.to_string());
     let asked = &config;
-    // Whoever asks for what another node is making at that moment may never be answered, so the first wait is short.
+    // A request for a stream that another node is making at that moment may never be answered, so the first wait is short.
     let mut wait = FIRST_ANSWER;
     let made = patiently(link, || {
         let made = tokio::time::timeout(wait, link.ask::<Info>(format!("STREAM.CREATE.{}", asked.name), asked));
         wait = link.timings.answer_timeout.min(2 * wait);
         async {
-            let refused = match made.await.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers"))) {
-                Err(refused @ (Fault::Raced | Fault::Refused(_))) => refused,
+            let refused = match made.await.unwrap_or_else(|_| Err(NatsFault::unavailable("nobody answers"))) {
+                Err(refused @ (NatsFault::Raced | NatsFault::Refused(_))) => refused,
                 made => return made,
             };
             // One of that name with other settings, if only its first sequence.
             match described(link, &asked.name, || true).await {
-                Err(Fault::Missing) if refused == Fault::Raced => Err(Fault::unavailable("another node is making it")),
-                Err(Fault::Missing) => Err(refused),
+                Err(NatsFault::Missing) if refused == NatsFault::Raced => {
+                    Err(NatsFault::unavailable("another node is making it"))
+                }
+                Err(NatsFault::Missing) => Err(refused),
                 found => found,
             }
         }
     });
     let info = made.await.map_err(|fault| match fault {
-        Fault::Unavailable(why) => OpenError::Unavailable(why.to_string()),
+        NatsFault::Unavailable(why) => OpenError::Unavailable(why.to_string()),
         fault => OpenError::Refused { what: config.name.clone(), why: fault.to_string() },
     })?;
     settle(link, &config, info).await
 }
 
 /// Makes the bucket of a keyspace, or finds it. For how long its values are kept is the gateway's to say, in every version of it.
-pub(super) async fn make_keyspace(link: &Link, config: Config) -> Result<(), OpenError> {
+pub(super) async fn make_keyspace(link: &NatsLink, config: Config) -> Result<(), OpenError> {
     match found(link, &config).await? {
         Some(found) if found.config.max_age != config.max_age => {
             compare_keyspace(&config, &found.config)?;
@@ -115,16 +117,16 @@ pub(super) async fn make_keyspace(link: &Link, config: Config) -> Result<(), Ope
 }
 
 /// A stream, if it is there.
-pub(super) async fn found(link: &Link, wanted: &Config) -> Result<Option<Info>, OpenError> {
+pub(super) async fn found(link: &NatsLink, wanted: &Config) -> Result<Option<Info>, OpenError> {
     match patiently(link, || link.info(&wanted.name)).await {
         Ok(info) => Ok(Some(info)),
-        Err(Fault::Missing) => Ok(None),
+        Err(NatsFault::Missing) => Ok(None),
         Err(fault) => Err(OpenError::Unavailable(fault.to_string())),
     }
 }
 
 /// Sees that a stream is as this layout has it, which one of an earlier layout becomes.
-pub(super) async fn settle(link: &Link, wanted: &Config, found: Info) -> Result<Info, OpenError> {
+pub(super) async fn settle(link: &NatsLink, wanted: &Config, found: Info) -> Result<Info, OpenError> {
     compare(wanted, &found.config)?;
     if layout_of(&found.config) == LAYOUT { Ok(found) } else { migrate(link, wanted, &found.config).await }
 }
@@ -148,7 +150,7 @@ pub(super) fn compare_keyspace(wanted: &Config, found: &Config) -> Result<(), Op
 }
 
 /// Gives a stream the settings of this layout. What this layout says nothing of stays: a description, a placement, compression.
-async fn migrate(link: &Link, wanted: &Config, found: &Config) -> Result<Info, OpenError> {
+async fn migrate(link: &NatsLink, wanted: &Config, found: &Config) -> Result<Info, OpenError> {
     let failed = |why: String| OpenError::Migration { stream: wanted.name.clone(), why };
     let mut config = Config {
         subjects: wanted.subjects.clone(),
@@ -188,14 +190,14 @@ async fn migrate(link: &Link, wanted: &Config, found: &Config) -> Result<Info, O
 }
 
 /// Whether the streams of all topics are as they would be made.
-pub(super) async fn compare_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
+pub(super) async fn compare_rooms(link: &NatsLink, replicas: usize) -> Result<(), OpenError> {
     let found = list_rooms(link).await?;
     found.iter().try_for_each(|(name, info)| compare(&room(&link.names, name, replicas, 0), &info.config))
 }
 
 /// Sees that the streams of all topics are as this layout has them. One that has no entries may be about to be forgotten, which an update
 /// would interfere with: it is migrated when something is appended to it.
-pub(super) async fn settle_rooms(link: &Link, replicas: usize) -> Result<(), OpenError> {
+pub(super) async fn settle_rooms(link: &NatsLink, replicas: usize) -> Result<(), OpenError> {
     let settling = list_rooms(link).await?.into_iter().map(|(name, info)| async move {
         let wanted = room(&link.names, &name, replicas, 0);
         match info.state.messages {
@@ -206,7 +208,7 @@ pub(super) async fn settle_rooms(link: &Link, replicas: usize) -> Result<(), Ope
     stream::iter(settling).buffer_unordered(MAX_MIGRATING).try_collect().await
 }
 
-async fn list_rooms(link: &Link) -> Result<Vec<(TopicName, Info)>, OpenError> {
+async fn list_rooms(link: &NatsLink) -> Result<Vec<(TopicName, Info)>, OpenError> {
     let listed = patiently(link, || rooms(link, link.names.rooms())).await;
     let listed = listed.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
     Ok(listed.into_iter().map(|room| (room.name, room.info)).collect())
@@ -284,7 +286,7 @@ mod tests {
 
     #[test]
     fn other_settings_are_another_layout() {
-        let (names, topic) = (Names::new("salon").expect("a name"), TopicName::new("room").expect("a name"));
+        let (names, topic) = (StreamNames::new("salon").expect("a name"), TopicName::new("room").expect("a name"));
         let space = Keyspace { name: "space", time_to_live: Duration::from_secs(30) };
         let mut all = vec![Bucket::new(&names, "meta").config(1, Duration::ZERO), room(&names, &topic, 1, 0)];
         all.extend(streams(&names, &Timings::NORMAL, 1).into_iter().chain(keyspaces(&names, 1, &[space])));

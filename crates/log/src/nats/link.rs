@@ -1,10 +1,10 @@
 //! The connection to NATS: requests that are bounded in time and say why they failed.
 //!
 //! Invariant: nobody waits for the client without a bound. It queues what it is to send, reads its queue only while it is connected, and
-//! lets whoever finds it full wait. So it is nobody's but this module's, nothing is put there while there is no connection, and the time
+//! lets a sender that finds it full wait. So it is nobody's but this module's, nothing is put there while there is no connection, and the time
 //! that something may take includes the time until it is there.
 //!
-//! Deliberately absent: trying again. Whoever asks knows what may be asked twice.
+//! Deliberately absent: trying again. The caller knows what may be asked twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::connect;
-use super::fault::Fault;
-use super::names::Names;
+use super::fault::NatsFault;
+use super::names::StreamNames;
 use super::open::OpenError;
 use super::timings::Timings;
 
@@ -95,18 +95,18 @@ impl Connection {
 }
 
 /// The way to NATS.
-pub(super) struct Link {
+pub(super) struct NatsLink {
     client: Client,
     js: jetstream::Context,
-    pub(super) names: Names,
+    pub(super) names: StreamNames,
     pub(super) connection: Arc<watch::Sender<Connection>>,
     pub(super) timings: Timings,
 }
 
-impl Link {
+impl NatsLink {
     pub(super) fn new(
         client: Client,
-        names: Names,
+        names: StreamNames,
         connection: Arc<watch::Sender<Connection>>,
         timings: Timings,
     ) -> Self {
@@ -124,12 +124,12 @@ impl Link {
     }
 
     /// That there is a connection now: what is asked for without one is sent once there is one, whenever that is.
-    pub(super) fn connected(&self) -> Result<(), Fault> {
-        if self.is_up() { Ok(()) } else { Err(Fault::unavailable("there is no connection to NATS")) }
+    pub(super) fn connected(&self) -> Result<(), NatsFault> {
+        if self.is_up() { Ok(()) } else { Err(NatsFault::unavailable("there is no connection to NATS")) }
     }
 
     /// Waits for a connection where there is none, but only for a moment.
-    async fn reconnected(&self) -> Result<(), Fault> {
+    async fn reconnected(&self) -> Result<(), NatsFault> {
         if !self.is_up() {
             let mut connection = self.connection.subscribe();
             let _ = tokio::time::timeout(RECONNECT_GRACE, connection.wait_for(|now| now.is_up)).await;
@@ -138,11 +138,11 @@ impl Link {
     }
 
     /// Does something that the client has to send for, in the time that an answer may take.
-    async fn bounded<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    async fn bounded<T>(&self, work: impl Future<Output = Result<T, NatsFault>>) -> Result<T, NatsFault> {
         self.reconnected().await?;
         tokio::time::timeout(self.timings.answer_timeout, work)
             .await
-            .unwrap_or_else(|_| Err(Fault::unavailable(SILENT)))
+            .unwrap_or_else(|_| Err(NatsFault::unavailable(SILENT)))
     }
 
     /// A subject that nobody else has.
@@ -167,48 +167,52 @@ impl Link {
     }
 
     /// Asks JetStream's API.
-    pub(super) async fn ask<V: DeserializeOwned>(&self, subject: String, body: &impl Serialize) -> Result<V, Fault> {
+    pub(super) async fn ask<V: DeserializeOwned>(
+        &self,
+        subject: String,
+        body: &impl Serialize,
+    ) -> Result<V, NatsFault> {
         let asked = async {
             match self.js.request::<_, _, Response<V>>(subject, body).await {
                 Ok(Response::Ok(answer)) => Ok(answer),
                 Ok(Response::Err { error }) => Err((&error).into()),
                 Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders) => {
-                    Err(Fault::unavailable("no server answers for JetStream"))
+                    Err(NatsFault::unavailable("no server answers for JetStream"))
                 }
-                Err(error) => Err(Fault::unavailable(error)),
+                Err(error) => Err(NatsFault::unavailable(error)),
             }
         };
         self.bounded(asked).await
     }
 
     /// Hears what is said under a subject.
-    pub(super) async fn subscribe(&self, subject: String) -> Result<Subscriber, Fault> {
-        self.bounded(async { self.client.subscribe(subject).await.map_err(Fault::unavailable) }).await
+    pub(super) async fn subscribe(&self, subject: String) -> Result<Subscriber, NatsFault> {
+        self.bounded(async { self.client.subscribe(subject).await.map_err(NatsFault::unavailable) }).await
     }
 
     /// Says something that is not stored.
-    pub(super) async fn say(&self, subject: String, payload: Bytes) -> Result<(), Fault> {
-        self.bounded(async { self.client.publish(subject, payload).await.map_err(Fault::unavailable) }).await
+    pub(super) async fn say(&self, subject: String, payload: Bytes) -> Result<(), NatsFault> {
+        self.bounded(async { self.client.publish(subject, payload).await.map_err(NatsFault::unavailable) }).await
     }
 
     /// Says something that is not stored, to be answered under another subject.
-    pub(super) async fn say_to_answer(&self, subject: String, answer: String, payload: Bytes) -> Result<(), Fault> {
+    pub(super) async fn say_to_answer(&self, subject: String, answer: String, payload: Bytes) -> Result<(), NatsFault> {
         let said = self.client.publish_with_reply(subject, answer, payload);
-        self.bounded(async { said.await.map_err(Fault::unavailable) }).await
+        self.bounded(async { said.await.map_err(NatsFault::unavailable) }).await
     }
 
     /// Waits until everything that was said has been sent.
-    pub(super) async fn flush(&self) -> Result<(), Fault> {
-        self.bounded(async { self.client.flush().await.map_err(Fault::unavailable) }).await
+    pub(super) async fn flush(&self) -> Result<(), NatsFault> {
+        self.bounded(async { self.client.flush().await.map_err(NatsFault::unavailable) }).await
     }
 
     /// Makes a consumer, and says how many messages there are for it.
-    pub(super) async fn consume(&self, stream: &str, config: push::Config) -> Result<u64, Fault> {
+    pub(super) async fn consume(&self, stream: &str, config: push::Config) -> Result<u64, NatsFault> {
         let made = async {
             let made: Consumer<push::Config> =
                 self.js.create_consumer_on_stream(config, stream).await.map_err(|error| match error.kind() {
                     ConsumerErrorKind::JetStream(told) => (&told).into(),
-                    _ => Fault::unavailable(error),
+                    _ => NatsFault::unavailable(error),
                 })?;
             Ok(made.cached_info().num_pending)
         };
@@ -232,12 +236,12 @@ impl Link {
     }
 
     /// What the leader of a stream says of it.
-    pub(super) async fn info(&self, stream: &str) -> Result<Info, Fault> {
+    pub(super) async fn info(&self, stream: &str) -> Result<Info, NatsFault> {
         self.ask(format!("STREAM.INFO.{stream}"), &()).await
     }
 
     /// Removes everything before a sequence, of some subject or of all.
-    pub(super) async fn purge(&self, stream: &str, subject: Option<&str>, before: u64) -> Result<(), Fault> {
+    pub(super) async fn purge(&self, stream: &str, subject: Option<&str>, before: u64) -> Result<(), NatsFault> {
         #[derive(Serialize)]
         struct Purge<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,8 +258,8 @@ impl Link {
         subject: String,
         headers: HeaderMap,
         payload: Bytes,
-    ) -> Result<BoxFuture<'static, Result<u64, Fault>>, Fault> {
-        // Whoever sends one after the other must not wait with each.
+    ) -> Result<BoxFuture<'static, Result<u64, NatsFault>>, NatsFault> {
+        // A sender of several must not wait with each.
         self.connected()?;
         let message = PublishMessage::build().headers(headers).payload(payload);
         let sent = self.bounded(async { Ok(self.js.send_publish(subject, message).await?) });
@@ -264,38 +268,38 @@ impl Link {
     }
 
     /// Stores a message in a stream that the opening has made. That nobody answers for it is an election, which ends.
-    pub(super) async fn store(&self, subject: String, headers: HeaderMap, payload: Bytes) -> Result<u64, Fault> {
+    pub(super) async fn store(&self, subject: String, headers: HeaderMap, payload: Bytes) -> Result<u64, NatsFault> {
         self.reconnected().await?;
         let stored = match self.send(subject, headers, payload).await {
             Ok(acknowledgement) => acknowledgement.await,
             Err(fault) => Err(fault),
         };
         stored.map_err(|fault| match fault {
-            Fault::Missing => Fault::unavailable("no server answers for a stream of the log"),
+            NatsFault::Missing => NatsFault::unavailable("no server answers for a stream of the log"),
             other => other,
         })
     }
 
     /// The newest message of a subject, as the leader has it.
-    pub(super) async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, Fault> {
+    pub(super) async fn newest(&self, stream: &str, subject: &str) -> Result<Option<Stored>, NatsFault> {
         let asked = async {
-            let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+            let handle = self.js.get_stream_no_info(stream).await.map_err(NatsFault::unavailable)?;
             found(handle.get_last_raw_message_by_subject(subject).await)
         };
         self.bounded(asked).await
     }
 
     /// A message by its sequence, as the leader has it.
-    pub(super) async fn by_sequence(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, Fault> {
+    pub(super) async fn by_sequence(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, NatsFault> {
         let asked = async {
-            let handle = self.js.get_stream_no_info(stream).await.map_err(Fault::unavailable)?;
+            let handle = self.js.get_stream_no_info(stream).await.map_err(NatsFault::unavailable)?;
             found(handle.get_raw_message(sequence).await)
         };
         self.bounded(asked).await
     }
 
     /// Some messages in a row, from any replica: it may lack the newest.
-    pub(super) async fn batch(&self, stream: &str, batch: &Batch) -> Result<Vec<Stored>, Fault> {
+    pub(super) async fn batch(&self, stream: &str, batch: &FetchRange) -> Result<Vec<Stored>, NatsFault> {
         let inbox = self.inbox();
         let mut answers = self.subscribe(inbox.clone()).await?;
         let body = serde_json::to_vec(batch).expect("a batch is plain JSON");
@@ -303,13 +307,13 @@ impl Link {
         let mut found = Vec::new();
         loop {
             let answer = tokio::time::timeout(self.timings.answer_timeout, answers.next()).await;
-            let Ok(Some(message)) = answer else { return Err(Fault::unavailable("no answer to a read")) };
+            let Ok(Some(message)) = answer else { return Err(NatsFault::unavailable("no answer to a read")) };
             match message.status {
                 None | Some(StatusCode::OK) => {
                     let stored = StreamMessage::try_from(message);
-                    found.push(stored.map_err(|_| Fault::Damaged("a message".into()))?.into());
+                    found.push(stored.map_err(|_| NatsFault::Damaged("a message".into()))?.into());
                 }
-                Some(StatusCode::NO_RESPONDERS) => return Err(Fault::unavailable("no server answers reads")),
+                Some(StatusCode::NO_RESPONDERS) => return Err(NatsFault::unavailable("no server answers reads")),
                 // The end of the batch, or of what there is.
                 Some(_) => return Ok(found),
             }
@@ -317,23 +321,23 @@ impl Link {
     }
 }
 
-fn found(answer: Result<StreamMessage, jetstream::stream::RawMessageError>) -> Result<Option<Stored>, Fault> {
+fn found(answer: Result<StreamMessage, jetstream::stream::RawMessageError>) -> Result<Option<Stored>, NatsFault> {
     match answer {
         Ok(message) => Ok(Some(message.into())),
         Err(error) => match error.kind() {
             LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            LastRawMessageErrorKind::JetStream(told) => match Fault::from(&told) {
-                Fault::Missing => Ok(None),
+            LastRawMessageErrorKind::JetStream(told) => match NatsFault::from(&told) {
+                NatsFault::Missing => Ok(None),
                 other => Err(other),
             },
-            _ => Err(Fault::unavailable(error)),
+            _ => Err(NatsFault::unavailable(error)),
         },
     }
 }
 
 /// Which messages: from a sequence or a time on, so many of them, and no more once they have so many bytes.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Batch {
+pub(super) struct FetchRange {
     #[serde(rename = "seq", skip_serializing_if = "Option::is_none")]
     pub(super) from: Option<u64>,
     #[serde(rename = "start_time", skip_serializing_if = "Option::is_none")]

@@ -37,20 +37,20 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use self::open::{OpenError, Options};
+pub use self::open::{NatsOptions, OpenError};
 pub use self::timings::Timings;
 
 use self::bucket::Bucket;
-use self::context::Context;
-use self::lane::{Append, Lane};
-use self::link::Link;
-use self::nodes::Nodes;
-use self::seats::{Command, Seats};
+use self::context::TopicContext;
+use self::lane::{AppendLane, NatsAppend};
+use self::link::NatsLink;
+use self::nodes::NodeRegistry;
+use self::seats::{SeatCommand, Seats};
 use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
 use crate::{
-    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, Span, Standing, Tail, TopicLog,
+    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, Span, Standing, Tail, TopicLog,
     TopicSummary,
 };
 
@@ -79,15 +79,15 @@ pub struct Nats {
 
 /// What everything here works with.
 struct Shared {
-    link: Arc<Link>,
-    options: Options,
+    link: Arc<NatsLink>,
+    options: NatsOptions,
     epoch: u32,
     replicas: usize,
     /// This node, among those that share the log.
     node: String,
     hub: Hub,
     topics: Mutex<HashMap<TopicName, Arc<Topic>>>,
-    contexts: Mutex<HashMap<TopicName, Arc<Context>>>,
+    contexts: Mutex<HashMap<TopicName, Arc<TopicContext>>>,
     /// Who follows contexts.
     feeds: Feeds,
     standings: Bucket,
@@ -96,9 +96,9 @@ struct Shared {
     /// The buckets of keyspaces, by their names.
     keyspaces: HashMap<&'static str, Bucket>,
     seats: Seats,
-    nodes: Nodes,
-    desk: mpsc::UnboundedSender<Command>,
-    health: watch::Sender<Health>,
+    nodes: NodeRegistry,
+    desk: mpsc::UnboundedSender<SeatCommand>,
+    health: watch::Sender<LogHealth>,
     stop: watch::Sender<bool>,
     lanes: Arc<Mutex<JoinSet<()>>>,
     runtime: tokio::runtime::Handle,
@@ -119,7 +119,7 @@ impl Shared {
         self.with_topic(name, Arc::clone).ok_or_else(|| ReadError::Failed(CLOSED.into()))
     }
 
-    /// Does something with a topic while it cannot be put away. `None` when the log is closed.
+    /// Does something with a topic while it cannot be evicted. `None` when the log is closed.
     fn with_topic<T>(self: &Arc<Self>, name: &TopicName, work: impl FnOnce(&Arc<Topic>) -> T) -> Option<T> {
         let mut topics = self.topics_mut();
         if *self.stop.borrow() {
@@ -134,7 +134,7 @@ impl Shared {
         let (appends, submitted) = mpsc::unbounded_channel();
         let (delivered, awaited) = mpsc::unbounded_channel();
         let topic = Arc::new(Topic::new(self, name, appends, delivered));
-        let lane = Lane::new(self.clone(), topic.clone());
+        let lane = AppendLane::new(self.clone(), topic.clone());
         let mut lanes = self.lanes.lock();
         while lanes.try_join_next().is_some() {}
         lanes.spawn_on(lane.run(submitted, awaited), &self.runtime);
@@ -142,19 +142,19 @@ impl Shared {
         topic
     }
 
-    fn contexts_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Context>>> {
+    fn contexts_mut(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<TopicContext>>> {
         self.contexts.lock()
     }
 
-    /// Does something with a topic's context while it cannot be put away. `None` when the log is closed.
-    fn with_context<T>(self: &Arc<Self>, name: &TopicName, work: impl FnOnce(&Arc<Context>) -> T) -> Option<T> {
+    /// Does something with a topic's context while it cannot be evicted. `None` when the log is closed.
+    fn with_context<T>(self: &Arc<Self>, name: &TopicName, work: impl FnOnce(&Arc<TopicContext>) -> T) -> Option<T> {
         let mut contexts = self.contexts_mut();
         if *self.stop.borrow() {
             return None;
         }
         let context = contexts.entry(name.clone()).or_insert_with(|| {
             let (writings, submitted) = mpsc::unbounded_channel();
-            let context = Arc::new(Context::new(name, writings));
+            let context = Arc::new(TopicContext::new(name, writings));
             let mut lanes = self.lanes.lock();
             lanes.spawn_on(context.clone().write_all(self.clone(), submitted), &self.runtime);
             lanes.spawn_on(context.clone().follow(self.clone()), &self.runtime);
@@ -169,13 +169,13 @@ impl Shared {
         self.link.longest().saturating_sub(ENVELOPE_OVERHEAD)
     }
 
-    fn set_health(&self, now: Health) {
+    fn set_health(&self, now: LogHealth) {
         self.health.send_if_modified(|health| {
-            let changes = !matches!(health, Health::Stopped(_)) && *health != now;
+            let changes = !matches!(health, LogHealth::Stopped(_)) && *health != now;
             if changes {
                 match &now {
-                    Health::Writable => tracing::info!("nats: reachable again"),
-                    Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => {
+                    LogHealth::Writable => tracing::info!("nats: reachable again"),
+                    LogHealth::Unreachable(why) | LogHealth::ReadOnly(why) | LogHealth::Stopped(why) => {
                         tracing::warn!(%why, "nats: unreachable, appends are refused until it answers")
                     }
                 }
@@ -188,8 +188,8 @@ impl Shared {
     /// Why nothing can be done now, if nothing can.
     fn trouble(&self) -> Option<Arc<str>> {
         match &*self.health.borrow() {
-            Health::Writable => None,
-            Health::Unreachable(why) | Health::ReadOnly(why) | Health::Stopped(why) => Some(why.clone()),
+            LogHealth::Writable => None,
+            LogHealth::Unreachable(why) | LogHealth::ReadOnly(why) | LogHealth::Stopped(why) => Some(why.clone()),
         }
     }
 
@@ -224,7 +224,7 @@ impl Shared {
     }
 }
 
-impl Pages for Reading {
+impl Pages for TailSource {
     fn hub(&self) -> &Hub {
         &self.0.hub
     }
@@ -239,7 +239,7 @@ impl Pages for Reading {
         Box::pin(async move {
             loop {
                 match shared.read(&topic, Span::After(after), limit).await {
-                    // Whoever follows a topic waits with it.
+                    // Followers of the topic wait with it.
                     Err(ReadError::Unavailable(_)) if !*shared.stop.borrow() => tokio::time::sleep(RETRY_DELAY).await,
                     read => return read,
                 }
@@ -249,7 +249,7 @@ impl Pages for Reading {
 }
 
 /// What tails read.
-struct Reading(Arc<Shared>);
+struct TailSource(Arc<Shared>);
 
 impl Nats {
     /// What the log is called.
@@ -296,7 +296,8 @@ impl TopicLog for Nats {
             return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
         }
         let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
-        let submitted = self.shared.with_topic(topic, |topic| topic.submit(Append { envelope, stamp, since, reply }));
+        let submitted =
+            self.shared.with_topic(topic, |topic| topic.submit(NatsAppend { envelope, stamp, since, reply }));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }
@@ -314,7 +315,7 @@ impl TopicLog for Nats {
     }
 
     fn tail(&self, topic: &TopicName, after: Position) -> Tail {
-        let tail = crate::tail::tail(Arc::new(Reading(self.shared.clone())), topic.clone(), after);
+        let tail = crate::tail::tail(Arc::new(TailSource(self.shared.clone())), topic.clone(), after);
         // Followed only once there is a line to feed, and for as long as there is one.
         let _ = self.shared.topic(topic);
         tail
@@ -342,7 +343,7 @@ impl TopicLog for Nats {
         }
         let (reply, outcome) = oneshot::channel();
         // A desk that has closed drops the reply, which says as much.
-        let _ = self.shared.desk.send(Command::Claim(topic.clone(), participant.clone(), claim, lost, reply));
+        let _ = self.shared.desk.send(SeatCommand::Claim(topic.clone(), participant.clone(), claim, lost, reply));
         outcome.map(|outcome| outcome.unwrap_or_else(|_| Err(ReadError::Failed(CLOSED.into())))).boxed()
     }
 
@@ -367,7 +368,7 @@ impl TopicLog for Nats {
         Box::pin(async move { shared.topics().await })
     }
 
-    fn health(&self) -> watch::Receiver<Health> {
+    fn health(&self) -> watch::Receiver<LogHealth> {
         self.shared.health.subscribe()
     }
 
@@ -411,7 +412,7 @@ impl TopicLog for Nats {
             }
             let goodbye = async {
                 let (done, finished) = oneshot::channel();
-                let _ = shared.desk.send(Command::Finish(done));
+                let _ = shared.desk.send(SeatCommand::Finish(done));
                 let _ = finished.await;
                 beating.shutdown().await;
                 let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;

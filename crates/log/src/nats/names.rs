@@ -23,9 +23,9 @@ pub(super) fn token(text: &str) -> String {
 
 /// The names of one log.
 #[derive(Debug, Clone)]
-pub(super) struct Names(Box<str>);
+pub(super) struct StreamNames(Box<str>);
 
-impl Names {
+impl StreamNames {
     /// `None` for a name that NATS would not take.
     pub(super) fn new(log: &str) -> Option<Self> {
         let fits = (1..=MAX_NAME).contains(&log.len())
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn a_logs_name_is_plain() {
         for name in ["", "a.b", "a b", "a>", "é", &"x".repeat(33)] {
-            assert!(Names::new(name).is_none(), "{name}");
+            assert!(StreamNames::new(name).is_none(), "{name}");
         }
-        assert!(Names::new("salon-2_B").is_some());
+        assert!(StreamNames::new("salon-2_B").is_some());
     }
 }

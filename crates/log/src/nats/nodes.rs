@@ -11,16 +11,16 @@ use tokio::sync::{oneshot, watch};
 use super::Shared;
 use super::bucket::Bucket;
 use super::follow::{Course, Follow};
-use super::link::Link;
+use super::link::NatsLink;
 use super::timings::Timings;
-use crate::Health;
+use crate::LogHealth;
 
 /// How long to wait before a beat is retried, or following is.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-pub(super) struct Nodes {
+pub(super) struct NodeRegistry {
     own: String,
-    heard: Mutex<Heard>,
+    table: Mutex<NodeTable>,
     /// Counts what was heard.
     changed: watch::Sender<u64>,
     /// Counts the nodes that are gone.
@@ -29,10 +29,10 @@ pub(super) struct Nodes {
 
 /// What was heard of nodes.
 ///
-/// Invariant: whoever did not say goodbye is gone only once this node has listened for a lease without a break and has heard nothing
+/// Invariant: a node that did not say goodbye is gone only once this node has listened for a lease without a break and has heard nothing
 /// of them. A node that was stopped for a while, or cut off, knows of nobody's death, however old what it remembers is.
 #[derive(Default)]
-struct Heard {
+struct NodeTable {
     timings: Timings,
     nodes: HashMap<String, Word>,
     /// Since when nothing could have been missed. `None` while nobody listens.
@@ -50,9 +50,9 @@ enum Word {
     Gone,
 }
 
-impl Heard {
-    /// Begins to listen: whatever was said before may have been missed, so everybody's time begins anew.
-    fn listen_anew(&mut self, now: Instant) {
+impl NodeTable {
+    /// Begins to listen: whatever was said before may have been missed, so everybody's time starts over.
+    fn restart_listening(&mut self, now: Instant) {
         (self.since, self.newest) = (Some(now), Some(now));
         self.nodes.values_mut().for_each(|word| *word = Word::Lived(now));
     }
@@ -66,7 +66,7 @@ impl Heard {
     fn hear(&mut self, node: &str, lives: bool, now: Instant) -> bool {
         // This process stood still, or the server did.
         if self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit) {
-            self.listen_anew(now);
+            self.restart_listening(now);
         }
         self.newest = Some(now);
         let word = if lives { Word::Lived(now) } else { Word::Gone };
@@ -86,15 +86,15 @@ impl Heard {
     }
 }
 
-impl Nodes {
+impl NodeRegistry {
     pub(super) fn new(own: &str, timings: Timings) -> Self {
         let (changed, gone) = (watch::Sender::new(0), watch::Sender::new(0));
-        let heard = Mutex::new(Heard { timings, ..Heard::default() });
-        Self { own: own.to_owned(), heard, changed, gone }
+        let table = Mutex::new(NodeTable { timings, ..NodeTable::default() });
+        Self { own: own.to_owned(), table, changed, gone }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock()
+    fn table(&self) -> MutexGuard<'_, NodeTable> {
+        self.table.lock()
     }
 
     /// Changes when something is heard of a node.
@@ -109,29 +109,29 @@ impl Nodes {
 
     /// Whether a node lives, as far as is known here. One of which nothing could be heard lives.
     pub(super) fn is_alive(&self, node: &str) -> bool {
-        node == self.own || self.heard().is_alive(node, Instant::now())
+        node == self.own || self.table().is_alive(node, Instant::now())
     }
 
     /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
-    pub(super) async fn dead(&self, link: &Link, keys: &Bucket) -> Vec<String> {
+    pub(super) async fn dead(&self, link: &NatsLink, keys: &Bucket) -> Vec<String> {
         let (mut dead, mut silent) = (Vec::new(), Vec::new());
         {
-            let (heard, now) = (self.heard(), Instant::now());
-            for (node, word) in heard.nodes.iter().filter(|(node, _)| **node != self.own) {
+            let (table, now) = (self.table(), Instant::now());
+            for (node, word) in table.nodes.iter().filter(|(node, _)| **node != self.own) {
                 match word {
                     Word::Gone => dead.push(node.clone()),
-                    Word::Lived(_) if !heard.is_alive(node, now) => silent.push(node.clone()),
+                    Word::Lived(_) if !table.is_alive(node, now) => silent.push(node.clone()),
                     Word::Lived(_) => {}
                 }
             }
         }
         for node in silent {
             if matches!(keys.get(link, &node).await, Ok(kept) if kept.value.is_none()) {
-                let mut heard = self.heard();
+                let mut table = self.table();
                 // It may have been heard while it was asked about.
-                if !heard.is_alive(&node, Instant::now()) {
-                    heard.nodes.insert(node.clone(), Word::Gone);
-                    drop(heard);
+                if !table.is_alive(&node, Instant::now()) {
+                    table.nodes.insert(node.clone(), Word::Gone);
+                    drop(table);
                     self.gone.send_modify(|count| *count += 1);
                     dead.push(node);
                 }
@@ -143,18 +143,18 @@ impl Nodes {
     /// Forgets nodes that are gone and hold nothing. One that still holds something beside others must be known to be gone when they
     /// go, too.
     pub(super) fn forget(&self, dead: &[String], holds: impl Fn(&str) -> bool) {
-        let mut heard = self.heard();
+        let mut table = self.table();
         for node in dead.iter().filter(|node| !holds(node)) {
-            if heard.nodes.get(node) == Some(&Word::Gone) {
-                heard.nodes.remove(node);
+            if table.nodes.get(node) == Some(&Word::Gone) {
+                table.nodes.remove(node);
             }
         }
     }
 
     /// Has a node looked after of which only its seats tell.
     pub(super) fn mention(&self, node: &str) {
-        let mut heard = self.heard();
-        heard.nodes.entry(node.to_owned()).or_insert_with(|| Word::Lived(Instant::now()));
+        let mut table = self.table();
+        table.nodes.entry(node.to_owned()).or_insert_with(|| Word::Lived(Instant::now()));
     }
 }
 
@@ -175,15 +175,15 @@ impl Shared {
                         self.retake_all();
                     }
                     since = Instant::now();
-                    self.set_health(Health::Writable);
+                    self.set_health(LogHealth::Writable);
                     timings.beat_interval
                 }
                 Ok(Err(fault)) => {
-                    self.set_health(Health::Unreachable(fault.to_string().into()));
+                    self.set_health(LogHealth::Unreachable(fault.to_string().into()));
                     RETRY_DELAY
                 }
                 Err(_) => {
-                    self.set_health(Health::Unreachable("NATS does not answer".into()));
+                    self.set_health(LogHealth::Unreachable("NATS does not answer".into()));
                     RETRY_DELAY
                 }
             };
@@ -191,7 +191,7 @@ impl Shared {
             tokio::select! { biased;
                 changed = connection.wait_for(|now| *now != was) => {
                     if let Ok(now) = changed && !now.is_up {
-                        self.set_health(Health::Unreachable("the connection to NATS is lost".into()));
+                        self.set_health(LogHealth::Unreachable("the connection to NATS is lost".into()));
                     }
                 }
                 () = tokio::time::sleep(pause) => {}
@@ -211,10 +211,10 @@ impl Shared {
                 headers_only: false,
             };
             if let Ok(mut follow) = Follow::begin(&self.link, course).await {
-                self.nodes.heard().listen_anew(Instant::now());
+                self.nodes.table().restart_listening(Instant::now());
                 loop {
                     if follow.has_caught_up() {
-                        // Whoever opened the log may have given up.
+                        // The opener of the log may have given up.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
                     // This node hears itself, too: from a consumer whose server lags, it does not.
@@ -222,13 +222,13 @@ impl Shared {
                     let Ok(Some(messages)) = next else { break };
                     for message in messages {
                         let Some((node, value)) = self.node_keys.read(&message) else { continue };
-                        if self.nodes.heard().hear(node, value.is_some(), Instant::now()) {
+                        if self.nodes.table().hear(node, value.is_some(), Instant::now()) {
                             self.nodes.gone.send_modify(|count| *count += 1);
                         }
                     }
                     self.nodes.changed.send_modify(|count| *count += 1);
                 }
-                self.nodes.heard().stop_listening();
+                self.nodes.table().stop_listening();
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
@@ -239,56 +239,56 @@ impl Shared {
 mod tests {
     use super::*;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const ONE_SECOND: Duration = Duration::from_secs(1);
 
     /// Listens from a moment on, hearing itself and others, for so many seconds.
-    fn hears(heard: &mut Heard, from: Instant, seconds: u32, others: &[&str]) -> Instant {
+    fn hears(table: &mut NodeTable, from: Instant, seconds: u32, others: &[&str]) -> Instant {
         for second in (0..=seconds).step_by(3) {
             for node in others.iter().chain(&["own"]) {
-                heard.hear(node, true, from + SECOND * second);
+                table.hear(node, true, from + ONE_SECOND * second);
             }
         }
-        from + SECOND * seconds
+        from + ONE_SECOND * seconds
     }
 
     #[test]
     fn whoever_is_not_heard_for_a_lease_is_gone() {
-        let (mut heard, begin) = (Heard::default(), Instant::now());
-        assert!(heard.is_alive("other", begin), "nobody has listened yet");
-        heard.listen_anew(begin);
-        let last = hears(&mut heard, begin, 12, &["other"]);
-        let later = hears(&mut heard, last, 9, &[]);
-        assert!(heard.is_alive("other", later), "its lease is not over");
-        assert!(!heard.is_alive("other", later + SECOND));
-        assert!(!heard.is_alive("never", later), "nothing was ever heard of it");
-        heard.hear("other", true, later + SECOND);
-        assert!(heard.is_alive("other", later + SECOND), "it is back");
-        assert!(heard.hear("other", false, later + SECOND));
-        assert!(!heard.is_alive("other", later + SECOND), "it said goodbye");
+        let (mut table, begin) = (NodeTable::default(), Instant::now());
+        assert!(table.is_alive("other", begin), "nobody has listened yet");
+        table.restart_listening(begin);
+        let last = hears(&mut table, begin, 12, &["other"]);
+        let later = hears(&mut table, last, 9, &[]);
+        assert!(table.is_alive("other", later), "its lease is not over");
+        assert!(!table.is_alive("other", later + ONE_SECOND));
+        assert!(!table.is_alive("never", later), "nothing was ever heard of it");
+        table.hear("other", true, later + ONE_SECOND);
+        assert!(table.is_alive("other", later + ONE_SECOND), "it is back");
+        assert!(table.hear("other", false, later + ONE_SECOND));
+        assert!(!table.is_alive("other", later + ONE_SECOND), "it said goodbye");
     }
 
     #[test]
     fn after_standing_still_nobody_is_gone_before_a_lease_of_listening() {
-        let (mut heard, begin) = (Heard::default(), Instant::now());
-        heard.listen_anew(begin);
-        let stopped = hears(&mut heard, begin, 30, &["other"]);
-        let back = stopped + SECOND * 60;
-        assert!(heard.is_alive("other", back), "judged by what was heard before it stood still");
-        let last = hears(&mut heard, back, 9, &[]);
-        assert!(heard.is_alive("other", last), "this node has not listened for a lease");
-        assert!(!heard.is_alive("other", last + SECOND));
+        let (mut table, begin) = (NodeTable::default(), Instant::now());
+        table.restart_listening(begin);
+        let stopped = hears(&mut table, begin, 30, &["other"]);
+        let back = stopped + ONE_SECOND * 60;
+        assert!(table.is_alive("other", back), "judged by what was heard before it stood still");
+        let last = hears(&mut table, back, 9, &[]);
+        assert!(table.is_alive("other", last), "this node has not listened for a lease");
+        assert!(!table.is_alive("other", last + ONE_SECOND));
     }
 
     #[test]
     fn while_nobody_listens_nobody_is_gone() {
-        let (mut heard, begin) = (Heard::default(), Instant::now());
-        heard.listen_anew(begin);
-        let last = hears(&mut heard, begin, 12, &["other"]);
-        let later = hears(&mut heard, last, 12, &[]);
-        assert!(!heard.is_alive("other", later));
-        heard.stop_listening();
-        assert!(heard.is_alive("other", later), "the connection is lost");
-        heard.listen_anew(later + SECOND);
-        assert!(heard.is_alive("other", later + SECOND * 2));
+        let (mut table, begin) = (NodeTable::default(), Instant::now());
+        table.restart_listening(begin);
+        let last = hears(&mut table, begin, 12, &["other"]);
+        let later = hears(&mut table, last, 12, &[]);
+        assert!(!table.is_alive("other", later));
+        table.stop_listening();
+        assert!(table.is_alive("other", later), "the connection is lost");
+        table.restart_listening(later + ONE_SECOND);
+        assert!(table.is_alive("other", later + ONE_SECOND * 2));
     }
 }

@@ -16,20 +16,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::layout::{self, LAYOUT, make};
-use super::link::Link;
-use super::names::{Names, token};
-use super::nodes::Nodes;
+use super::link::NatsLink;
+use super::names::{StreamNames, token};
+use super::nodes::NodeRegistry;
 use super::seats::Seats;
 use super::timings::Timings;
 use super::topic::Topic;
 use super::{Nats, Shared};
 use crate::changes::Feeds;
 use crate::cluster::Keyspace;
-use crate::context::Bounds;
+use crate::context::ContextLimits;
 use crate::tail::Hub;
-use crate::{AppendError, DEFAULT_MAX_TOPICS, Health, Retention, RetentionRules};
+use crate::{AppendError, DEFAULT_MAX_TOPICS, LogHealth, Retention, RetentionRules};
 
 /// How the record of a log is written. Another number is another form.
 const FORMAT: u32 = 1;
@@ -43,7 +43,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// How a log is kept.
 #[derive(Clone)]
-pub struct Options {
+pub struct NatsOptions {
     /// The servers of one cluster, some or all.
     pub servers: Vec<String>,
     /// The file with what this node shows to get in.
@@ -65,12 +65,12 @@ pub struct Options {
     /// How long things between nodes take. The same at all of them; no setting for people.
     pub timings: Timings,
     /// How much a context has; no setting for people either.
-    pub context_bounds: Bounds,
+    pub context_bounds: ContextLimits,
     /// The values that nodes share. The same at all of them.
     pub keyspaces: Vec<Keyspace>,
 }
 
-impl Default for Options {
+impl Default for NatsOptions {
     fn default() -> Self {
         Self {
             servers: Vec::new(),
@@ -83,13 +83,13 @@ impl Default for Options {
             retention: RetentionRules::default(),
             fingerprint: String::new(),
             timings: Timings::default(),
-            context_bounds: Bounds::default(),
+            context_bounds: ContextLimits::default(),
             keyspaces: Vec::new(),
         }
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for NatsOptions {
     /// Without the servers' URLs, which may have passwords in them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("name", &self.name).field("replicas", &self.replicas).finish_non_exhaustive()
@@ -102,7 +102,7 @@ pub enum OpenError {
     /// The name has characters that NATS gives a meaning.
     #[error("`{0}` cannot be the name of a log: it is 1 to 32 letters, digits, `-` or `_`")]
     Name(String),
-    /// What was given is no URL.
+    /// The value is not a URL.
     #[error("a NATS server is named like `nats://host:4222` or `tls://host:4222`, several of them with commas between")]
     Url,
     /// The URLs name different users.
@@ -221,29 +221,29 @@ struct Record {
     format: u32,
     epoch: u32,
     fingerprint: String,
-    /// What the gateway that was opened last keeps, and how many topics it allows: those who differ should know.
+    /// What the gateway that was opened last keeps, and how many topics it allows: gateways that differ log a warning.
     #[serde(default)]
     rules: String,
 }
 
 impl Nats {
     /// Connects, makes what is missing, and takes part.
-    pub async fn open(options: Options) -> Result<Self, OpenError> {
-        let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
+    pub async fn open(options: NatsOptions) -> Result<Self, OpenError> {
+        let names = StreamNames::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
         let (client, connection) = reach(&options).await?;
         let is_clustered = client.server_info().cluster.is_some();
-        let link = Arc::new(Link::new(client, names, connection, options.timings));
+        let link = Arc::new(NatsLink::new(client, names, connection, options.timings));
         answers(&link).await?;
         let opened = tokio::time::timeout(OPEN_TIMEOUT, Self::begin(link, options, is_clustered)).await;
         opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
     }
 
     /// Looks whether a log could be opened, and makes nothing.
-    pub async fn look(options: &Options) -> Result<(), OpenError> {
-        let names = Names::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
+    pub async fn look(options: &NatsOptions) -> Result<(), OpenError> {
+        let names = StreamNames::new(&options.name).ok_or_else(|| OpenError::Name(options.name.clone()))?;
         let (client, connection) = reach(options).await?;
         let is_clustered = client.server_info().cluster.is_some();
-        let link = Link::new(client, names, connection, options.timings);
+        let link = NatsLink::new(client, names, connection, options.timings);
         answers(&link).await?;
         let looked = async {
             let meta = Bucket::new(&link.names, "meta");
@@ -269,7 +269,7 @@ impl Nats {
         looked.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be looked at".into())))
     }
 
-    async fn begin(link: Arc<Link>, options: Options, is_clustered: bool) -> Result<Self, OpenError> {
+    async fn begin(link: Arc<NatsLink>, options: NatsOptions, is_clustered: bool) -> Result<Self, OpenError> {
         let bucket = |purpose| Bucket::new(&link.names, purpose);
         let meta = bucket("meta");
         let replicas = replicas(&link, &meta, &options, is_clustered).await?;
@@ -289,7 +289,7 @@ impl Nats {
         let (desk, commands) = mpsc::unbounded_channel();
         let lanes = Arc::default();
         let shared = Arc::new(Shared {
-            nodes: Nodes::new(&node, link.timings),
+            nodes: NodeRegistry::new(&node, link.timings),
             link,
             options,
             epoch: record.epoch,
@@ -305,7 +305,7 @@ impl Nats {
             keyspaces,
             seats: Seats::default(),
             desk,
-            health: watch::Sender::new(Health::Writable),
+            health: watch::Sender::new(LogHealth::Writable),
             stop: watch::Sender::new(false),
             lanes: Arc::clone(&lanes),
             runtime: tokio::runtime::Handle::current(),
@@ -329,11 +329,11 @@ impl Nats {
 }
 
 impl Shared {
-    /// Makes a topic's stream where there is none. May take long; whoever waits says how long.
+    /// Makes a topic's stream where there is none. May take long; the caller sets the timeout.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
         match self.look_for_room(topic).await {
             Ok(info) => {
-                // Whoever made it may not have come to tell.
+                // The node that made it may not have announced it.
                 if topic.head().is_none() {
                     topic.made.notify_one();
                 }
@@ -343,7 +343,7 @@ impl Shared {
                     AppendError::Refused(error.to_string().into())
                 });
             }
-            Err(Fault::Missing) => {}
+            Err(NatsFault::Missing) => {}
             Err(fault) => return Err(fault.into()),
         }
         if self.count_rooms().await? >= self.options.topics {
@@ -357,13 +357,13 @@ impl Shared {
             refused => AppendError::Refused(refused.to_string().into()),
         })?;
         topic.made.notify_one();
-        // Whoever does not hear it looks now and then.
+        // A node that misses it looks now and then.
         let _ = self.link.say(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
         Ok(())
     }
 
     /// A topic's stream, unless it is being forgotten, which is waited for.
-    async fn look_for_room(&self, topic: &Topic) -> Result<Info, Fault> {
+    async fn look_for_room(&self, topic: &Topic) -> Result<Info, NatsFault> {
         let shut = self.link.names.shut(&topic.name);
         let by = Instant::now() + self.link.timings.deletion_timeout;
         loop {
@@ -372,13 +372,13 @@ impl Shared {
                 looked => return looked,
             }
             if Instant::now() >= by {
-                return Err(Fault::unavailable("the topic is just being forgotten"));
+                return Err(NatsFault::unavailable("the topic is just being forgotten"));
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    async fn count_rooms(&self) -> Result<u64, Fault> {
+    async fn count_rooms(&self) -> Result<u64, NatsFault> {
         #[derive(Deserialize)]
         struct Listed {
             total: u64,
@@ -389,13 +389,18 @@ impl Shared {
 }
 
 /// Whether JetStream answers.
-async fn answers(link: &Link) -> Result<(), OpenError> {
+async fn answers(link: &NatsLink) -> Result<(), OpenError> {
     let told = patiently(link, || link.ask::<serde_json::Value>("INFO".into(), &())).await;
     told.map(drop).map_err(|fault| OpenError::NoJetStream(fault.to_string()))
 }
 
 /// How many replicas everything has.
-async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: bool) -> Result<usize, OpenError> {
+async fn replicas(
+    link: &NatsLink,
+    meta: &Bucket,
+    options: &NatsOptions,
+    is_clustered: bool,
+) -> Result<usize, OpenError> {
     match patiently(link, || link.info(&meta.stream)).await {
         Ok(info) => match options.replicas {
             Some(asked) if asked != info.config.num_replicas => {
@@ -403,13 +408,13 @@ async fn replicas(link: &Link, meta: &Bucket, options: &Options, is_clustered: b
             }
             _ => Ok(info.config.num_replicas),
         },
-        Err(Fault::Missing) => Ok(options.replicas.unwrap_or(if is_clustered { 3 } else { 1 })),
+        Err(NatsFault::Missing) => Ok(options.replicas.unwrap_or(if is_clustered { 3 } else { 1 })),
         Err(fault) => Err(OpenError::Unavailable(fault.to_string())),
     }
 }
 
 /// What all nodes have in common, as the first of them decided.
-async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record, OpenError> {
+async fn record(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result<Record, OpenError> {
     let own = Record {
         format: FORMAT,
         epoch: fresh_epoch(),
@@ -425,7 +430,7 @@ async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record,
             let value: bytes::Bytes = serde_json::to_vec(&own).expect("a record is plain JSON").into();
             match meta.replace(link, RECORD, kept.revision, value.clone(), HeaderMap::new()).await {
                 Ok(revision) => return Ok((revision, value)),
-                Err(Fault::Raced) => {}
+                Err(NatsFault::Raced) => {}
                 Err(fault) => return Err(fault),
             }
         }
@@ -440,7 +445,7 @@ async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record,
         );
         let newer = Record { rules: own.rules, fingerprint: own.fingerprint, ..record };
         let value = serde_json::to_vec(&newer).expect("a record is plain JSON").into();
-        // Only so that the next one is told. Whoever was faster is told as much.
+        // Only so that the next one can warn. A node that was faster warns as well.
         let _ = meta.replace(link, RECORD, revision, value, HeaderMap::new()).await;
         return Ok(newer);
     }
@@ -448,7 +453,7 @@ async fn record(link: &Link, meta: &Bucket, options: &Options) -> Result<Record,
 }
 
 /// What a gateway keeps and allows, in words that are the same for the same.
-fn rules(options: &Options) -> String {
+fn rules(options: &NatsOptions) -> String {
     let words = |rule: Retention| {
         let age = rule.age.map_or("any age".into(), |age| format!("{} s", age.as_secs_f64()));
         let count = rule.count.map_or("any number".into(), |count| count.to_string());
@@ -462,7 +467,7 @@ fn rules(options: &Options) -> String {
 }
 
 /// Reads what all nodes have in common, and whether this one has it too.
-fn judge(found: &[u8], options: &Options) -> Result<Record, OpenError> {
+fn judge(found: &[u8], options: &NatsOptions) -> Result<Record, OpenError> {
     #[derive(Deserialize)]
     struct Form {
         format: u32,
@@ -484,13 +489,13 @@ fn fresh_epoch() -> u32 {
 }
 
 /// Asks again for as long as nobody is there who could answer: a cluster that has just started elects first.
-pub(super) async fn patiently<T, F: Future<Output = Result<T, Fault>>>(
-    link: &Link,
+pub(super) async fn patiently<T, F: Future<Output = Result<T, NatsFault>>>(
+    link: &NatsLink,
     mut ask: impl FnMut() -> F,
-) -> Result<T, Fault> {
+) -> Result<T, NatsFault> {
     for _ in 1..START_TRIES {
         match ask().await {
-            Err(Fault::Unavailable(_)) => tokio::time::sleep(link.timings.start_retry_delay).await,
+            Err(NatsFault::Unavailable(_)) => tokio::time::sleep(link.timings.start_retry_delay).await,
             answer => return answer,
         }
     }

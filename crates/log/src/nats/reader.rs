@@ -10,8 +10,8 @@ use async_nats::jetstream::stream::Info;
 use salon_protocol::{Entry, EnvelopeId, Position, Timestamp, TopicName};
 use serde::{Deserialize, Serialize};
 
-use super::fault::Fault;
-use super::link::{Batch, Link, Stored, in_a_row, millis};
+use super::fault::NatsFault;
+use super::link::{FetchRange, NatsLink, Stored, in_a_row, millis};
 use super::{Shared, topic};
 use crate::fold::may_be_ignored;
 use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
@@ -79,10 +79,10 @@ fn text_bytes(entries: &[Arc<Entry>]) -> usize {
 }
 
 /// What was read; `None` where something was missing.
-fn there(read: Result<Vec<Arc<Entry>>, Fault>) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
+fn there(read: Result<Vec<Arc<Entry>>, NatsFault>) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
     match read {
         Ok(entries) => Ok(Some(entries)),
-        Err(Fault::Missing) => Ok(None),
+        Err(NatsFault::Missing) => Ok(None),
         Err(fault) => Err(fault.into()),
     }
 }
@@ -96,7 +96,7 @@ struct Removed {
 }
 
 /// A topic's stream as its leader describes it.
-pub(super) struct Room {
+pub(super) struct TopicStream {
     pub(super) name: TopicName,
     pub(super) info: Info,
     /// What time it is there.
@@ -105,16 +105,16 @@ pub(super) struct Room {
 
 impl Shared {
     /// What is kept of a topic; `None` when nobody ever entered it.
-    pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, Fault> {
+    pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, NatsFault> {
         match self.described(&self.link.names.room(name)).await {
             Ok(info) => Ok(Some((&info).into())),
-            Err(Fault::Missing) => Ok(None),
+            Err(NatsFault::Missing) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 
     /// What the leader of a topic's stream says of it, with patience unless NATS is known to be away.
-    pub(super) async fn described(&self, stream: &str) -> Result<Info, Fault> {
+    pub(super) async fn described(&self, stream: &str) -> Result<Info, NatsFault> {
         described(&self.link, stream, || self.trouble().is_none()).await
     }
 
@@ -217,19 +217,24 @@ impl Shared {
     }
 
     /// The offset of the newest entry that arrived before a time. Times are the servers'.
-    pub(super) async fn newest_before(&self, name: &TopicName, extent: Extent, time: Timestamp) -> Result<u64, Fault> {
+    pub(super) async fn newest_before(
+        &self,
+        name: &TopicName,
+        extent: Extent,
+        time: Timestamp,
+    ) -> Result<u64, NatsFault> {
         if extent.newest < time || extent.head == extent.trimmed {
             return Ok(extent.head);
         }
         // By what the leader said there is a later one, so a replica that finds none lacks it.
-        let batch = Batch { since: Some(time), count: 1, ..Batch::default() };
+        let batch = FetchRange { since: Some(time), count: 1, ..FetchRange::default() };
         for _ in 0..TRIES {
             let found = self.link.batch(&self.link.names.room(name), &batch).await?;
             if let Some(first) = found.first() {
                 return Ok(first.sequence - 1);
             }
         }
-        Err(Fault::unavailable("no replica has the newest entries yet"))
+        Err(NatsFault::unavailable("no replica has the newest entries yet"))
     }
 
     async fn read_forward(
@@ -238,7 +243,7 @@ impl Shared {
         after: u64,
         head: u64,
         limit: usize,
-    ) -> Result<Vec<Arc<Entry>>, Fault> {
+    ) -> Result<Vec<Arc<Entry>>, NatsFault> {
         let mut found: Vec<Arc<Entry>> = Vec::new();
         let (mut at, mut bytes) = (after, 0);
         while at < head && found.len() < limit && bytes < MAX_PAGE_BYTES {
@@ -260,7 +265,7 @@ impl Shared {
         trimmed: u64,
         through: u64,
         limit: usize,
-    ) -> Result<Vec<Arc<Entry>>, Fault> {
+    ) -> Result<Vec<Arc<Entry>>, NatsFault> {
         let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
         let (mut end, mut seen, mut count, mut bytes) = (through, 0_u64, 0, 0);
         while end > trimmed && count < limit && bytes < MAX_PAGE_BYTES {
@@ -296,10 +301,10 @@ impl Shared {
     }
 
     /// Some messages after an offset, at least one, and each the next. `Missing` where the first of them is not there.
-    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Stored>, Fault> {
+    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Stored>, NatsFault> {
         let stream = self.link.names.room(name);
         let count = usize::try_from((through - after).min(MAX_ASKED)).expect("few");
-        let batch = Batch { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..Batch::default() };
+        let batch = FetchRange { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..FetchRange::default() };
         for _ in 0..TRIES {
             let mut found = self.link.batch(&stream, &batch).await?;
             found.truncate(in_a_row(after, &found));
@@ -308,7 +313,7 @@ impl Shared {
             }
         }
         let first = self.link.by_sequence(&stream, after + 1).await?;
-        Ok(vec![first.ok_or(Fault::Missing)?])
+        Ok(vec![first.ok_or(NatsFault::Missing)?])
     }
 
     pub(super) async fn find(
@@ -336,7 +341,7 @@ impl Shared {
     }
 
     pub(super) async fn topics(&self) -> Result<Vec<TopicSummary>, ReadError> {
-        let summary = |Room { name, info, .. }: Room| TopicSummary {
+        let summary = |TopicStream { name, info, .. }: TopicStream| TopicSummary {
             name,
             entries: info.state.messages,
             newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
@@ -347,15 +352,21 @@ impl Shared {
     }
 }
 
-/// What the leader of a stream says of it. One that is being made just now, maybe by another node, has none yet, and whoever asks in that
+/// What the leader of a stream says of it. One that is being made just now, maybe by another node, has none yet, and a request in that
 /// moment is refused or never answered: it is asked for again, with a longer wait each time, while that makes sense.
-pub(super) async fn described(link: &Link, stream: &str, makes_sense: impl Fn() -> bool) -> Result<Info, Fault> {
+pub(super) async fn described(
+    link: &NatsLink,
+    stream: &str,
+    makes_sense: impl Fn() -> bool,
+) -> Result<Info, NatsFault> {
     let by = Instant::now() + link.timings.retry_timeout;
     let mut wait = FIRST_ANSWER;
     loop {
         let answer = tokio::time::timeout(wait, link.info(stream)).await;
-        match answer.unwrap_or_else(|_| Err(Fault::unavailable("nobody answers for a stream"))) {
-            Err(Fault::Unavailable(_)) if makes_sense() && Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
+        match answer.unwrap_or_else(|_| Err(NatsFault::unavailable("nobody answers for a stream"))) {
+            Err(NatsFault::Unavailable(_)) if makes_sense() && Instant::now() < by => {
+                tokio::time::sleep(RETRY_DELAY).await
+            }
             answer => return answer,
         }
         wait = link.timings.answer_timeout.min(2 * wait);
@@ -368,9 +379,9 @@ pub(super) fn clock(described: &serde_json::Value) -> Option<Timestamp> {
 }
 
 /// The streams of topics that have some subjects, as their leaders describe them.
-pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fault> {
+pub(super) async fn rooms(link: &NatsLink, subject: String) -> Result<Vec<TopicStream>, NatsFault> {
     #[derive(Serialize)]
-    struct Wanted<'a> {
+    struct BatchRequest<'a> {
         subject: &'a str,
         offset: usize,
     }
@@ -382,7 +393,7 @@ pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fau
     let mut found = Vec::new();
     let mut offset = 0;
     loop {
-        let wanted = Wanted { subject: &subject, offset };
+        let wanted = BatchRequest { subject: &subject, offset };
         let listed: Listed = link.ask("STREAM.LIST".into(), &wanted).await?;
         let streams = listed.streams.unwrap_or_default();
         offset += streams.len();
@@ -390,10 +401,10 @@ pub(super) async fn rooms(link: &Link, subject: String) -> Result<Vec<Room>, Fau
         for described in streams {
             let now = clock(&described);
             let info: Info =
-                serde_json::from_value(described).map_err(|_| Fault::Damaged("a list of streams".into()))?;
+                serde_json::from_value(described).map_err(|_| NatsFault::Damaged("a list of streams".into()))?;
             let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
             match name {
-                Some(name) => found.push(Room { name, info, now }),
+                Some(name) => found.push(TopicStream { name, info, now }),
                 None => tracing::warn!(stream = info.config.name, "nats: stream without a topic name, skipped"),
             }
         }

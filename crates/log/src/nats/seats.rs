@@ -1,4 +1,4 @@
-//! Places across nodes: who holds which, by a key each, and what becomes of those whose node is gone.
+//! Places across nodes: who holds which, by a key each, and what happens to those of a lost node.
 //!
 //! A key names the nodes that hold a place, and is only ever replaced by revision, so a place is one node's unless it is shared. Which
 //! connection of a node has it, the node's own table knows. Every node follows the keys: one that finds itself replaced tells its
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::{Course, Follow};
 use super::lag::lagging;
-use super::names::Names;
+use super::names::StreamNames;
 use crate::lease::Leases;
 use crate::{Claim, Lapse, Lapses, Lease, ReadError};
 
@@ -35,7 +35,7 @@ const LAPSES_AT_ONCE: usize = 32;
 
 /// What a key says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Seat {
+struct SeatValue {
     topic: TopicName,
     participant: ParticipantId,
     claim: Claim,
@@ -44,9 +44,9 @@ struct Seat {
 }
 
 /// A key's revision, and what it says unless it was removed or never was.
-type Said = (u64, Option<Seat>);
+type SeatRevision = (u64, Option<SeatValue>);
 
-pub(super) enum Command {
+pub(super) enum SeatCommand {
     Claim(TopicName, ParticipantId, Claim, Box<dyn FnOnce() + Send + Sync>, oneshot::Sender<Result<Lease, ReadError>>),
     /// Nobody here holds it any more, as it seemed.
     Release(TopicName, ParticipantId),
@@ -59,60 +59,60 @@ pub(super) enum Command {
 #[derive(Default)]
 pub(super) struct Seats {
     local: Leases,
-    view: Mutex<View>,
+    view: Mutex<SeatView>,
 }
 
 #[derive(Default)]
-struct View(HashMap<String, Known>);
+struct SeatView(HashMap<String, SeatRecord>);
 
 /// What a key says, as far as is known here.
 #[derive(Clone)]
-struct Known {
+struct SeatRecord {
     revision: u64,
     /// `None` where it was removed; remembered for a while, so that nothing older takes its place.
-    seat: Option<Seat>,
+    seat: Option<SeatValue>,
     since: Instant,
 }
 
-impl View {
+impl SeatView {
     /// Takes what is newer than what is known.
-    fn learn(&mut self, key: &str, revision: u64, seat: Option<Seat>) -> bool {
+    fn learn(&mut self, key: &str, revision: u64, seat: Option<SeatValue>) -> bool {
         let is_news = self.0.get(key).is_none_or(|known| known.revision < revision);
         if is_news {
-            self.0.insert(key.to_owned(), Known { revision, seat, since: Instant::now() });
+            self.0.insert(key.to_owned(), SeatRecord { revision, seat, since: Instant::now() });
         }
         is_news
     }
 
-    fn seat(&self, key: &str) -> Option<&Seat> {
+    fn seat(&self, key: &str) -> Option<&SeatValue> {
         self.0.get(key).and_then(|known| known.seat.as_ref())
     }
 
-    fn seats(&self) -> impl Iterator<Item = (&String, &Seat)> {
+    fn seats(&self) -> impl Iterator<Item = (&String, &SeatValue)> {
         self.0.iter().filter_map(|(key, known)| Some((key, known.seat.as_ref()?)))
     }
 }
 
 impl Seats {
-    fn view(&self) -> MutexGuard<'_, View> {
+    fn view(&self) -> MutexGuard<'_, SeatView> {
         self.view.lock()
     }
 }
 
 /// A lease here. Dropping it lets go of the place everywhere, unless another connection here has it.
-struct Held {
+struct SeatLease {
     local: Option<Lease>,
     shared: Arc<Shared>,
     topic: TopicName,
     participant: ParticipantId,
 }
 
-impl Drop for Held {
+impl Drop for SeatLease {
     fn drop(&mut self) {
         self.local = None;
         if !self.shared.seats.local.is_held(&self.topic, &self.participant) {
             // A log that is closed has let go of everything.
-            let _ = self.shared.desk.send(Command::Release(self.topic.clone(), self.participant.clone()));
+            let _ = self.shared.desk.send(SeatCommand::Release(self.topic.clone(), self.participant.clone()));
         }
     }
 }
@@ -125,7 +125,7 @@ impl Shared {
         held.map(|seat| seat.participant.clone()).collect()
     }
 
-    fn is_held(&self, seat: &Seat) -> bool {
+    fn is_held(&self, seat: &SeatValue) -> bool {
         // What this node has let go of may not have been told yet.
         seat.nodes.iter().any(|node| match *node == self.node {
             true => self.seats.local.is_held(&seat.topic, &seat.participant),
@@ -135,7 +135,7 @@ impl Shared {
 
     pub(super) fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
         let view = self.seats.view();
-        let seat = view.seat(&Names::seat(topic, participant));
+        let seat = view.seat(&StreamNames::seat(topic, participant));
         seat.is_some_and(|seat| seat.nodes.iter().any(|node| *node != self.node && self.nodes.is_alive(node)))
     }
 
@@ -163,7 +163,7 @@ impl Shared {
                         && let Some(seen) = seen.take()
                     {
                         self.forget_unseen(&seen, began);
-                        // Whoever opened the log may have given up.
+                        // The opener of the log may have given up.
                         let _ = ready.take().map(|ready| ready.send(()));
                     }
                     let next = tokio::select! { biased;
@@ -202,9 +202,9 @@ impl Shared {
     }
 
     /// A place is nobody's any more. One that is held here is taken again: somebody thought this node gone.
-    fn miss(&self, Seat { topic, participant, claim, nodes }: Seat) {
+    fn miss(&self, SeatValue { topic, participant, claim, nodes }: SeatValue) {
         if nodes.contains(&self.node) && self.seats.local.is_held(&topic, &participant) {
-            let _ = self.desk.send(Command::Retake(topic, participant, claim));
+            let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));
         }
     }
 
@@ -214,7 +214,7 @@ impl Shared {
     }
 
     /// Takes in what a key says now.
-    fn hear(&self, key: &str, revision: u64, seat: Option<Seat>) {
+    fn hear(&self, key: &str, revision: u64, seat: Option<SeatValue>) {
         let mut view = self.seats.view();
         let before = view.seat(key).cloned();
         if !view.learn(key, revision, seat.clone()) {
@@ -225,12 +225,12 @@ impl Shared {
             self.nodes.mention(node);
         }
         match (seat, before) {
-            (Some(Seat { topic, participant, nodes, .. }), _) if !nodes.contains(&self.node) => {
+            (Some(SeatValue { topic, participant, nodes, .. }), _) if !nodes.contains(&self.node) => {
                 self.seats.local.revoke(&topic, &participant);
             }
-            // A claim that was given up on was stored all the same. One that is under way comes before this, and has its holder then.
-            (Some(Seat { topic, participant, .. }), _) if !self.seats.local.is_held(&topic, &participant) => {
-                let _ = self.desk.send(Command::Release(topic, participant));
+            // A claim that timed out was stored all the same. One that is under way comes before this, and has its holder then.
+            (Some(SeatValue { topic, participant, .. }), _) if !self.seats.local.is_held(&topic, &participant) => {
+                let _ = self.desk.send(SeatCommand::Release(topic, participant));
             }
             (None, Some(seat)) => self.miss(seat),
             _ => {}
@@ -238,8 +238,8 @@ impl Shared {
     }
 
     /// Does what is wanted of seats, in order for each, until there is nobody to want something.
-    pub(super) async fn keep_seats(self: Arc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
-        let mut waiting: HashMap<String, VecDeque<Command>> = HashMap::new();
+    pub(super) async fn keep_seats(self: Arc<Self>, mut commands: mpsc::UnboundedReceiver<SeatCommand>) {
+        let mut waiting: HashMap<String, VecDeque<SeatCommand>> = HashMap::new();
         let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
         let mut finishing: Vec<oneshot::Sender<()>> = Vec::new();
         loop {
@@ -254,13 +254,13 @@ impl Shared {
                 command = commands.recv() => {
                     let key = match &command {
                         None => return,
-                        Some(Command::Claim(topic, participant, ..) | Command::Release(topic, participant) | Command::Retake(topic, participant, _)) => {
-                            Names::seat(topic, participant)
+                        Some(SeatCommand::Claim(topic, participant, ..) | SeatCommand::Release(topic, participant) | SeatCommand::Retake(topic, participant, _)) => {
+                            StreamNames::seat(topic, participant)
                         }
-                        Some(Command::Finish(_)) => String::new(),
+                        Some(SeatCommand::Finish(_)) => String::new(),
                     };
                     match command {
-                        Some(Command::Finish(done)) => finishing.push(done),
+                        Some(SeatCommand::Finish(done)) => finishing.push(done),
                         Some(command) => match waiting.get_mut(&key) {
                             Some(queue) => queue.push_back(command),
                             None => {
@@ -274,20 +274,20 @@ impl Shared {
             }
             if running.is_empty() {
                 for done in finishing.drain(..) {
-                    // Whoever waited may have given up.
+                    // The waiting task may have given up.
                     let _ = done.send(());
                 }
             }
         }
     }
 
-    async fn carry_out(self: Arc<Self>, key: String, command: Command) -> String {
+    async fn carry_out(self: Arc<Self>, key: String, command: SeatCommand) -> String {
         match command {
-            Command::Claim(topic, participant, claim, lost, reply) => {
+            SeatCommand::Claim(topic, participant, claim, lost, reply) => {
                 let taken = self.take_seat(&key, &topic, &participant, claim, true).await;
                 let lease = taken.map(|revision| {
                     let local = self.seats.local.claim(&topic, &participant, claim, lost);
-                    let lease = Held {
+                    let lease = SeatLease {
                         local: Some(local),
                         shared: self.clone(),
                         topic: topic.clone(),
@@ -303,28 +303,28 @@ impl Shared {
                     Lease::new(lease)
                 });
                 let is_taken = lease.is_ok();
-                // Whoever claimed may have gone; dropping the lease lets go.
+                // The claimant may have gone; dropping the lease lets go.
                 let _ = reply.send(lease.map_err(ReadError::from));
                 // What was not acknowledged may have been stored all the same.
                 if !is_taken {
                     self.release(&key, topic, participant).await;
                 }
             }
-            Command::Release(topic, participant) => self.release(&key, topic, participant).await,
-            Command::Retake(topic, participant, claim) => {
+            SeatCommand::Release(topic, participant) => self.release(&key, topic, participant).await,
+            SeatCommand::Retake(topic, participant, claim) => {
                 if self.seats.local.is_held(&topic, &participant) {
                     match self.take_seat(&key, &topic, &participant, claim, false).await {
                         Ok(_) => {}
-                        Err(Fault::Raced) => self.seats.local.revoke(&topic, &participant),
-                        Err(Fault::Unavailable(_) | Fault::Missing) if !*self.stop.borrow() => {
+                        Err(NatsFault::Raced) => self.seats.local.revoke(&topic, &participant),
+                        Err(NatsFault::Unavailable(_) | NatsFault::Missing) if !*self.stop.borrow() => {
                             tokio::time::sleep(RETRY_DELAY).await;
-                            let _ = self.desk.send(Command::Retake(topic, participant, claim));
+                            let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));
                         }
                         Err(fault) => tracing::warn!(%topic, %fault, "seats: claim after an outage failed"),
                     }
                 }
             }
-            Command::Finish(_) => {}
+            SeatCommand::Finish(_) => {}
         }
         key
     }
@@ -336,9 +336,9 @@ impl Shared {
         }
         match self.let_go(key).await {
             Ok(()) => {}
-            Err(Fault::Unavailable(_) | Fault::Raced | Fault::Missing) if !*self.stop.borrow() => {
+            Err(NatsFault::Unavailable(_) | NatsFault::Raced | NatsFault::Missing) if !*self.stop.borrow() => {
                 tokio::time::sleep(RETRY_DELAY).await;
-                let _ = self.desk.send(Command::Release(topic, participant));
+                let _ = self.desk.send(SeatCommand::Release(topic, participant));
             }
             Err(fault) => {
                 tracing::warn!(%topic, %fault, "seats: release failed, the claim ends with this node's lease")
@@ -346,7 +346,7 @@ impl Shared {
         }
     }
 
-    /// Makes this node a holder, and gives the key's revision. One that does not supersede yields to whoever lives: `Raced`.
+    /// Makes this node a holder, and gives the key's revision. One that does not supersede yields to a living holder: `Raced`.
     async fn take_seat(
         &self,
         key: &str,
@@ -354,7 +354,7 @@ impl Shared {
         participant: &ParticipantId,
         claim: Claim,
         supersedes: bool,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, NatsFault> {
         let taken = self.change(key, self.known(key), |revision, seat| async move {
             let beside = seat.iter().filter(|seat| claim == Claim::Shared && seat.claim == Claim::Shared);
             let others = |node: &&String| **node != self.node && self.nodes.is_alive(node);
@@ -364,33 +364,33 @@ impl Shared {
                 return Ok(None);
             }
             nodes.push(self.node.clone());
-            let seat = Seat { topic: topic.clone(), participant: participant.clone(), claim, nodes };
+            let seat = SeatValue { topic: topic.clone(), participant: participant.clone(), claim, nodes };
             let value = serde_json::to_vec(&seat).expect("a seat is plain JSON").into();
             let revision = self.seat_keys.replace(&self.link, key, revision, value, HeaderMap::new()).await?;
             self.seats.view().learn(key, revision, Some(seat));
             Ok(Some(revision))
         });
         match taken.await {
-            Ok(taken) => taken.ok_or(Fault::Raced),
-            Err(Fault::Raced) => Err(Fault::unavailable("others claim the same place over and over")),
+            Ok(taken) => taken.ok_or(NatsFault::Raced),
+            Err(NatsFault::Raced) => Err(NatsFault::unavailable("others claim the same place over and over")),
             Err(fault) => Err(fault),
         }
     }
 
-    async fn let_go(&self, key: &str) -> Result<(), Fault> {
+    async fn let_go(&self, key: &str) -> Result<(), NatsFault> {
         // A claim that was not acknowledged may not have been heard of yet.
-        let is_named = |(_, seat): &Said| seat.as_ref().is_some_and(|seat| seat.nodes.contains(&self.node));
+        let is_named = |(_, seat): &SeatRevision| seat.as_ref().is_some_and(|seat| seat.nodes.contains(&self.node));
         let known = self.known(key).filter(is_named);
         self.change(key, known, |revision, seat| self.without(key, revision, seat, &self.node)).await
     }
 
     /// Does something with a key, by what is known of it or else by what is stored, and again where somebody was faster or nobody answers.
-    async fn change<T, W: Future<Output = Result<T, Fault>>>(
+    async fn change<T, W: Future<Output = Result<T, NatsFault>>>(
         &self,
         key: &str,
-        mut known: Option<Said>,
-        work: impl Fn(u64, Option<Seat>) -> W,
-    ) -> Result<T, Fault> {
+        mut known: Option<SeatRevision>,
+        work: impl Fn(u64, Option<SeatValue>) -> W,
+    ) -> Result<T, NatsFault> {
         let by = Instant::now() + self.link.timings.retry_timeout;
         loop {
             let attempt = async {
@@ -401,15 +401,15 @@ impl Shared {
                 work(revision, seat).await
             };
             match attempt.await {
-                Err(Fault::Raced) if Instant::now() < by => {}
-                Err(Fault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
+                Err(NatsFault::Raced) if Instant::now() < by => {}
+                Err(NatsFault::Unavailable(_)) if Instant::now() < by => tokio::time::sleep(RETRY_DELAY).await,
                 done => return done,
             }
         }
     }
 
     /// Takes a node off a key; the last one removes it.
-    async fn without(&self, key: &str, revision: u64, seat: Option<Seat>, node: &str) -> Result<(), Fault> {
+    async fn without(&self, key: &str, revision: u64, seat: Option<SeatValue>, node: &str) -> Result<(), NatsFault> {
         let Some(mut seat) = seat.filter(|seat| seat.nodes.iter().any(|other| other == node)) else { return Ok(()) };
         seat.nodes.retain(|other| other != node);
         if seat.nodes.is_empty() {
@@ -423,11 +423,11 @@ impl Shared {
         Ok(())
     }
 
-    fn known(&self, key: &str) -> Option<Said> {
+    fn known(&self, key: &str) -> Option<SeatRevision> {
         self.seats.view().0.get(key).map(|known| (known.revision, known.seat.clone()))
     }
 
-    async fn look_at(&self, key: &str) -> Result<Said, Fault> {
+    async fn look_at(&self, key: &str) -> Result<SeatRevision, NatsFault> {
         let kept = self.seat_keys.get(&self.link, key).await?;
         let seat = kept.value.and_then(|stored| serde_json::from_slice(&stored.payload).ok());
         Ok((kept.revision, seat))
@@ -436,7 +436,7 @@ impl Shared {
     /// Takes every place again that is held here, because others may have thought this node gone.
     pub(super) fn retake_all(&self) {
         for (topic, participant, claim) in self.seats.local.held() {
-            let _ = self.desk.send(Command::Retake(topic, participant, claim));
+            let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));
         }
     }
 
@@ -449,8 +449,10 @@ impl Shared {
                 () = stopped => return None,
                 next = shared.next_lapses(given) => next,
             };
-            let lapse =
-                |(_, seat): &(String, Seat)| Lapse { topic: seat.topic.clone(), participant: seat.participant.clone() };
+            let lapse = |(_, seat): &(String, SeatValue)| Lapse {
+                topic: seat.topic.clone(),
+                participant: seat.participant.clone(),
+            };
             let lapses = next.iter().map(lapse).collect();
             let given = next.into_iter().map(|(key, _)| key).collect();
             Some((lapses, (shared, given, stop)))
@@ -458,7 +460,7 @@ impl Shared {
         .boxed()
     }
 
-    async fn next_lapses(&self, mut given: Vec<String>) -> Vec<(String, Seat)> {
+    async fn next_lapses(&self, mut given: Vec<String>) -> Vec<(String, SeatValue)> {
         let mut changed: watch::Receiver<u64> = self.nodes.changed();
         loop {
             let removals = stream::iter(std::mem::take(&mut given)).map(|key| async {
@@ -486,13 +488,13 @@ impl Shared {
     }
 
     /// Some places that only nodes hold that are gone.
-    fn lapsed(&self, dead: &[String]) -> Vec<(String, Seat)> {
+    fn lapsed(&self, dead: &[String]) -> Vec<(String, SeatValue)> {
         let view = self.seats.view();
         let lapsed = view.seats().filter(|(_, seat)| seat.nodes.iter().all(|node| dead.contains(node)));
         lapsed.take(LAPSES_AT_ONCE).map(|(key, seat)| (key.clone(), seat.clone())).collect()
     }
 
-    async fn forget_the_dead(&self, key: &str) -> Result<(), Fault> {
+    async fn forget_the_dead(&self, key: &str) -> Result<(), NatsFault> {
         let (revision, seat) = self.look_at(key).await?;
         let lives = |node: &String| *node == self.node || self.nodes.is_alive(node);
         match seat {
@@ -503,7 +505,7 @@ impl Shared {
                         Ok(())
                     }
                     // Somebody has come back to it, or another node was faster.
-                    Err(Fault::Raced) => Ok(()),
+                    Err(NatsFault::Raced) => Ok(()),
                     Err(fault) => Err(fault),
                 }
             }

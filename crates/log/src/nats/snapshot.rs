@@ -12,9 +12,9 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, P
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::names::token;
-use crate::{CallEnd, FailedRequest, Fold, Ignored, OpenRequest, Standing};
+use crate::{CallClosure, FailedRequest, Fold, Ignored, OpenRequest, Standing};
 
 /// How many bytes a part has, where the servers take so many.
 const PART: usize = 512 * 1024;
@@ -41,7 +41,7 @@ enum IgnoredForm {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Form {
+struct SnapshotForm {
     head: u64,
     /// Offset, time of arrival, text.
     present: Vec<(u64, u64, Box<str>)>,
@@ -74,7 +74,7 @@ impl Snapshot {
     }
 
     /// The newest, and its revision.
-    pub(super) async fn load(shared: &Shared, topic: &TopicName) -> Result<Option<(u64, Self)>, Fault> {
+    pub(super) async fn load(shared: &Shared, topic: &TopicName) -> Result<Option<(u64, Self)>, NatsFault> {
         let key = token(topic.as_str());
         let bucket = &shared.standings;
         loop {
@@ -92,18 +92,18 @@ impl Snapshot {
             }
             if is_whole {
                 let read = Self::read(&bytes, shared.epoch);
-                let damaged = || Fault::Damaged(format!("what was kept of `{topic}`").into());
+                let damaged = || NatsFault::Damaged(format!("what was kept of `{topic}`").into());
                 return Ok(Some((kept.revision, read.ok_or_else(damaged)?)));
             }
             // A newer one has taken its place meanwhile; its parts were removed after that.
             if bucket.get(&shared.link, &key).await?.revision == kept.revision {
-                return Err(Fault::Damaged(format!("what was kept of `{topic}`").into()));
+                return Err(NatsFault::Damaged(format!("what was kept of `{topic}`").into()));
             }
         }
     }
 
     /// Keeps it in place of a revision, and gives its own.
-    pub(super) async fn keep(&self, shared: &Shared, topic: &TopicName, revision: u64) -> Result<u64, Fault> {
+    pub(super) async fn keep(&self, shared: &Shared, topic: &TopicName, revision: u64) -> Result<u64, NatsFault> {
         let key = token(topic.as_str());
         let (bucket, link) = (&shared.standings, &shared.link);
         let bytes = Bytes::from(self.write());
@@ -123,10 +123,10 @@ impl Snapshot {
         }
         let before = bucket.get(link, &key).await?;
         if before.revision != revision {
-            return Err(Fault::Raced);
+            return Err(NatsFault::Raced);
         }
         let kept = bucket.replace(link, &key, revision, bytes.slice(..bytes.len().min(most)), headers).await?;
-        // Parts that are older belong to what was kept before, or to whoever came too late to keep theirs. What cannot be removed now,
+        // Parts that are older belong to what was kept before, or to a node that was too late to keep its own. What cannot be removed now,
         // the next one removes.
         let removed =
             link.purge(&bucket.stream, Some(&bucket.subject(&format!("{key}.*.*"))), oldest.unwrap_or(kept)).await;
@@ -139,7 +139,7 @@ impl Snapshot {
     fn write(&self) -> Vec<u8> {
         let present = |entry: &Arc<Entry>| (entry.position.offset, entry.arrived.0, entry.envelope.text().into());
         let cancelled = self.standing.failed.iter().filter(|call| call.cause == FailureCause::TooManyWaiting);
-        let form = Form {
+        let form = SnapshotForm {
             head: self.head,
             present: self.standing.present.iter().map(present).collect(),
             unanswered: self.standing.waiting.iter().map(write_call).collect(),
@@ -151,7 +151,7 @@ impl Snapshot {
     }
 
     fn read(bytes: &[u8], epoch: u32) -> Option<Self> {
-        let form: Form = serde_json::from_slice(bytes).ok()?;
+        let form: SnapshotForm = serde_json::from_slice(bytes).ok()?;
         let present = form.present.into_iter().map(|(offset, arrived, text)| {
             let envelope = Envelope::restore(text).ok()?;
             Some(Arc::new(Entry {
@@ -183,16 +183,16 @@ impl Snapshot {
 
 fn write_ignored(why: Ignored) -> IgnoredForm {
     match why {
-        Ignored::Answer(CallEnd::Answered) => IgnoredForm::AnsweredCall,
-        Ignored::Answer(CallEnd::Failed) => IgnoredForm::FailedCall,
+        Ignored::Answer(CallClosure::Answered) => IgnoredForm::AnsweredCall,
+        Ignored::Answer(CallClosure::Failed) => IgnoredForm::FailedCall,
         Ignored::Leave => IgnoredForm::AbsentParticipant,
     }
 }
 
 fn read_ignored(why: IgnoredForm) -> Ignored {
     match why {
-        IgnoredForm::AnsweredCall => Ignored::Answer(CallEnd::Answered),
-        IgnoredForm::FailedCall => Ignored::Answer(CallEnd::Failed),
+        IgnoredForm::AnsweredCall => Ignored::Answer(CallClosure::Answered),
+        IgnoredForm::FailedCall => Ignored::Answer(CallClosure::Failed),
         IgnoredForm::AbsentParticipant => Ignored::Leave,
     }
 }

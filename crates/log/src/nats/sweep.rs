@@ -9,8 +9,8 @@ use futures_util::{StreamExt, stream};
 use salon_protocol::Timestamp;
 
 use super::Shared;
-use super::fault::Fault;
-use super::reader::{Extent, Room, rooms};
+use super::fault::NatsFault;
+use super::reader::{Extent, TopicStream, rooms};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
 
@@ -27,9 +27,9 @@ const AT_ONCE: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Shared {
-    /// Goes through all topics once. What cannot be done for one is told at the end, and keeps nobody else waiting for long.
-    pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), Fault> {
-        self.put_away();
+    /// Goes through all topics once. A failure of one is reported at the end, and does not delay the others for long.
+    pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), NatsFault> {
+        self.evict();
         self.reopen_shut().await?;
         let rooms = rooms(&self.link, self.link.names.rooms()).await?;
         let tended = stream::iter(rooms).map(|room| async move {
@@ -44,11 +44,11 @@ impl Shared {
     }
 
     /// Does for one topic what is due.
-    async fn tend(self: &Arc<Self>, room: &Room) -> Result<(), Fault> {
+    async fn tend(self: &Arc<Self>, room: &TopicStream) -> Result<(), NatsFault> {
         let extent = Extent::from(&room.info);
         let gone = self.gone(room, extent).await?;
         if gone > extent.trimmed {
-            let topic = self.topic(&room.name).map_err(Fault::unavailable)?;
+            let topic = self.topic(&room.name).map_err(NatsFault::unavailable)?;
             topic.reach(extent.head, self.link.timings.answer_timeout).await?;
             if self.keep(&topic, extent, gone).await? >= gone {
                 self.link.purge(&topic.stream, None, gone + 1).await?;
@@ -65,7 +65,7 @@ impl Shared {
 
     /// The offset of the newest entry that is not to be kept. Ages are by the servers' clock, which gave the entries their times: what
     /// time it is here must not decide for all.
-    async fn gone(&self, room: &Room, extent: Extent) -> Result<u64, Fault> {
+    async fn gone(&self, room: &TopicStream, extent: Extent) -> Result<u64, NatsFault> {
         let rule = self.options.retention.of(&room.name);
         let mut gone = extent.trimmed;
         if let Some(count) = rule.count {
@@ -74,7 +74,7 @@ impl Shared {
         if let Some(age) = rule.age
             && extent.head > extent.trimmed
         {
-            let now = room.now.ok_or_else(|| Fault::Damaged("what the server says of its clock".into()))?;
+            let now = room.now.ok_or_else(|| NatsFault::Damaged("what the server says of its clock".into()))?;
             let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
             let horizon = Timestamp(now.0.saturating_sub(age));
             if extent.oldest >= horizon {
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Keeps what a topic's entries add up to, unless somebody has kept enough; says as of where.
-    async fn keep(&self, topic: &Topic, extent: Extent, needed: u64) -> Result<u64, Fault> {
+    async fn keep(&self, topic: &Topic, extent: Extent, needed: u64) -> Result<u64, NatsFault> {
         let (mut revision, mut kept) = topic.kept().unwrap_or_default();
         loop {
             let snapshot = topic.snapshot(extent.trimmed);
@@ -98,7 +98,7 @@ impl Shared {
                     topic.note_kept(revision, snapshot.head);
                     return Ok(snapshot.head);
                 }
-                Err(Fault::Raced) => {
+                Err(NatsFault::Raced) => {
                     let newest = Snapshot::load(self, &topic.name).await?;
                     (revision, kept) = newest.map_or((0, 0), |(revision, newest)| (revision, newest.head));
                     topic.note_kept(revision, kept);
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// Stops following topics and contexts that nobody has used for a while.
-    fn put_away(&self) {
+    fn evict(&self) {
         self.topics_mut().retain(|name, topic| {
             let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE_TIMEOUT;
             if !is_used {

@@ -11,13 +11,13 @@ use salon_protocol::{Entry, Envelope, Position, Stamp, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::Shared;
-use super::fault::Fault;
+use super::fault::NatsFault;
 use super::follow::{Course, Follow};
 use super::lag::lagging;
-use super::lane::Append;
+use super::lane::NatsAppend;
 use super::link::{Stored, in_a_row};
 use super::snapshot::Snapshot;
-use crate::{Effect, Fold, Ignored, Standing};
+use crate::{Fold, FoldEffect, Ignored, Standing};
 
 /// How long to wait before looking again for what was not there, or not reachable.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
@@ -30,9 +30,9 @@ pub(super) struct Topic {
     pub(super) stream: String,
     epoch: u32,
     /// `None` once nothing more is taken.
-    appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
+    appends: Mutex<Option<mpsc::UnboundedSender<NatsAppend>>>,
     delivered: mpsc::UnboundedSender<(String, Followed)>,
-    state: Mutex<State>,
+    state: Mutex<FollowState>,
     /// How far it has been followed; `None` until that is known.
     head: watch::Sender<Option<u64>>,
     /// The stream may be there now.
@@ -52,7 +52,7 @@ pub(super) struct Followed {
 }
 
 #[derive(Default)]
-struct State {
+struct FollowState {
     fold: Fold,
     /// Entries that are in the stream and count for nothing, by their offsets. Two nodes raced: there are few.
     ignored: BTreeMap<u64, Ignored>,
@@ -63,7 +63,7 @@ struct State {
 }
 
 /// Why following ended.
-enum Ended {
+enum FollowEnd {
     /// By another stream, which has begun behind everything so far.
     Replaced,
     /// What came does not follow what was there, or nothing comes.
@@ -74,7 +74,7 @@ impl Topic {
     pub(super) fn new(
         shared: &Shared,
         name: &TopicName,
-        appends: mpsc::UnboundedSender<Append>,
+        appends: mpsc::UnboundedSender<NatsAppend>,
         delivered: mpsc::UnboundedSender<(String, Followed)>,
     ) -> Self {
         Self {
@@ -92,12 +92,12 @@ impl Topic {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FollowState> {
         self.state.lock()
     }
 
     /// Takes an append; says whether anything is still taken.
-    pub(super) fn submit(&self, append: Append) -> bool {
+    pub(super) fn submit(&self, append: NatsAppend) -> bool {
         let appends = self.appends.lock();
         appends.as_ref().is_some_and(|lane| lane.send(append).is_ok())
     }
@@ -140,12 +140,12 @@ impl Topic {
     }
 
     /// Waits until everything up to an offset has been folded and handed to the tails.
-    pub(super) async fn reach(&self, offset: u64, patience: Duration) -> Result<(), Fault> {
+    pub(super) async fn reach(&self, offset: u64, patience: Duration) -> Result<(), NatsFault> {
         let mut head = self.head.subscribe();
         let reached = head.wait_for(|head| head.is_some_and(|head| head >= offset));
         match tokio::time::timeout(patience, reached).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(Fault::unavailable("the newest entries have not come yet")),
+            _ => Err(NatsFault::unavailable("the newest entries have not come yet")),
         }
     }
 
@@ -178,7 +178,7 @@ impl Topic {
     }
 
     /// Makes an entry of a message.
-    pub(super) fn entry(&self, stored: &Stored) -> Result<Arc<Entry>, Fault> {
+    pub(super) fn entry(&self, stored: &Stored) -> Result<Arc<Entry>, NatsFault> {
         entry(self.epoch, stored)
     }
 
@@ -191,9 +191,9 @@ impl Topic {
             let pause = tokio::select! { biased;
                 () = &mut stopped => return,
                 ended = self.follow_once(&shared) => match ended {
-                    Ok(Ended::Replaced) => continue,
-                    Ok(Ended::Odd) | Err(Fault::Unavailable(_)) => RETRY_DELAY,
-                    Err(Fault::Missing) => shared.link.timings.look_interval,
+                    Ok(FollowEnd::Replaced) => continue,
+                    Ok(FollowEnd::Odd) | Err(NatsFault::Unavailable(_)) => RETRY_DELAY,
+                    Err(NatsFault::Missing) => shared.link.timings.look_interval,
                     Err(fault) => {
                         tracing::warn!(topic = %self.name, %fault, "nats: following a topic failed, retrying");
                         shared.link.timings.look_interval
@@ -208,8 +208,8 @@ impl Topic {
         }
     }
 
-    /// Follows until it must begin anew, and says why.
-    async fn follow_once(&self, shared: &Arc<Shared>) -> Result<Ended, Fault> {
+    /// Follows until it must start over, and says why.
+    async fn follow_once(&self, shared: &Arc<Shared>) -> Result<FollowEnd, NatsFault> {
         let state = self.look(shared, self.head().unwrap_or_default()).await?.state;
         let (trimmed, last) = (state.first_sequence.saturating_sub(1), state.last_sequence);
         let mut head = match self.head() {
@@ -232,17 +232,17 @@ impl Topic {
                 () = self.made.notified() => {
                     // Another stream of this name, of which nothing would come; or, at the node that made it, this very one.
                     if shared.described(&self.stream).await?.state.first_sequence > head + 1 {
-                        return Ok(Ended::Replaced);
+                        return Ok(FollowEnd::Replaced);
                     }
                     continue;
                 }
                 next = follow.next() => next,
                 () = &mut lagging => {
                     tracing::info!(topic = %self.name, "nats: consumer lags behind its stream, following from another");
-                    return Ok(Ended::Odd);
+                    return Ok(FollowEnd::Odd);
                 }
             };
-            let Some(mut messages) = next else { return Ok(Ended::Odd) };
+            let Some(mut messages) = next else { return Ok(FollowEnd::Odd) };
             let (came, row) = (messages.len(), in_a_row(head, &messages));
             messages.truncate(row);
             if !messages.is_empty() {
@@ -252,13 +252,13 @@ impl Topic {
             // Retention has removed what is missing, wherever it was missing: who was present there is known by what was kept, and
             // the tails must hear of it.
             if row < came {
-                return Ok(Ended::Odd);
+                return Ok(FollowEnd::Odd);
             }
         }
     }
 
     /// What the leader says of the stream, once it has everything up to an offset, or after a while without.
-    async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, Fault> {
+    async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, NatsFault> {
         let by = Instant::now() + shared.link.timings.election_timeout;
         loop {
             let info = shared.described(&self.stream).await?;
@@ -270,7 +270,7 @@ impl Topic {
     }
 
     /// Begins from what was kept, or from the oldest entry there is.
-    async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, Fault> {
+    async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, NatsFault> {
         let kept = Snapshot::load(shared, &self.name).await?;
         let ((mut fold, ignored), head, kept) = match kept {
             // Nothing can be built on what stood on entries that are lost.
@@ -301,7 +301,7 @@ impl Topic {
         Ok(head)
     }
 
-    /// Folds entries, hands them to the tails, then to whoever waits for them.
+    /// Folds entries, hands them to the tails, then to the requests that wait for them.
     fn take(&self, shared: &Shared, messages: Vec<Stored>) -> u64 {
         let mut entries = Vec::with_capacity(messages.len());
         let mut awaited = Vec::new();
@@ -316,8 +316,8 @@ impl Topic {
             match self.entry(message) {
                 Ok(entry) => {
                     let ignored = match state.fold.apply(&entry) {
-                        Effect::Ignored(why) => Some(why),
-                        Effect::Counts | Effect::FailsCalls => None,
+                        FoldEffect::Ignored(why) => Some(why),
+                        FoldEffect::Counts | FoldEffect::FailsCalls => None,
                     };
                     if let Some((_, token)) = message.subject.rsplit_once('.')
                         && state.expected.remove(token)
@@ -329,7 +329,7 @@ impl Topic {
                         None => entries.push(entry),
                     }
                 }
-                // Somebody else has written to the stream. It is no entry, and nobody is told of it.
+                // Somebody else has written to the stream. It is not an entry, and no reader gets it.
                 Err(fault) => {
                     tracing::error!(topic = %self.name, sequence = head, %fault, "nats: unreadable message skipped")
                 }
@@ -350,8 +350,8 @@ impl Topic {
 }
 
 /// Makes an entry of a message.
-pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, Fault> {
-    let damaged = || Fault::Damaged(format!("the message {}", stored.sequence).into());
+pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, NatsFault> {
+    let damaged = || NatsFault::Damaged(format!("the message {}", stored.sequence).into());
     let text = std::str::from_utf8(&stored.payload).map_err(|_| damaged())?;
     let envelope = Envelope::restore(text).map_err(|_| damaged())?;
     let position = Position { epoch, offset: stored.sequence };

@@ -10,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::sync::oneshot;
 
-use super::writer::{Request, Writing};
-use super::{CLOSED, Fault, Sqlite};
+use super::writer::{SqliteWrite, WriterRequest};
+use super::{CLOSED, Sqlite, SqliteFault};
 use crate::context::{
-    Address, Changes, Existence, Key, Listed, MAX_KEYS, MAX_TOOLS, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, TOOLS, ToolId,
-    Version, Write, WriteError, Written,
+    Address, Changes, ContextScope, Existence, Key, ListedKey, MAX_KEYS, MAX_TOOLS, MAX_VALUE_BYTES, MAX_VERSIONS,
+    TOOLS, ToolId, Version, Write, WriteError, Written,
 };
 use crate::{ContextStore, MAX_PAGE_BYTES, ReadError};
 
@@ -29,7 +29,7 @@ impl ContextStore for Sqlite {
         }
         let closed = || Err(WriteError::Stopped(CLOSED.into()));
         let (reply, outcome) = oneshot::channel();
-        if self.requests.push(Request::Write(Writing { address, write, reply })).is_err() {
+        if self.requests.push(WriterRequest::Write(SqliteWrite { address, write, reply })).is_err() {
             return std::future::ready(closed()).boxed();
         }
         outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
@@ -38,16 +38,16 @@ impl ContextStore for Sqlite {
     fn get(&self, address: &Address, version: Option<u64>) -> BoxFuture<'static, Result<Option<Version>, ReadError>> {
         let address = address.clone();
         self.source.ask(move |db| {
-            let Some(known) = Known::find(db, &address)? else { return Ok(None) };
-            let version = version.unwrap_or(known.version);
+            let Some(topic_states) = KeyRow::find(db, &address)? else { return Ok(None) };
+            let version = version.unwrap_or(topic_states.version);
             // Beyond the newest are numbers that the database cannot even hold.
-            if version > known.version {
+            if version > topic_states.version {
                 return Ok(None);
             }
             let mut query = db.prepare_cached(
                 "SELECT version, at, author, value FROM context_versions WHERE slot = ?1 AND version = ?2",
             )?;
-            let mut rows = query.query(params![known.slot, version])?;
+            let mut rows = query.query(params![topic_states.slot, version])?;
             Ok(rows.next()?.map(read_version).transpose()?)
         })
     }
@@ -61,13 +61,13 @@ impl ContextStore for Sqlite {
         let address = address.clone();
         self.source.ask(move |db| {
             let (mut found, mut bytes) = (Vec::new(), 0);
-            let Some(known) = Known::find(db, &address)? else { return Ok(found) };
+            let Some(topic_states) = KeyRow::find(db, &address)? else { return Ok(found) };
             let mut query = db.prepare_cached(
                 "SELECT version, at, author, value FROM context_versions WHERE slot = ?1 AND version < ?2
                  ORDER BY version DESC LIMIT ?3",
             )?;
-            let before = before.unwrap_or(known.version + 1).min(known.version + 1);
-            let mut rows = query.query(params![known.slot, before, sql_limit(limit)])?;
+            let before = before.unwrap_or(topic_states.version + 1).min(topic_states.version + 1);
+            let mut rows = query.query(params![topic_states.slot, before, sql_limit(limit)])?;
             while bytes < MAX_PAGE_BYTES
                 && let Some(row) = rows.next()?
             {
@@ -82,10 +82,10 @@ impl ContextStore for Sqlite {
     fn list(
         &self,
         topic: &TopicName,
-        scope: &Scope,
+        scope: &ContextScope,
         after: Option<&Key>,
         limit: usize,
-    ) -> BoxFuture<'static, Result<Vec<Listed>, ReadError>> {
+    ) -> BoxFuture<'static, Result<Vec<ListedKey>, ReadError>> {
         let (topic, name) = (topic.clone(), scope.name());
         // No key is empty.
         let after = after.map_or_else(String::new, ToString::to_string);
@@ -100,8 +100,8 @@ impl ContextStore for Sqlite {
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let key = row.get::<_, String>(0)?;
-                found.push(Listed {
-                    key: Key::new(&key).map_err(|_| Fault::Context { what: key })?,
+                found.push(ListedKey {
+                    key: Key::new(&key).map_err(|_| SqliteFault::Context { what: key })?,
                     version: row.get(1)?,
                     at: Timestamp(row.get(2)?),
                     author: read_author(row.get(3)?)?,
@@ -123,7 +123,7 @@ impl ContextStore for Sqlite {
             while let Some(row) = rows.next()? {
                 let name = row.get::<_, String>(0)?;
                 let id = name.strip_prefix(TOOLS).and_then(|id| ToolId::new(id).ok());
-                found.push(id.ok_or(Fault::Context { what: name })?);
+                found.push(id.ok_or(SqliteFault::Context { what: name })?);
             }
             Ok(found)
         })
@@ -138,33 +138,33 @@ fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn read_author(text: String) -> Result<ParticipantId, Fault> {
-    ParticipantId::new(&text).map_err(|_| Fault::Context { what: text })
+fn read_author(text: String) -> Result<ParticipantId, SqliteFault> {
+    ParticipantId::new(&text).map_err(|_| SqliteFault::Context { what: text })
 }
 
 /// Makes a version of its number, time, author and value.
-fn read_version(row: &Row<'_>) -> Result<Version, Fault> {
+fn read_version(row: &Row<'_>) -> Result<Version, SqliteFault> {
     let value: Option<Arc<str>> = row.get(3)?;
     Ok(Version { number: row.get(0)?, at: Timestamp(row.get(1)?), author: read_author(row.get(2)?)?, value })
 }
 
 /// What a key's row says.
-struct Known {
+struct KeyRow {
     slot: i64,
     version: u64,
     exists: bool,
 }
 
-impl Known {
-    fn find(db: &Connection, address: &Address) -> Result<Option<Self>, Fault> {
+impl KeyRow {
+    fn find(db: &Connection, address: &Address) -> Result<Option<Self>, SqliteFault> {
         let mut query = db.prepare_cached(
             "SELECT slot, version, deleted IS NULL FROM context_keys JOIN context_scopes USING (scope)
              WHERE topic = ?1 AND name = ?2 AND key = ?3",
         )?;
         let named = params![address.topic.as_str(), address.scope.name(), address.key.as_str()];
-        let known =
+        let topic_states =
             query.query_row(named, |row| Ok(Self { slot: row.get(0)?, version: row.get(1)?, exists: row.get(2)? }));
-        Ok(known.optional()?)
+        Ok(topic_states.optional()?)
     }
 }
 
@@ -172,22 +172,23 @@ impl Known {
 pub(super) type Judged = Result<(Written, Existence), WriteError>;
 
 /// Judges a write and does it. Within a transaction; a refused write leaves nothing behind.
-pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &Write) -> Result<Judged, Fault> {
-    let known = Known::find(db, address)?;
-    if let Some(known) = &known
-        && let Some(written) = first(db, known.slot, &write.cause)?
+pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &Write) -> Result<Judged, SqliteFault> {
+    let topic_states = KeyRow::find(db, address)?;
+    if let Some(topic_states) = &topic_states
+        && let Some(written) = first(db, topic_states.slot, &write.cause)?
     {
         return Ok(Ok((written, Existence::Unchanged)));
     }
-    let (current, exists) = known.as_ref().map_or((0, false), |known| (known.version, known.exists));
+    let (current, exists) =
+        topic_states.as_ref().map_or((0, false), |topic_states| (topic_states.version, topic_states.exists));
     if write.expected.is_some_and(|expected| expected != current && (expected > 0 || exists)) {
         return Ok(Err(WriteError::Conflict { current }));
     }
     if write.value.is_none() && !exists {
         return Ok(Err(WriteError::Absent { current }));
     }
-    let (slot, version) = match known {
-        Some(known) => (known.slot, known.version + 1),
+    let (slot, version) = match topic_states {
+        Some(topic_states) => (topic_states.slot, topic_states.version + 1),
         None => match make(db, address)? {
             Ok(made) => made,
             Err(refused) => return Ok(Err(refused)),
@@ -225,7 +226,7 @@ pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &
 }
 
 /// The version that a cause has made already.
-fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, Fault> {
+fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, SqliteFault> {
     let mut query = db.prepare_cached("SELECT version, at FROM context_versions WHERE slot = ?1 AND cause = ?2")?;
     let first = query.query_row(params![slot, cause], |row| {
         Ok(Written { version: row.get(0)?, at: Timestamp(row.get(1)?), repeated: true })
@@ -234,7 +235,7 @@ fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, Fau
 }
 
 /// Makes a row for a new key, and says which version is its first. Nothing is made when there is no place for it.
-fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteError>, Fault> {
+fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteError>, SqliteFault> {
     let name = address.scope.name();
     let mut query =
         db.prepare_cached("SELECT scope, keys, live, floor FROM context_scopes WHERE topic = ?1 AND name = ?2")?;
@@ -242,9 +243,9 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
         .query_row([address.topic.as_str(), &name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
     let (scope, keys, live, mut floor): (i64, u64, u64, u64) = match scope {
-        Some(known) => known,
+        Some(topic_states) => topic_states,
         None => {
-            if matches!(address.scope, Scope::Tool(_)) && !spare_tool(db, &address.topic)? {
+            if matches!(address.scope, ContextScope::Tool(_)) && !spare_tool(db, &address.topic)? {
                 return Ok(Err(WriteError::TooManyTools));
             }
             let floor = db
@@ -283,7 +284,7 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
 
 /// Sees to it that there is a place for one more tool in a topic; one of whose context nothing is left makes room. Whatever is called
 /// so later begins after everything that was ever forgotten.
-fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, Fault> {
+fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, SqliteFault> {
     let count: u64 = db
         .prepare_cached("SELECT count(*) FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3")?
         .query_row([topic.as_str(), TOOLS, AFTER_TOOLS], |row| row.get(0))?;

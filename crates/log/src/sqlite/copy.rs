@@ -146,7 +146,7 @@ mod tests {
     use salon_protocol::Stamp;
 
     use super::super::tests::{directory, quick, writing};
-    use super::super::{Options, Sqlite};
+    use super::super::{Sqlite, SqliteOptions};
     use super::*;
     use crate::contract::{append, ids, line, topic};
     use crate::{ContextStore, ReadError, Span, TopicLog};
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(files, ["copy.db"], "a copy is one file");
 
         fs::rename(&target, elsewhere.0.join(DATABASE)).expect("moved");
-        let copied = Sqlite::open(&elsewhere.0, Options::default()).expect("a copy is a log");
+        let copied = Sqlite::open(&elsewhere.0, SqliteOptions::default()).expect("a copy is a log");
         let found = copied.read(&room, Span::Newest, 1000).await.expect("read");
         assert!(!found.is_empty());
         assert!(ids(&found).iter().all(|id| before.contains(id)), "nothing of later is in it");

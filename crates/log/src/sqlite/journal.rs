@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use salon_protocol::{Entry, Envelope, Position, Stamp, Timestamp};
 
-use super::Fault;
+use super::SqliteFault;
 
 /// Adds an entry to a row.
 pub(super) fn write(row: &mut Vec<u8>, topic: i64, entry: &Entry) {
@@ -24,10 +24,10 @@ pub(super) fn write(row: &mut Vec<u8>, topic: i64, entry: &Entry) {
 }
 
 /// Reads a row back, as topics and their entries.
-pub(super) fn read(mut row: &[u8], epoch: u32) -> Result<Vec<(i64, Arc<Entry>)>, Fault> {
+pub(super) fn read(mut row: &[u8], epoch: u32) -> Result<Vec<(i64, Arc<Entry>)>, SqliteFault> {
     let mut entries = Vec::new();
     while !row.is_empty() {
-        entries.push(entry(&mut row, epoch).ok_or(Fault::Journal)?);
+        entries.push(entry(&mut row, epoch).ok_or(SqliteFault::Journal)?);
     }
     Ok(entries)
 }

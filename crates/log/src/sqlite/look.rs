@@ -70,21 +70,21 @@ fn header(file: File) -> io::Result<Vec<u8>> {
 mod tests {
     use std::fs;
 
-    use super::super::{Options, Sqlite};
+    use super::super::{Sqlite, SqliteOptions};
     use super::*;
 
-    struct Place(std::path::PathBuf);
+    struct TestDirectory(std::path::PathBuf);
 
-    impl Drop for Place {
+    impl Drop for TestDirectory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> TestDirectory {
         let path = std::env::temp_dir().join(format!("salon-look-{}-{name}", std::process::id()));
         fs::create_dir(&path).expect("a directory of its own");
-        Place(path)
+        TestDirectory(path)
     }
 
     fn told(directory: &Path) -> String {
@@ -99,18 +99,18 @@ mod tests {
         let data = place("use");
         assert_eq!(told(&data.0), "Free");
         assert_eq!(fs::read_dir(&data.0).expect("readable").count(), 0);
-        let log = Sqlite::open(&data.0, Options::default()).expect("opened");
+        let log = Sqlite::open(&data.0, SqliteOptions::default()).expect("opened");
         assert_eq!(told(&data.0), "InUse");
         drop(log);
         assert_eq!(told(&data.0), "Free");
-        drop(Sqlite::open(&data.0, Options::default()).expect("nothing was left locked"));
+        drop(Sqlite::open(&data.0, SqliteOptions::default()).expect("nothing was left locked"));
     }
 
     #[test]
     fn what_cannot_be_opened_is_told() {
         let data = place("wrong");
         let database = data.0.join(DATABASE);
-        drop(Sqlite::open(&data.0, Options::default()).expect("made"));
+        drop(Sqlite::open(&data.0, SqliteOptions::default()).expect("made"));
         let mut bytes = fs::read(&database).expect("read");
         bytes[VERSION..VERSION + 4].copy_from_slice(&99_u32.to_be_bytes());
         fs::write(&database, &bytes).expect("written");

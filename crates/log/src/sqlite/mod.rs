@@ -9,7 +9,6 @@ mod copy;
 mod disk;
 mod fresh;
 mod journal;
-mod known;
 mod look;
 mod queue;
 mod reader;
@@ -18,6 +17,7 @@ mod settled;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod topic_states;
 mod writer;
 
 use std::collections::VecDeque;
@@ -39,13 +39,13 @@ use tokio::sync::{oneshot, watch};
 pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
 use self::disk::{DiskGuard, FreeSpace};
 pub use self::look::{Sight, look};
-use self::queue::Queue;
-use self::reader::Source;
-use self::writer::{Append, Request, Writer};
+use self::queue::WorkQueue;
+use self::reader::ReadSource;
+use self::writer::{SqliteAppend, Writer, WriterRequest};
 use crate::lease::Leases;
 use crate::{
-    AppendError, Appended, Claim, Durability, Health, Lapses, Lease, ReadError, RetentionRules, Span, Standing, Tail,
-    TopicLog, TopicSummary,
+    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RetentionRules, Span, Standing,
+    Tail, TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -65,7 +65,7 @@ type Clock = Box<dyn Fn() -> Timestamp + Send>;
 
 /// How a log is kept.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct SqliteOptions {
     /// What an acknowledgement is worth.
     pub durability: Durability,
     /// How long entries are kept.
@@ -114,14 +114,14 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A newer version has made it.
-    #[error("`{}` has version {found}, but this program knows versions up to {known}", path.display())]
+    #[error("`{}` has version {found}, but this program knows versions up to {topic_states}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: i64,
         /// The newest version known here.
-        known: usize,
+        topic_states: usize,
     },
     /// The directory or a file in it could not be used.
     #[error("`{}` could not be opened", path.display())]
@@ -151,7 +151,7 @@ pub enum OpenError {
 
 /// What went wrong on a thread.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum SqliteFault {
     #[error("{0}")]
     Database(#[from] rusqlite::Error),
     #[error("a row of the journal is damaged")]
@@ -168,10 +168,10 @@ enum Fault {
 
 /// A [`TopicLog`] and a [`crate::ContextStore`] in a directory of their own.
 pub struct Sqlite {
-    source: Arc<Source>,
-    requests: Arc<Queue<Request>>,
+    source: Arc<ReadSource>,
+    requests: Arc<WorkQueue<WriterRequest>>,
     leases: Leases,
-    health: watch::Receiver<Health>,
+    health: watch::Receiver<LogHealth>,
     durability: Durability,
     finished: watch::Receiver<bool>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -179,12 +179,12 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens the log in a directory, making both where there is none.
-    pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
+    pub fn open(directory: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
         Self::start(directory, options, None)
     }
 
     /// A new log in a directory for temporary files, which is removed when the log is closed.
-    pub fn temporary(options: Options) -> Result<Self, OpenError> {
+    pub fn temporary(options: SqliteOptions) -> Result<Self, OpenError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("salon-log-{}-{time:x}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -192,7 +192,7 @@ impl Sqlite {
         Self::start(&directory.0.clone(), options, Some(directory))
     }
 
-    fn start(directory: &Path, options: Options, temporary: Option<Temporary>) -> Result<Self, OpenError> {
+    fn start(directory: &Path, options: SqliteOptions, temporary: Option<Temporary>) -> Result<Self, OpenError> {
         let Hold(lock) = hold(directory)?;
         let path = directory.join(DATABASE);
         let db = schema::open_writer(&path, options.durability)?;
@@ -203,9 +203,9 @@ impl Sqlite {
         if let Some(pages) = options.max_pages {
             opened(db.pragma_update_and_check(None, "max_page_count", pages, |row| row.get(0)))?;
         }
-        let source = Arc::new(Source::new(epoch));
-        let requests = Arc::new(Queue::new());
-        let (health, healthy) = watch::channel(Health::Writable);
+        let source = Arc::new(ReadSource::new(epoch));
+        let requests = Arc::new(WorkQueue::new());
+        let (health, healthy) = watch::channel(LogHealth::Writable);
         let (finish, finished) = watch::channel(false);
         let (ready, recovered) = std::sync::mpsc::sync_channel(1);
         let clock = options.clock();
@@ -216,7 +216,7 @@ impl Sqlite {
             let (db, source) = (schema::open_reader(&path)?, source.clone());
             readers.push(spawn("log-reader", &path, move || source.serve(db))?);
         }
-        let end = End {
+        let end = WriterCleanup {
             source: source.clone(),
             requests: requests.clone(),
             health,
@@ -248,7 +248,7 @@ impl Sqlite {
         };
         match recovered.recv() {
             Ok(Ok(())) => Ok(log),
-            Ok(Err(Fault::Database(source))) => Err(OpenError::Database { path, source }),
+            Ok(Err(SqliteFault::Database(source))) => Err(OpenError::Database { path, source }),
             Ok(Err(fault)) => Err(OpenError::Damaged { path, what: fault.to_string() }),
             Err(_) => Err(OpenError::Damaged { path, what: "the journal could not be read back".into() }),
         }
@@ -257,7 +257,7 @@ impl Sqlite {
     /// Applies the retention to everything appended before this call; done when the future resolves.
     pub fn trim_now(&self) -> BoxFuture<'static, ()> {
         let (reply, done) = oneshot::channel();
-        let _ = self.requests.push(Request::Trim(reply));
+        let _ = self.requests.push(WriterRequest::Trim(reply));
         done.map(|_| ()).boxed()
     }
 }
@@ -283,8 +283,8 @@ impl TopicLog for Sqlite {
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
         let closed = || Err(AppendError::Stopped(CLOSED.into()));
         let (reply, outcome) = oneshot::channel();
-        let append = Append { topic: topic.clone(), envelope, stamp, reply };
-        if self.requests.push(Request::Append(append)).is_err() {
+        let append = SqliteAppend { topic: topic.clone(), envelope, stamp, reply };
+        if self.requests.push(WriterRequest::Append(append)).is_err() {
             return std::future::ready(closed()).boxed();
         }
         outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
@@ -342,7 +342,7 @@ impl TopicLog for Sqlite {
         self.source.topics()
     }
 
-    fn health(&self) -> watch::Receiver<Health> {
+    fn health(&self) -> watch::Receiver<LogHealth> {
         self.health.clone()
     }
 
@@ -412,10 +412,10 @@ fn spawn(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Resul
 }
 
 /// What is left to do when the writer's thread ends, however it ends.
-struct End {
-    source: Arc<Source>,
-    requests: Arc<Queue<Request>>,
-    health: watch::Sender<Health>,
+struct WriterCleanup {
+    source: Arc<ReadSource>,
+    requests: Arc<WorkQueue<WriterRequest>>,
+    health: watch::Sender<LogHealth>,
     readers: Vec<JoinHandle<()>>,
     db: Option<rusqlite::Connection>,
     lock: Option<File>,
@@ -423,13 +423,13 @@ struct End {
     finish: watch::Sender<bool>,
 }
 
-impl Drop for End {
+impl Drop for WriterCleanup {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.health.send_replace(Health::Stopped("the writer has failed".into()));
+            self.health.send_replace(LogHealth::Stopped("the writer has failed".into()));
         }
         self.requests.close();
-        // Empty unless the writer failed; whoever waits for an answer hears that there will be none.
+        // Empty unless the writer failed; requests that wait for an answer end with an error.
         self.requests.take(&mut VecDeque::new(), Duration::ZERO);
         self.source.hub.close();
         self.source.changes.close();
@@ -456,7 +456,7 @@ impl Drop for Temporary {
     }
 }
 
-impl Options {
+impl SqliteOptions {
     fn clock(&self) -> Clock {
         #[cfg(test)]
         if let Some(clock) = self.clock.clone() {

@@ -1,6 +1,6 @@
 //! A queue from async callers to a thread.
 //!
-//! Pushing never waits, so that the order of calls is the order of work, and is not bounded here: whoever pushes bounds what it has
+//! Pushing never waits, so that the order of calls is the order of work, and is not bounded here: the caller bounds what it has
 //! in flight (a session its appends, a tail its one page).
 
 use std::collections::VecDeque;
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-pub(super) struct Queue<T> {
-    state: Mutex<State<T>>,
+pub(super) struct WorkQueue<T> {
+    state: Mutex<WorkQueueState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct WorkQueueState<T> {
     items: VecDeque<T>,
     closed: bool,
     sleepers: usize,
 }
 
-impl<T> Queue<T> {
+impl<T> WorkQueue<T> {
     pub(super) fn new() -> Self {
-        let state = State { items: VecDeque::new(), closed: false, sleepers: 0 };
+        let state = WorkQueueState { items: VecDeque::new(), closed: false, sleepers: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, WorkQueueState<T>> {
         self.state.lock()
     }
 

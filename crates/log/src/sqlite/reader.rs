@@ -11,28 +11,28 @@ use salon_protocol::{Entry, EnvelopeId, Position, TopicName};
 use tokio::sync::oneshot;
 
 use super::fresh::{Fresh, Recent};
-use super::queue::Queue;
+use super::queue::WorkQueue;
 use super::settled;
-use super::{CLOSED, Fault};
+use super::{CLOSED, SqliteFault};
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
 use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
-type Reading<T> = BoxFuture<'static, Result<T, ReadError>>;
+type ReadFuture<T> = BoxFuture<'static, Result<T, ReadError>>;
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// What there is to read, for whoever reads it.
-pub(super) struct Source {
+/// What there is to read.
+pub(super) struct ReadSource {
     pub(super) epoch: u32,
     pub(super) hub: Hub,
     pub(super) changes: Feeds,
     fresh: RwLock<Fresh>,
-    jobs: Queue<Job>,
+    jobs: WorkQueue<Job>,
 }
 
-impl Source {
+impl ReadSource {
     pub(super) fn new(epoch: u32) -> Self {
-        Self { epoch, hub: Hub::default(), changes: Feeds::default(), fresh: RwLock::default(), jobs: Queue::new() }
+        Self { epoch, hub: Hub::default(), changes: Feeds::default(), fresh: RwLock::default(), jobs: WorkQueue::new() }
     }
 
     pub(super) fn fresh(&self) -> RwLockReadGuard<'_, Fresh> {
@@ -62,12 +62,13 @@ impl Source {
     /// Asks the database, in one transaction.
     pub(super) fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Connection) -> Result<T, Asked> + Send + 'static,
-    ) -> Reading<T> {
+        question: impl FnOnce(&Connection) -> Result<T, ReadFailure> + Send + 'static,
+    ) -> ReadFuture<T> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(move |db: &mut Connection| {
-            let answer = db.transaction().map_err(|error| Asked::Fault(error.into())).and_then(|view| question(&view));
-            // Whoever asked may have gone.
+            let answer =
+                db.transaction().map_err(|error| ReadFailure::Fault(error.into())).and_then(|view| question(&view));
+            // The asker may have gone.
             let _ = reply.send(answer);
         });
         if self.jobs.push(job).is_err() {
@@ -75,14 +76,14 @@ impl Source {
         }
         let answer = answer.map(|answer| match answer {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(Asked::Gap(resume))) => Err(ReadError::Gap { resume }),
-            Ok(Err(Asked::Fault(fault))) => Err(ReadError::Failed(fault.to_string().into())),
+            Ok(Err(ReadFailure::Gap(resume))) => Err(ReadError::Gap { resume }),
+            Ok(Err(ReadFailure::Fault(fault))) => Err(ReadError::Failed(fault.to_string().into())),
             Err(_) => Err(ReadError::Failed(CLOSED.into())),
         });
         answer.boxed()
     }
 
-    pub(super) fn read(&self, topic: &TopicName, span: Span, limit: usize) -> Reading<Vec<Arc<Entry>>> {
+    pub(super) fn read(&self, topic: &TopicName, span: Span, limit: usize) -> ReadFuture<Vec<Arc<Entry>>> {
         match span {
             Span::After(position) => self.read_after(topic, position, limit),
             Span::Newest => {
@@ -94,7 +95,7 @@ impl Source {
                 let (epoch, name) = (self.epoch, topic.clone());
                 self.ask(move |db| {
                     let offset = settled::extent(db, &name)?.trimmed;
-                    Err(Asked::Gap(Position { epoch, offset }))
+                    Err(ReadFailure::Gap(Position { epoch, offset }))
                 })
             }
             Span::Before(position) => {
@@ -112,7 +113,7 @@ impl Source {
         }
     }
 
-    pub(super) fn read_after(&self, name: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
+    pub(super) fn read_after(&self, name: &TopicName, after: Position, limit: usize) -> ReadFuture<Vec<Arc<Entry>>> {
         let (newer, fresh_head) = {
             let fresh = self.fresh();
             let recent = fresh.of(name);
@@ -132,7 +133,7 @@ impl Source {
             let head = extent.head.max(fresh_head.unwrap_or(0));
             // A position this log has not given out yet is as foreign as one of another epoch.
             if after.epoch != epoch || after.offset < extent.trimmed || after.offset > head {
-                return Err(Asked::Gap(Position { epoch, offset: extent.trimmed }));
+                return Err(ReadFailure::Gap(Position { epoch, offset: extent.trimmed }));
             }
             let Some(topic) = extent.topic else { return Ok(Vec::new()) };
             // What was settled since we looked is in `newer` already.
@@ -155,7 +156,7 @@ impl Source {
         newer: &[Arc<Entry>],
         older: Older,
         limit: usize,
-    ) -> Reading<Vec<Arc<Entry>>> {
+    ) -> ReadFuture<Vec<Arc<Entry>>> {
         let (count, bytes) = page(newer.iter().rev(), limit);
         let newer = newer[newer.len() - count..].to_vec();
         let settled = recent.map(|recent| recent.settled);
@@ -179,7 +180,7 @@ impl Source {
         })
     }
 
-    pub(super) fn find(&self, topic: &TopicName, id: &EnvelopeId) -> Reading<Option<Arc<Entry>>> {
+    pub(super) fn find(&self, topic: &TopicName, id: &EnvelopeId) -> ReadFuture<Option<Arc<Entry>>> {
         let fresh = self.fresh().of(topic).and_then(|recent| recent.find(id)).cloned();
         if let Some(entry) = fresh {
             return std::future::ready(Ok(Some(entry))).boxed();
@@ -188,7 +189,7 @@ impl Source {
         self.ask(move |db| Ok(settled::find(db, epoch, &name, &id)?))
     }
 
-    pub(super) fn standing(&self, topic: &TopicName) -> Reading<Standing> {
+    pub(super) fn standing(&self, topic: &TopicName) -> ReadFuture<Standing> {
         let newer = self.fresh().of(topic).map(|recent| recent.entries().to_vec()).unwrap_or_default();
         let (epoch, name) = (self.epoch, topic.clone());
         self.ask(move |db| {
@@ -200,7 +201,7 @@ impl Source {
         })
     }
 
-    pub(super) fn topics(&self) -> Reading<Vec<TopicSummary>> {
+    pub(super) fn topics(&self) -> ReadFuture<Vec<TopicSummary>> {
         let fresh = self.fresh();
         let heads = fresh.topics().map(|(name, recent)| (name.clone(), (recent.head(), recent.newest())));
         let heads: HashMap<_, _> = heads.collect();
@@ -211,7 +212,7 @@ impl Source {
             let mut rows = query.query([])?;
             while let Some(row) = rows.next()? {
                 let (topic, trimmed, name) = (row.get(0)?, row.get(1)?, row.get::<_, String>(2)?);
-                let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+                let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
                 let extent = settled::extent_of(db, topic, trimmed)?;
                 let (head, newest) = match heads.get(&name) {
                     Some(&(head, newest)) if head > extent.head => (head, newest),
@@ -224,13 +225,13 @@ impl Source {
     }
 }
 
-impl Pages for Source {
+impl Pages for ReadSource {
     fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    fn read_after(&self, topic: &TopicName, after: Position, limit: usize) -> Reading<Vec<Arc<Entry>>> {
-        Source::read_after(self, topic, after, limit)
+    fn read_after(&self, topic: &TopicName, after: Position, limit: usize) -> ReadFuture<Vec<Arc<Entry>>> {
+        ReadSource::read_after(self, topic, after, limit)
     }
 }
 
@@ -256,12 +257,12 @@ enum Older {
 }
 
 /// Why the database gave no answer.
-pub(super) enum Asked {
+pub(super) enum ReadFailure {
     Gap(Position),
-    Fault(Fault),
+    Fault(SqliteFault),
 }
 
-impl<E: Into<Fault>> From<E> for Asked {
+impl<E: Into<SqliteFault>> From<E> for ReadFailure {
     fn from(error: E) -> Self {
         Self::Fault(error.into())
     }

@@ -165,11 +165,11 @@ pub(super) fn marks(db: &Connection, path: &Path) -> Result<(i64, i64), OpenErro
 
 /// Refuses a file by what it says of itself.
 pub(super) fn recognize(application: i64, version: i64, path: &Path) -> Result<(), OpenError> {
-    let known = MIGRATIONS.len();
+    let topic_states = MIGRATIONS.len();
     match usize::try_from(version) {
         _ if application != APPLICATION => Err(OpenError::Foreign { path: path.into() }),
-        Ok(version) if version <= known => Ok(()),
-        _ => Err(OpenError::Newer { path: path.into(), found: version, known }),
+        Ok(version) if version <= topic_states => Ok(()),
+        _ => Err(OpenError::Newer { path: path.into(), found: version, topic_states }),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, Position, Stamp, Timestamp, TopicName};
 
-use super::Fault;
+use super::SqliteFault;
 use super::schema::{self, LAST_OFFSET, key};
 use crate::{FailedRequest, Fold, OpenRequest, Standing};
 
@@ -22,9 +22,9 @@ pub(super) struct Extent {
     pub(super) newest: Option<Timestamp>,
 }
 
-pub(super) fn extent(db: &Connection, name: &TopicName) -> Result<Extent, Fault> {
-    let mut known = db.prepare_cached("SELECT topic, trimmed FROM topics WHERE name = ?1")?;
-    match known.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()? {
+pub(super) fn extent(db: &Connection, name: &TopicName) -> Result<Extent, SqliteFault> {
+    let mut topic_states = db.prepare_cached("SELECT topic, trimmed FROM topics WHERE name = ?1")?;
+    match topic_states.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()? {
         Some((topic, trimmed)) => extent_of(db, topic, trimmed),
         None => {
             let floor = schema::floor(db)?;
@@ -33,7 +33,7 @@ pub(super) fn extent(db: &Connection, name: &TopicName) -> Result<Extent, Fault>
     }
 }
 
-pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Extent, Fault> {
+pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Extent, SqliteFault> {
     let mut newest =
         db.prepare_cached("SELECT key, arrived FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     let newest = newest
@@ -45,10 +45,10 @@ pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Ext
 }
 
 /// Makes an entry of a key, a time of arrival, a text and a stamp.
-pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, Fault> {
+pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, SqliteFault> {
     let (key, arrived) = (row.get(0)?, row.get(1)?);
     let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-    let envelope = Envelope::restore(text).map_err(|_| Fault::Entry { key })?;
+    let envelope = Envelope::restore(text).map_err(|_| SqliteFault::Entry { key })?;
     let stamp = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?.and_then(Stamp::restore);
     let position = Position { epoch, offset: schema::offset(key) };
     Ok(Arc::new(Entry { position, arrived: Timestamp(arrived), stamp, envelope }))
@@ -62,7 +62,7 @@ pub(super) fn after(
     (after, through): (u64, u64),
     limit: usize,
     bytes: usize,
-) -> Result<Vec<Arc<Entry>>, Fault> {
+) -> Result<Vec<Arc<Entry>>, SqliteFault> {
     let mut query = db.prepare_cached(
         "SELECT key, arrived, text, stamp FROM entries WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3",
     )?;
@@ -78,7 +78,7 @@ pub(super) fn up_to(
     through: u64,
     limit: usize,
     bytes: usize,
-) -> Result<Vec<Arc<Entry>>, Fault> {
+) -> Result<Vec<Arc<Entry>>, SqliteFault> {
     let mut query = db.prepare_cached(
         "SELECT key, arrived, text, stamp FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3",
     )?;
@@ -89,7 +89,7 @@ pub(super) fn up_to(
 }
 
 /// The entries of some rows, and no more once they have `bytes`.
-fn entries(epoch: u32, rows: &mut Rows<'_>, bytes: usize) -> Result<Vec<Arc<Entry>>, Fault> {
+fn entries(epoch: u32, rows: &mut Rows<'_>, bytes: usize) -> Result<Vec<Arc<Entry>>, SqliteFault> {
     let mut found = Vec::new();
     let mut size = 0;
     while size < bytes
@@ -108,7 +108,7 @@ fn sql_limit(limit: usize) -> i64 {
 
 /// The offset of the newest settled entry that arrived before a time, or `trimmed`. Times of arrival never fall along a topic,
 /// so this takes a look at a few entries and no index.
-pub(super) fn newest_before(db: &Connection, extent: &Extent, time: Timestamp) -> Result<u64, Fault> {
+pub(super) fn newest_before(db: &Connection, extent: &Extent, time: Timestamp) -> Result<u64, SqliteFault> {
     let Some(topic) = extent.topic else { return Ok(extent.trimmed) };
     let mut arrived = db.prepare_cached("SELECT arrived FROM entries WHERE key = ?1")?;
     // Everything up to `before` arrived before the time, everything from `not_before` did not.
@@ -129,7 +129,7 @@ pub(super) fn find(
     epoch: u32,
     name: &TopicName,
     id: &EnvelopeId,
-) -> Result<Option<Arc<Entry>>, Fault> {
+) -> Result<Option<Arc<Entry>>, SqliteFault> {
     let mut query = db.prepare_cached(
         "SELECT key, arrived, text, stamp FROM entries
          WHERE topic = (SELECT topic FROM topics WHERE name = ?1) AND id = ?2",
@@ -139,7 +139,7 @@ pub(super) fn find(
 }
 
 /// The fold of everything settled.
-pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold, Fault> {
+pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold, SqliteFault> {
     let mut standing = Standing::nothing(Position { epoch, offset: extent.head });
     let Some(topic) = extent.topic else { return Ok(Fold::restore(&standing)) };
     let mut joins = db.prepare_cached(
@@ -176,7 +176,7 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
 }
 
 /// Why a call failed at an offset. It follows from the entry there: too many calls wait by another request, and callees leave by presence.
-fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<FailureCause, Fault> {
+fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<FailureCause, SqliteFault> {
     if at == asked {
         return Ok(FailureCause::CalleeLeft);
     }
@@ -185,7 +185,7 @@ fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<Fai
     let Some(text) = query.query_row([key], |row| row.get::<_, String>(0)).optional()? else {
         return Ok(FailureCause::CalleeLeft);
     };
-    let envelope = Envelope::restore(text).map_err(|_| Fault::Entry { key })?;
+    let envelope = Envelope::restore(text).map_err(|_| SqliteFault::Entry { key })?;
     Ok(match envelope.message() {
         Some(Message::Request { .. }) => FailureCause::TooManyWaiting,
         _ => FailureCause::CalleeLeft,

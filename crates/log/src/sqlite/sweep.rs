@@ -6,11 +6,11 @@ use rusqlite::{Transaction, TransactionBehavior, params};
 use salon_protocol::{Message, Stamp, Timestamp, TopicName};
 use tokio::sync::oneshot;
 
-use super::Fault;
+use super::SqliteFault;
 use super::fresh::{Fresh, Recent};
-use super::known::Known;
 use super::schema::{LAST_OFFSET, key};
 use super::settled::{self, Extent};
+use super::topic_states::TopicState;
 use super::writer::Writer;
 use crate::Fold;
 
@@ -34,7 +34,7 @@ impl Sweep {
 
 impl Writer<'_> {
     /// Moves everything fresh into its place in the database.
-    pub(super) fn settle(&mut self) -> Result<(), Fault> {
+    pub(super) fn settle(&mut self) -> Result<(), SqliteFault> {
         let names: Vec<_> = self.source.fresh().topics().map(|(name, _)| name.clone()).collect();
         if names.is_empty() {
             return Ok(());
@@ -47,22 +47,22 @@ impl Writer<'_> {
         let mut topics: Vec<_> = fresh.topics().collect();
         topics.sort_unstable_by_key(|(_, recent)| recent.topic);
         for (name, recent) in topics {
-            settle_topic(&step, recent, self.known.get(name).expect("it was looked up for this"))?;
+            settle_topic(&step, recent, self.topic_states.get(name).expect("it was looked up for this"))?;
         }
         step.execute("DELETE FROM journal", [])?;
         step.commit()?;
 
         for (name, recent) in fresh.topics() {
-            self.known.update(name, |known| known.settled = recent.head());
+            self.topic_states.update(name, |topic_states| topic_states.settled = recent.head());
         }
         drop(fresh);
         *self.source.fresh_mut() = Fresh::default();
-        self.known.evict();
+        self.topic_states.evict();
         Ok(())
     }
 
     /// One slice of a walk; `None` when it is over.
-    pub(super) fn continue_sweep(&mut self, mut sweep: Sweep) -> Result<Option<Sweep>, Fault> {
+    pub(super) fn continue_sweep(&mut self, mut sweep: Sweep) -> Result<Option<Sweep>, SqliteFault> {
         let mut list = self
             .db
             .prepare_cached("SELECT topic, trimmed, name FROM topics WHERE topic > ?1 ORDER BY topic LIMIT ?2")?;
@@ -76,13 +76,13 @@ impl Writer<'_> {
             return Ok(None);
         }
         for (topic, trimmed, name) in topics {
-            let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+            let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
             let extent = settled::extent_of(self.db, topic, trimmed)?;
             let gone = self.gone(&name, &extent)?;
             if gone > trimmed {
                 let slice = gone.min(trimmed + SLICE_ENTRIES);
                 self.trim(&name, topic, trimmed, slice)?;
-                // The same topic again, after whoever waits.
+                // The same topic again, after the waiting requests.
                 return Ok(Some(sweep));
             }
             if extent.head == trimmed {
@@ -94,7 +94,7 @@ impl Writer<'_> {
     }
 
     /// The offset of the newest settled entry that is not to be kept.
-    fn gone(&self, name: &TopicName, extent: &Extent) -> Result<u64, Fault> {
+    fn gone(&self, name: &TopicName, extent: &Extent) -> Result<u64, SqliteFault> {
         let rule = self.retention.of(name);
         let mut gone = extent.trimmed;
         if let Some(count) = rule.count {
@@ -109,10 +109,10 @@ impl Writer<'_> {
         Ok(gone.min(extent.head))
     }
 
-    fn trim(&mut self, name: &TopicName, topic: i64, trimmed: u64, gone: u64) -> Result<(), Fault> {
+    fn trim(&mut self, name: &TopicName, topic: i64, trimmed: u64, gone: u64) -> Result<(), SqliteFault> {
         let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
         let (first, last) = (key(topic, trimmed + 1), key(topic, gone));
-        // Whoever is present stays so when the join is no longer kept.
+        // A participant that is present stays so when the join is no longer kept.
         step.prepare_cached(
             "UPDATE present SET (arrived, text) = (SELECT arrived, text FROM entries WHERE entries.key = present.key)
              WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
@@ -123,13 +123,13 @@ impl Writer<'_> {
         step.prepare_cached("DELETE FROM entries WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
         step.prepare_cached("UPDATE topics SET trimmed = ?2 WHERE topic = ?1")?.execute(params![topic, gone])?;
         step.commit()?;
-        self.known.update(name, |known| known.trimmed = gone);
+        self.topic_states.update(name, |topic_states| topic_states.trimmed = gone);
         Ok(())
     }
 
     /// Forgets a topic of which nothing is kept, unless somebody is present. Whatever is called so later begins after everything
     /// that was ever forgotten, so that an old position in it is a gap.
-    fn forget(&mut self, name: &TopicName, topic: i64, trimmed: u64) -> Result<(), Fault> {
+    fn forget(&mut self, name: &TopicName, topic: i64, trimmed: u64) -> Result<(), SqliteFault> {
         if self.source.fresh().of(name).is_some() {
             return Ok(());
         }
@@ -141,13 +141,13 @@ impl Writer<'_> {
             step.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'floor'")?.execute([trimmed])?;
             step.prepare_cached("DELETE FROM topics WHERE topic = ?1")?.execute([topic])?;
             step.commit()?;
-            self.known.remove(name);
+            self.topic_states.remove(name);
         }
         Ok(())
     }
 }
 
-fn settle_topic(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Result<(), Fault> {
+fn settle_topic(step: &Transaction<'_>, recent: &Recent, topic_states: &TopicState) -> Result<(), SqliteFault> {
     let mut keep = step
         .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for entry in recent.entries() {
@@ -160,13 +160,13 @@ fn settle_topic(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Resul
         keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
         keep.raw_execute()?;
     }
-    settle_calls(step, recent, known)?;
-    settle_presence(step, recent, &known.fold)
+    settle_calls(step, recent, topic_states)?;
+    settle_presence(step, recent, &topic_states.fold)
 }
 
 /// Stores which calls wait and which have failed, as far as the fresh entries have changed that.
-fn settle_calls(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Result<(), Fault> {
-    let fold = &known.fold;
+fn settle_calls(step: &Transaction<'_>, recent: &Recent, topic_states: &TopicState) -> Result<(), SqliteFault> {
+    let fold = &topic_states.fold;
     for entry in recent.entries() {
         let envelope = &entry.envelope;
         match (envelope.message(), envelope.correlation()) {
@@ -185,7 +185,7 @@ fn settle_calls(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Resul
         }
     }
     // A request that retention has removed leaves no row: nothing would ever delete it.
-    for (at, asked) in fold.failures_after(recent.settled).filter(|(_, asked)| *asked > known.trimmed) {
+    for (at, asked) in fold.failures_after(recent.settled).filter(|(_, asked)| *asked > topic_states.trimmed) {
         step.prepare_cached("REPLACE INTO unanswered (key, failed) VALUES (?1, ?2)")?
             .execute(params![key(recent.topic, asked), at])?;
     }
@@ -200,7 +200,7 @@ fn settle_calls(step: &Transaction<'_>, recent: &Recent, known: &Known) -> Resul
 }
 
 /// Stores who is present, as far as the fresh entries have changed that.
-fn settle_presence(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), Fault> {
+fn settle_presence(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), SqliteFault> {
     let named = recent.entries().iter().filter_map(|entry| entry.envelope.presence());
     let named: BTreeSet<_> = named.map(|presence| presence.participant.id).collect();
     for participant in named {

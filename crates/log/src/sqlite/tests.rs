@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use salon_protocol::FailureCause;
 
 use super::*;
-use crate::context::{Address, Key, Scope, Write, WriteError};
+use crate::context::{Address, ContextScope, Key, Write, WriteError};
 use crate::contract::{
     self, append, append_lines, asked, caught_up, follow, ids, line, presence, request, start, topic,
 };
-use crate::{CallEnd, ContextStore, Retention, Tailed, answered_request};
+use crate::{CallClosure, ContextStore, Retention, Tailed, answered_request};
 
 /// A directory for one test, removed at its end.
 pub(super) fn directory() -> Temporary {
@@ -20,30 +20,30 @@ pub(super) fn directory() -> Temporary {
     Temporary(path)
 }
 
-pub(super) fn quick() -> Options {
-    Options { durability: Durability::Os, ..Options::default() }
+pub(super) fn quick() -> SqliteOptions {
+    SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() }
 }
 
 fn rule(age: Option<Duration>, count: Option<u64>) -> RetentionRules {
     RetentionRules { default: Retention { age, count }, topics: HashMap::new() }
 }
 
-struct InDirectories(Mutex<HashMap<usize, (Temporary, Options)>>, Durability);
+struct InDirectories(Mutex<HashMap<usize, (Temporary, SqliteOptions)>>, Durability);
 
 impl InDirectories {
     /// A log's address stands for it until it is restarted.
-    fn open(&self, directory: Temporary, options: Options) -> Sqlite {
+    fn open(&self, directory: Temporary, options: SqliteOptions) -> Sqlite {
         let log = Sqlite::open(&directory.0, options.clone()).expect("a log in an empty directory");
         self.0.lock().insert(Arc::as_ptr(&log.source).addr(), (directory, options));
         log
     }
 }
 
-impl contract::Engine for InDirectories {
+impl contract::LogEngine for InDirectories {
     type Log = Sqlite;
 
     async fn create(&self, retention: RetentionRules) -> Sqlite {
-        self.open(directory(), Options { durability: self.1, retention, ..Options::default() })
+        self.open(directory(), SqliteOptions { durability: self.1, retention, ..SqliteOptions::default() })
     }
 
     async fn restart(&self, log: Sqlite) -> Sqlite {
@@ -63,15 +63,15 @@ async fn sqlite_keeps_the_contract() {
     contract::run(&InDirectories(Mutex::default(), Durability::Os)).await;
 }
 
-impl contract::context::Engine for InDirectories {
+impl contract::context::ContextEngine for InDirectories {
     type Store = Sqlite;
 
     async fn create(&self) -> Sqlite {
-        contract::Engine::create(self, RetentionRules::default()).await
+        contract::LogEngine::create(self, RetentionRules::default()).await
     }
 
     async fn restart(&self, store: Sqlite) -> Sqlite {
-        contract::Engine::restart(self, store).await
+        contract::LogEngine::restart(self, store).await
     }
 
     async fn close(&self, store: &Sqlite) {
@@ -89,7 +89,7 @@ pub(super) fn writing(key: &str, value: &str, cause: &str) -> (Address, Write) {
     let key = Key::new(key).expect("a key");
     let author = ParticipantId::new("alice").expect("an id");
     let write = Write { value: Some(value.into()), expected: None, author, cause: cause.into() };
-    (Address { topic: topic("room"), scope: Scope::Topic, key }, write)
+    (Address { topic: topic("room"), scope: ContextScope::Topic, key }, write)
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn a_log_of_the_first_version_is_migrated() {
     let log = Sqlite::open(&directory.0, quick()).expect("a log of this version");
     assert_eq!(log.standing(&topic("room")).await.expect("a standing").failed, standing.failed);
     let answer = log.append(&topic("room"), contract::response("a1", "bob", "r1")).await;
-    assert_eq!(answer.err(), Some(AppendError::CallEnded(CallEnd::Failed)));
+    assert_eq!(answer.err(), Some(AppendError::CallEnded(CallClosure::Failed)));
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn why_a_call_failed_is_known_after_a_restart() {
 #[tokio::test]
 async fn a_call_whose_request_is_not_kept_leaves_nothing_behind() {
     let (directory, room) = (directory(), topic("room"));
-    let options = Options { retention: rule(None, Some(2)), ..quick() };
+    let options = SqliteOptions { retention: rule(None, Some(2)), ..quick() };
     let log = Sqlite::open(&directory.0, options).expect("a new log");
     append(&log, &room, presence("j1", "join", "bob")).await;
     append(&log, &room, request("r1", "alice", "bob")).await;
@@ -168,7 +168,7 @@ async fn a_call_whose_request_is_not_kept_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_context_is_there_after_the_process_was_killed_and_outlives_the_entries() {
     let (lived, copied) = (directory(), directory());
-    let options = Options { retention: rule(None, Some(0)), ..Options::default() };
+    let options = SqliteOptions { retention: rule(None, Some(0)), ..SqliteOptions::default() };
     let log = Sqlite::open(&lived.0, options).expect("a new log");
     append_lines(&log, &topic("room"), 0..10).await;
     let (mode, write) = writing("mode", "1", "1");
@@ -189,7 +189,7 @@ async fn a_full_disk_stops_contexts_and_entries_alike() {
     let long = "x".repeat(60_000);
     let mut acknowledged = 0;
     {
-        let options = Options { max_pages: Some(200), ..Options::default() };
+        let options = SqliteOptions { max_pages: Some(200), ..SqliteOptions::default() };
         let log = Sqlite::open(&directory.0, options).expect("a new log");
         let writes: Vec<_> = (1..=90)
             .map(|n| {
@@ -224,7 +224,7 @@ async fn a_full_disk_stops_contexts_and_entries_alike() {
 async fn everything_is_there_after_the_process_was_killed() {
     for durability in [Durability::Full, Durability::Os] {
         let (lived, copied) = (directory(), directory());
-        let log = Sqlite::open(&lived.0, Options { durability, ..Options::default() }).expect("a new log");
+        let log = Sqlite::open(&lived.0, SqliteOptions { durability, ..SqliteOptions::default() }).expect("a new log");
         let (room, other) = (topic("room"), topic("other"));
         let mut expected = append_lines(&log, &room, 0..100).await;
         log.trim_now().await;
@@ -304,7 +304,8 @@ async fn age_and_count_are_looked_at_topic_by_topic() {
     let mut retention = rule(Some(Duration::from_secs(60)), None);
     retention.topics.insert(topic("short"), Retention { age: None, count: Some(4) });
     retention.topics.insert(topic("forever"), Retention { age: None, count: None });
-    let log = Sqlite::temporary(Options { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let log =
+        Sqlite::temporary(SqliteOptions { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
     let names = ["room", "short", "forever"];
     for minute in 0..3 {
         for name in names {
@@ -324,7 +325,7 @@ async fn age_and_count_are_looked_at_topic_by_topic() {
 #[tokio::test]
 async fn a_clock_that_goes_back_does_not_take_arrivals_with_it() {
     let clock = Arc::new(AtomicU64::new(5000));
-    let log = Sqlite::temporary(Options { clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let log = Sqlite::temporary(SqliteOptions { clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
     let room = topic("room");
     append(&log, &room, line("e1", "alice", "hello")).await;
     clock.store(3000, Ordering::SeqCst);
@@ -335,7 +336,8 @@ async fn a_clock_that_goes_back_does_not_take_arrivals_with_it() {
 async fn a_forgotten_topic_leaves_a_gap_behind() {
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let retention = rule(Some(Duration::from_secs(1)), None);
-    let log = Sqlite::temporary(Options { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
+    let log =
+        Sqlite::temporary(SqliteOptions { retention, clock: Some(clock.clone()), ..quick() }).expect("a temporary log");
     let (room, held) = (topic("room"), topic("held"));
     let old = append_lines(&log, &room, 0..20).await;
     append(&log, &held, presence("j1", "join", "alice")).await;
@@ -360,7 +362,7 @@ async fn a_full_disk_stops_the_log_and_keeps_what_was_acknowledged() {
     let room = topic("room");
     let mut acknowledged = Vec::new();
     {
-        let options = Options { max_pages: Some(200), ..Options::default() };
+        let options = SqliteOptions { max_pages: Some(200), ..SqliteOptions::default() };
         let log = Sqlite::open(&directory.0, options).expect("a new log");
         let mut health = log.health();
         let long = "x".repeat(1000);
@@ -382,8 +384,8 @@ async fn a_full_disk_stops_the_log_and_keeps_what_was_acknowledged() {
             }
         }
         assert!(refused > 0, "the disk was not full");
-        let stopped = Health::Stopped("the disk is full".into());
-        assert_eq!(*health.wait_for(|health| *health != Health::Writable).await.expect("the log is open"), stopped);
+        let stopped = LogHealth::Stopped("the disk is full".into());
+        assert_eq!(*health.wait_for(|health| *health != LogHealth::Writable).await.expect("the log is open"), stopped);
         let late = log.append(&room, line("late", "alice", "hello")).await.map(|appended| appended.entry);
         assert_eq!(late, Err(AppendError::Stopped("the disk is full".into())));
         let read = log.read(&room, Span::Newest, 5000).await.expect("what is there can still be read");
@@ -503,7 +505,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[tokio::test]
 async fn a_disk_that_is_nearly_full_makes_the_log_read_only() {
     let free = Arc::new(AtomicU64::new(1 << 30));
-    let options = Options { disk_reserve: 1 << 20, free_space: Some(free.clone()), ..quick() };
+    let options = SqliteOptions { disk_reserve: 1 << 20, free_space: Some(free.clone()), ..quick() };
     let log = Sqlite::temporary(options).expect("a log");
     let mut health = log.health();
     let topic = topic("room:a");
@@ -512,7 +514,7 @@ async fn a_disk_that_is_nearly_full_makes_the_log_read_only() {
     free.store(1 << 19, Ordering::SeqCst);
     let refused = log.append(&topic, line("e2", "alice", "hello")).await.expect_err("too little is left");
     assert!(matches!(&refused, AppendError::ReadOnly(reason) if reason.contains("524288 bytes left")), "{refused:?}");
-    drop(health.wait_for(|health| matches!(health, Health::ReadOnly(_))).await.expect("the log is open"));
+    drop(health.wait_for(|health| matches!(health, LogHealth::ReadOnly(_))).await.expect("the log is open"));
     let kept = log.read(&topic, Span::Newest, 10).await.expect("it can be read");
     assert_eq!(ids(&kept), ["e1"], "what was refused was not stored");
 
@@ -522,19 +524,19 @@ async fn a_disk_that_is_nearly_full_makes_the_log_read_only() {
         "a little more than the reserve is wanted"
     );
     free.store(1 << 21, Ordering::SeqCst);
-    drop(health.wait_for(|health| *health == Health::Writable).await.expect("the log is open"));
+    drop(health.wait_for(|health| *health == LogHealth::Writable).await.expect("the log is open"));
     log.append(&topic, line("late", "alice", "hello")).await.expect("there is room again");
 }
 
 /// A gateway that starts on a full disk says so at once.
 #[tokio::test]
 async fn a_log_that_is_opened_on_a_full_disk_is_read_only() {
-    let options = Options { disk_reserve: 1 << 20, free_space: Some(Arc::new(AtomicU64::new(0))), ..quick() };
+    let options = SqliteOptions { disk_reserve: 1 << 20, free_space: Some(Arc::new(AtomicU64::new(0))), ..quick() };
     let log = Sqlite::temporary(options).expect("a log");
-    assert!(matches!(&*log.health().borrow(), Health::ReadOnly(_)));
+    assert!(matches!(&*log.health().borrow(), LogHealth::ReadOnly(_)));
 }
 
-/// A topic as a list. Its folds are computed anew each time, over everything there ever was.
+/// A topic as a list. Its folds are computed again each time, over everything there ever was.
 #[derive(Default)]
 struct Model {
     ever: Vec<Arc<Entry>>,
@@ -572,17 +574,17 @@ impl Model {
     }
 
     /// Why a request to `p0` does not wait for an answer, found by reading everything once more.
-    fn end_of(&self, request: &EnvelopeId) -> Option<CallEnd> {
+    fn end_of(&self, request: &EnvelopeId) -> Option<CallClosure> {
         let at = self.ever.iter().rposition(|entry| entry.envelope.id() == request).expect("it was asked");
         let event = |entry: &Arc<Entry>| {
             entry.envelope.presence().filter(|said| said.participant.id.as_str() == "p0").map(|said| said.event)
         };
         if self.ever[..at].iter().rev().find_map(event) != Some(salon_protocol::PresenceEvent::Join) {
-            return Some(CallEnd::Failed);
+            return Some(CallClosure::Failed);
         }
         self.ever[at..].iter().find_map(|entry| match event(entry) {
-            Some(_) => Some(CallEnd::Failed),
-            None if entry.envelope.correlation() == Some(request) => Some(CallEnd::Answered),
+            Some(_) => Some(CallClosure::Failed),
+            None if entry.envelope.correlation() == Some(request) => Some(CallClosure::Answered),
             None => None,
         })
     }
@@ -591,7 +593,7 @@ impl Model {
 async fn agree(steps: Vec<Step>) {
     const KEEP: usize = 10;
     let directory = directory();
-    let options = Options { retention: rule(None, Some(KEEP as u64)), ..quick() };
+    let options = SqliteOptions { retention: rule(None, Some(KEEP as u64)), ..quick() };
     let mut log = Sqlite::open(&directory.0, options.clone()).expect("a new log");
     let topics = [topic("a"), topic("b"), topic("c")];
     let mut models: [Model; 3] = Default::default();
@@ -656,11 +658,11 @@ async fn agree(steps: Vec<Step>) {
         }
         let Some((topic, envelope)) = store else { continue };
         let model = &mut models[topic];
-        let known = model.kept().iter().find(|entry| entry.envelope.id() == envelope.id()).cloned();
+        let topic_states = model.kept().iter().find(|entry| entry.envelope.id() == envelope.id()).cloned();
         let outcome = log.append(&topics[topic], envelope.clone()).await.map(|a| (a.entry, a.repeated));
         let ended = answered_request(&envelope).and_then(|request| model.end_of(request)).map(AppendError::CallEnded);
         let refused = ended.or_else(|| model.is_absent(&envelope).then_some(AppendError::NotPresent));
-        match known {
+        match topic_states {
             None if refused.is_some() => assert_eq!(outcome.err(), refused),
             None => {
                 let (entry, repeated) = outcome.expect("a new id");

@@ -14,14 +14,14 @@ use tokio::sync::{oneshot, watch};
 
 use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
-use super::known::{Known, KnownTopics};
-use super::queue::Queue;
-use super::reader::Source;
+use super::queue::WorkQueue;
+use super::reader::ReadSource;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::sweep::Sweep;
-use super::{Clock, Fault, context, journal, settled};
+use super::topic_states::{KnownTopics, TopicState};
+use super::{Clock, SqliteFault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, Health, RetentionRules};
+use crate::{AppendError, Appended, LogHealth, RetentionRules};
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const BATCH_ENTRIES: usize = 1024;
@@ -31,54 +31,54 @@ const BATCH_BYTES: usize = 4 << 20;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer is asked to do.
-pub(super) enum Request {
-    Append(Append),
+pub(super) enum WriterRequest {
+    Append(SqliteAppend),
     /// Write to a context.
-    Write(Writing),
+    Write(SqliteWrite),
     /// Apply the retention now, and say when it is done.
     Trim(oneshot::Sender<()>),
 }
 
-pub(super) struct Append {
+pub(super) struct SqliteAppend {
     pub(super) topic: TopicName,
     pub(super) envelope: Envelope,
     pub(super) stamp: Option<Stamp>,
-    pub(super) reply: oneshot::Sender<Outcome>,
+    pub(super) reply: oneshot::Sender<AppendOutcome>,
 }
 
-pub(super) struct Writing {
+pub(super) struct SqliteWrite {
     pub(super) address: Address,
     pub(super) write: Write,
     pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
 
-type Outcome = Result<Appended, AppendError>;
+type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
 type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
 
 #[derive(Default)]
-struct Batch {
+struct WriteBatch {
     envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-    replies: Vec<oneshot::Sender<Outcome>>,
-    writings: Vec<Writing>,
+    replies: Vec<oneshot::Sender<AppendOutcome>>,
+    writings: Vec<SqliteWrite>,
 }
 
 /// What a commit has made of a batch.
 struct Committed {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<AppendOutcome>,
     accepted: Accepted,
     judged: Vec<context::Judged>,
 }
 
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
-    pub(super) source: Arc<Source>,
-    pub(super) known: KnownTopics,
+    pub(super) source: Arc<ReadSource>,
+    pub(super) topic_states: KnownTopics,
     pub(super) retention: RetentionRules,
     disk: DiskGuard,
     pub(super) clock: Clock,
-    health: watch::Sender<Health>,
+    health: watch::Sender<LogHealth>,
     stopped: Option<Arc<str>>,
     begin: Statement<'db>,
     commit: Statement<'db>,
@@ -96,11 +96,11 @@ impl<'db> Writer<'db> {
     /// Reads back what had not been settled when the last writer ended.
     pub(super) fn new(
         db: &'db Connection,
-        source: Arc<Source>,
+        source: Arc<ReadSource>,
         (retention, disk): (RetentionRules, DiskGuard),
         clock: Clock,
-        health: watch::Sender<Health>,
-    ) -> Result<Self, Fault> {
+        health: watch::Sender<LogHealth>,
+    ) -> Result<Self, SqliteFault> {
         db.set_prepared_statement_cache_capacity(64);
         let mut writer = Self {
             begin: db.prepare("BEGIN IMMEDIATE")?,
@@ -109,7 +109,7 @@ impl<'db> Writer<'db> {
             find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
             db,
             source,
-            known: KnownTopics::default(),
+            topic_states: KnownTopics::default(),
             retention,
             disk,
             clock,
@@ -127,7 +127,7 @@ impl<'db> Writer<'db> {
         Ok(writer)
     }
 
-    fn recover(&mut self) -> Result<(), Fault> {
+    fn recover(&mut self) -> Result<(), SqliteFault> {
         let mut names = HashMap::new();
         let mut journal = self.db.prepare("SELECT entries FROM journal ORDER BY number")?;
         let mut rows = journal.query([])?;
@@ -135,7 +135,7 @@ impl<'db> Writer<'db> {
             let row = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
             for (topic, entry) in journal::read(row, self.source.epoch)? {
                 let (name, settled) = match names.entry(topic) {
-                    Slot::Occupied(known) => known.into_mut(),
+                    Slot::Occupied(topic_states) => topic_states.into_mut(),
                     Slot::Vacant(unknown) => unknown.insert(self.name_of(topic)?),
                 };
                 self.source.fresh_mut().extend(name, topic, *settled, &[entry]);
@@ -145,15 +145,15 @@ impl<'db> Writer<'db> {
     }
 
     /// A topic's name, and the offset of its newest settled entry.
-    fn name_of(&self, topic: i64) -> Result<(TopicName, u64), Fault> {
+    fn name_of(&self, topic: i64) -> Result<(TopicName, u64), SqliteFault> {
         let mut query = self.db.prepare_cached("SELECT name, trimmed FROM topics WHERE topic = ?1")?;
         let (name, trimmed): (String, _) = query.query_row([topic], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let name = TopicName::new(&name).map_err(|_| Fault::Topic { name })?;
+        let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
         Ok((name, settled::extent_of(self.db, topic, trimmed)?.head))
     }
 
     /// Works until the queue is closed and empty.
-    pub(super) fn run(&mut self, requests: &Queue<Request>) {
+    pub(super) fn run(&mut self, requests: &WorkQueue<WriterRequest>) {
         let mut waiting = VecDeque::new();
         loop {
             let wait = match self.sweep.is_some() || !self.trims.is_empty() {
@@ -178,22 +178,22 @@ impl<'db> Writer<'db> {
         self.tell_health();
     }
 
-    fn next_batch(&mut self, waiting: &mut VecDeque<Request>) -> Batch {
-        let mut batch = Batch::default();
+    fn next_batch(&mut self, waiting: &mut VecDeque<WriterRequest>) -> WriteBatch {
+        let mut batch = WriteBatch::default();
         let mut bytes = 0;
         while batch.replies.len() + batch.writings.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
             match waiting.pop_front() {
                 None => break,
-                Some(Request::Append(append)) => {
+                Some(WriterRequest::Append(append)) => {
                     bytes += append.envelope.text().len();
                     batch.envelopes.push((append.topic, append.envelope, append.stamp));
                     batch.replies.push(append.reply);
                 }
-                Some(Request::Write(writing)) => {
+                Some(WriterRequest::Write(writing)) => {
                     bytes += writing.write.value.as_ref().map_or(0, |value| value.len());
                     batch.writings.push(writing);
                 }
-                Some(Request::Trim(reply)) => {
+                Some(WriterRequest::Trim(reply)) => {
                     // It is about what was appended before it, so this batch ends here.
                     self.trims.push(reply);
                     break;
@@ -203,7 +203,7 @@ impl<'db> Writer<'db> {
         batch
     }
 
-    fn store(&mut self, Batch { envelopes, replies, writings }: Batch) {
+    fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {
         if replies.is_empty() && writings.is_empty() {
             return;
         }
@@ -220,13 +220,13 @@ impl<'db> Writer<'db> {
                     self.tell_written(writing, judged);
                 }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    // Whoever appended may have gone; the entry stays.
+                    // The appender may have gone; the entry stays.
                     let _ = reply.send(outcome);
                 }
                 if self.source.fresh().is_full() {
                     self.settle_or_stop();
                 }
-                self.known.evict();
+                self.topic_states.evict();
             }
             Err(not_stored) => {
                 for reply in replies {
@@ -243,8 +243,8 @@ impl<'db> Writer<'db> {
     fn commit(
         &mut self,
         envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-        writings: &[Writing],
-    ) -> Result<Committed, Fault> {
+        writings: &[SqliteWrite],
+    ) -> Result<Committed, SqliteFault> {
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(envelopes.len());
         let mut accepted = Accepted::new();
@@ -265,19 +265,19 @@ impl<'db> Writer<'db> {
                 });
                 continue;
             }
-            let known = self.known.get(&name).expect("it was known a moment ago");
-            if let Some(ignored) = known.fold.ignores(&envelope) {
+            let topic_states = self.topic_states.get(&name).expect("it was known a moment ago");
+            if let Some(ignored) = topic_states.fold.ignores(&envelope) {
                 outcomes.push(Err(ignored.into()));
                 continue;
             }
-            if known.head == LAST_OFFSET {
-                return Err(Fault::Exhausted);
+            if topic_states.head == LAST_OFFSET {
+                return Err(SqliteFault::Exhausted);
             }
-            let (position, arrived) = (self.source.position(known.head + 1), known.newest.max(now));
+            let (position, arrived) = (self.source.position(topic_states.head + 1), topic_states.newest.max(now));
             let entry = Arc::new(Entry { position, arrived, stamp, envelope });
-            self.known.update(&name, |known| {
-                (known.head, known.newest) = (position.offset, arrived);
-                known.fold.apply(&entry);
+            self.topic_states.update(&name, |topic_states| {
+                (topic_states.head, topic_states.newest) = (position.offset, arrived);
+                topic_states.fold.apply(&entry);
             });
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
@@ -289,15 +289,15 @@ impl<'db> Writer<'db> {
             self.record.raw_execute()?;
         }
         let mut judged = Vec::with_capacity(writings.len());
-        for Writing { address, write, .. } in writings {
+        for SqliteWrite { address, write, .. } in writings {
             judged.push(context::apply(self.db, now, address, write)?);
         }
         self.commit.raw_execute()?;
         Ok(Committed { outcomes, accepted, judged })
     }
 
-    /// Tells those who follow what was written to a context, then who wrote it.
-    fn tell_written(&self, Writing { address, reply, .. }: Writing, judged: context::Judged) {
+    /// Tells the followers of a context what was written, then the writer.
+    fn tell_written(&self, SqliteWrite { address, reply, .. }: SqliteWrite, judged: context::Judged) {
         if let Ok((Written { version, repeated: false, .. }, existence)) = judged {
             let Address { topic, scope, key } = address;
             self.source.changes.feed(&topic, Change { scope, key, version, existence });
@@ -309,8 +309,8 @@ impl<'db> Writer<'db> {
     fn publish(&mut self, accepted: Accepted) {
         let mut fresh = self.source.fresh_mut();
         for (name, entries) in &accepted {
-            let known = self.known.get(name).expect("its entries were just stored");
-            fresh.extend(name, known.topic, known.settled, entries);
+            let topic_states = self.topic_states.get(name).expect("its entries were just stored");
+            fresh.extend(name, topic_states.topic, topic_states.settled, entries);
         }
         drop(fresh);
         for (name, entries) in &accepted {
@@ -319,8 +319,8 @@ impl<'db> Writer<'db> {
     }
 
     /// Looks a topic up, making it where it is new: then within a transaction.
-    pub(super) fn know(&mut self, name: &TopicName) -> Result<&Known, Fault> {
-        if self.known.get(name).is_none() {
+    pub(super) fn know(&mut self, name: &TopicName) -> Result<&TopicState, SqliteFault> {
+        if self.topic_states.get(name).is_none() {
             let extent = settled::extent(self.db, name)?;
             let topic = match extent.topic {
                 Some(topic) => topic,
@@ -328,7 +328,7 @@ impl<'db> Writer<'db> {
                     let mut make = self.db.prepare_cached("INSERT INTO topics (name, trimmed) VALUES (?1, ?2)")?;
                     let topic = make.insert((name.as_str(), extent.trimmed))?;
                     if topic > LAST_TOPIC {
-                        return Err(Fault::Exhausted);
+                        return Err(SqliteFault::Exhausted);
                     }
                     topic
                 }
@@ -337,7 +337,7 @@ impl<'db> Writer<'db> {
             let fresh = self.source.fresh();
             let recent = fresh.of(name);
             recent.iter().flat_map(|recent| recent.entries()).for_each(|entry| _ = fold.apply(entry));
-            let known = Known {
+            let topic_states = TopicState {
                 fold,
                 topic,
                 trimmed: extent.trimmed,
@@ -346,21 +346,21 @@ impl<'db> Writer<'db> {
                 newest: recent.and_then(Recent::newest).or(extent.newest).unwrap_or(Timestamp(0)),
             };
             drop(fresh);
-            self.known.insert(name.clone(), known);
+            self.topic_states.insert(name.clone(), topic_states);
         }
-        Ok(self.known.get(name).expect("it was looked up where it was not known"))
+        Ok(self.topic_states.get(name).expect("it was looked up where it was not known"))
     }
 
     /// The entry that has an id already. Of a known topic.
-    fn first(&mut self, name: &TopicName, id: &EnvelopeId) -> Result<Option<Arc<Entry>>, Fault> {
+    fn first(&mut self, name: &TopicName, id: &EnvelopeId) -> Result<Option<Arc<Entry>>, SqliteFault> {
         if let Some(entry) = self.source.fresh().of(name).and_then(|recent| recent.find(id)) {
             return Ok(Some(entry.clone()));
         }
-        let known = self.known.get(name).expect("the caller has looked it up");
-        if known.settled == known.trimmed {
+        let topic_states = self.topic_states.get(name).expect("the caller has looked it up");
+        if topic_states.settled == topic_states.trimmed {
             return Ok(None);
         }
-        self.find.raw_bind_parameter(1, known.topic)?;
+        self.find.raw_bind_parameter(1, topic_states.topic)?;
         self.find.raw_bind_parameter(2, id.as_str())?;
         let mut rows = self.find.raw_query();
         rows.next()?.map(|row| settled::entry(self.source.epoch, row)).transpose()
@@ -389,7 +389,7 @@ impl<'db> Writer<'db> {
     }
 
     /// Writes the write-ahead log back. SQLite does so on its own when it is long, but does not say when that fails.
-    fn checkpoint(&self) -> Result<(), Fault> {
+    fn checkpoint(&self) -> Result<(), SqliteFault> {
         Ok(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
@@ -412,13 +412,13 @@ impl<'db> Writer<'db> {
     }
 
     /// Gives up for good.
-    fn stop(&mut self, fault: &Fault) -> Arc<str> {
+    fn stop(&mut self, fault: &SqliteFault) -> Arc<str> {
         if !self.db.is_autocommit() {
             // Whether or not this succeeds, nothing of the transaction is committed any more.
             let _ = self.db.execute_batch("ROLLBACK");
         }
         let reason: Arc<str> = match fault {
-            Fault::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            SqliteFault::Database(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                 "the disk is full".into()
             }
             fault => fault.to_string().into(),
@@ -431,9 +431,9 @@ impl<'db> Writer<'db> {
     /// Says whether the log takes entries, after everyone whose envelope was not stored has been told so.
     fn tell_health(&self) {
         let now = match (&self.stopped, self.disk.reason()) {
-            (Some(reason), _) => Health::Stopped(reason.clone()),
-            (None, Some(reason)) => Health::ReadOnly(reason.clone()),
-            (None, None) => Health::Writable,
+            (Some(reason), _) => LogHealth::Stopped(reason.clone()),
+            (None, Some(reason)) => LogHealth::ReadOnly(reason.clone()),
+            (None, None) => LogHealth::Writable,
         };
         self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
     }

@@ -6,7 +6,7 @@ use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::CallFailure;
-use crate::listing::{Item, Listing, read_page};
+use crate::listing::{ListItem, Listing, read_page};
 use crate::{Era, is_method_not_found};
 
 /// The longest a list is kept, whatever its `ttlMs` says: that is another participant's number, and a clock cannot add all of them.
@@ -27,7 +27,7 @@ pub struct ListLimits {
 #[derive(Debug, Clone, Default)]
 pub struct WholeList {
     /// Its items, as written.
-    pub items: Vec<Item>,
+    pub items: Vec<ListItem>,
     /// How long it may be kept; `None` until the server says that it changed.
     pub lifetime: Option<Duration>,
 }

@@ -4,7 +4,7 @@
 //! performs the legacy era's handshake before the first call, writes the modern era's `_meta` into every request, reads lists page by
 //! page, and sends a call again with the input a modern server asks for.
 //!
-//! Invariants: a call ends once, with [`CallerStep::End`], unless the owner [forgets](Caller::forget) it. A request that the owner is told to withdraw is never answered for here.
+//! Invariants: a call ends once, with [`CallerStep::End`], unless the owner [forgets](Caller::forget) it. A request that the owner has to withdraw is never answered here.
 //! Deliberately absent: JSON-RPC ids, progress tokens, envelopes and sockets. The owner maps a [`RequestId`] to what its transport uses,
 //! and may drop the caller at any time.
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use salon_protocol::{LogLevel, Members, RpcError};
 use serde_json::value::RawValue;
 
-use crate::handshake::{Hello, Server};
+use crate::handshake::{HandshakeParams, ServerProfile};
 use crate::input::Question;
 use crate::listing::Listing;
 use crate::{Era, Revision, meta};
@@ -42,7 +42,7 @@ pub struct RequestId(u64);
 #[derive(Debug, Clone)]
 pub struct CallerProfile {
     /// What `initialize` says of the client, and in the modern era every request.
-    pub client: Hello,
+    pub client: HandshakeParams,
     /// The revision that `initialize` asks for.
     pub revision: Revision,
     /// The log messages that modern requests ask for.
@@ -57,7 +57,7 @@ pub struct CallerProfile {
 
 impl CallerProfile {
     /// A client of the room that keeps its own time.
-    pub fn new(client: Hello) -> Self {
+    pub fn new(client: HandshakeParams) -> Self {
         Self {
             client,
             revision: Revision::ROOM,
@@ -156,7 +156,7 @@ enum HandshakeState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum CallerTimer {
     Handshake,
     Call(CallId),
 }
@@ -167,10 +167,10 @@ pub struct Caller {
     profile: CallerProfile,
     era: Era,
     handshake: HandshakeState,
-    server: Option<Server>,
+    server: Option<ServerProfile>,
     calls: BTreeMap<CallId, PendingCall>,
     requests: BTreeMap<RequestId, CallId>,
-    timers: BTreeSet<(Instant, Due)>,
+    timers: BTreeSet<(Instant, CallerTimer)>,
     handshake_deadline: Option<Instant>,
     steps: VecDeque<CallerStep>,
     last: u64,
@@ -204,7 +204,7 @@ impl Caller {
     }
 
     /// What the server said of itself, where it did and that can be read.
-    pub fn server(&self) -> Option<&Server> {
+    pub fn server(&self) -> Option<&ServerProfile> {
         self.server.as_ref()
     }
 
@@ -222,7 +222,7 @@ impl Caller {
         self.handshake = HandshakeState::Sent(request);
         self.handshake_deadline = self.profile.handshake_timeout.map(|timeout| now + timeout);
         if let Some(deadline) = self.handshake_deadline {
-            self.timers.insert((deadline, Due::Handshake));
+            self.timers.insert((deadline, CallerTimer::Handshake));
         }
         let (method, params) = match self.era {
             // MCP 2025-11-25, Lifecycle, "Initialization".
@@ -343,8 +343,8 @@ impl Caller {
     pub fn handle_timeout(&mut self, now: Instant) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             match self.timers.pop_first() {
-                Some((_, Due::Handshake)) => self.not_introduced(&CallFailure::TimedOut),
-                Some((_, Due::Call(id))) => self.call_due(id, now),
+                Some((_, CallerTimer::Handshake)) => self.not_introduced(&CallFailure::TimedOut),
+                Some((_, CallerTimer::Call(id))) => self.call_due(id, now),
                 None => {}
             }
         }
@@ -367,8 +367,8 @@ impl Caller {
         match outcome {
             Ok(result) => {
                 let server = match self.era {
-                    Era::Legacy => Server::from_initialize(result),
-                    Era::Modern => Server::from_discover(result),
+                    Era::Legacy => ServerProfile::from_initialize(result),
+                    Era::Modern => ServerProfile::from_discover(result),
                 };
                 // A revision that is not known here is no reason not to call: owners that mind look at `server`.
                 self.server = server.ok();
@@ -412,7 +412,7 @@ impl Caller {
 
     fn stop_handshake_timer(&mut self) {
         if let Some(deadline) = self.handshake_deadline.take() {
-            self.timers.remove(&(deadline, Due::Handshake));
+            self.timers.remove(&(deadline, CallerTimer::Handshake));
         }
     }
 
@@ -444,7 +444,7 @@ impl Caller {
             Era::Modern => {
                 let capabilities = self.profile.client.modern_capabilities();
                 let (info, level) = (self.info(), self.profile.log_level);
-                meta::upgrade(params, meta::Asker { capabilities: &capabilities, info: &info, level })
+                meta::upgrade(params, meta::RequesterMeta { capabilities: &capabilities, info: &info, level })
             }
         }
     }
@@ -485,10 +485,10 @@ impl Caller {
     fn wait_until(&mut self, id: CallId, deadline: Option<Instant>) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         if let Some(old) = std::mem::replace(&mut call.deadline, deadline) {
-            self.timers.remove(&(old, Due::Call(id)));
+            self.timers.remove(&(old, CallerTimer::Call(id)));
         }
         if let Some(deadline) = deadline {
-            self.timers.insert((deadline, Due::Call(id)));
+            self.timers.insert((deadline, CallerTimer::Call(id)));
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{CallEnd, CallFailure, CallId, Caller, CallerProfile, CallerStep, ListLimits, RequestId};
 use crate::Era;
-use crate::handshake::Hello;
+use crate::handshake::HandshakeParams;
 use crate::listing::Listing;
 
 const LIMITS: ListLimits = ListLimits { pages: 3, items: 4, bytes: 1000 };
@@ -20,7 +20,7 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn profile(capabilities: &str) -> CallerProfile {
-    let client = Hello { asked: None, capabilities: raw(capabilities), info: Some(raw(r#"{"name":"c"}"#)) };
+    let client = HandshakeParams { asked: None, capabilities: raw(capabilities), info: Some(raw(r#"{"name":"c"}"#)) };
     CallerProfile { handshake_timeout: Some(HANDSHAKE), silence_timeout: Some(SILENCE), ..CallerProfile::new(client) }
 }
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{END, Shared, TOPIC};
-use crate::http::Call;
-use crate::socket::{Event, Socket};
+use super::{CrashShared, END, TOPIC};
+use crate::http::HttpCall;
+use crate::socket::{TestSocket, TestSocketEvent};
 use crate::witness::{Seen, envelope};
 use crate::{Failure, within};
 
@@ -16,7 +16,7 @@ const WINDOW: usize = 8;
 
 /// What one client can bear witness to.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct CrashRecord {
     pub(crate) name: String,
     /// Everything it saw live or resumed, in order.
     pub(crate) seen: Vec<Seen>,
@@ -25,7 +25,7 @@ pub(crate) struct Record {
 }
 
 /// What a client does with its connection. Tells whether it is done.
-pub(crate) trait Part: Send {
+pub(crate) trait ClientPart: Send {
     fn counts(&self) -> bool {
         false
     }
@@ -35,20 +35,20 @@ pub(crate) trait Part: Send {
     fn acknowledged(self) -> Vec<String>;
 }
 
-pub(crate) struct Client {
+pub(crate) struct CrashClient {
     name: String,
     token: String,
-    shared: Arc<Shared>,
+    shared: Arc<CrashShared>,
 }
 
-impl Client {
-    pub(crate) fn new(name: String, token: String, shared: &Arc<Shared>) -> Self {
+impl CrashClient {
+    pub(crate) fn new(name: String, token: String, shared: &Arc<CrashShared>) -> Self {
         Self { name, token, shared: Arc::clone(shared) }
     }
 
     /// Plays a part until it is done, over as many connections as that takes.
-    pub(crate) async fn follow(self, mut part: impl Part) -> Result<Record, Failure> {
-        let mut record = Record { name: self.name.clone(), ..Record::default() };
+    pub(crate) async fn follow(self, mut part: impl ClientPart) -> Result<CrashRecord, Failure> {
+        let mut record = CrashRecord { name: self.name.clone(), ..CrashRecord::default() };
         let mut generations = self.shared.generation.subscribe();
         loop {
             let generation = *generations.borrow_and_update();
@@ -70,10 +70,10 @@ impl Client {
     }
 
     /// `None` when the gateway died meanwhile. A refusal is an error: a client that resumes after what it saw must be let in.
-    async fn connect(&self, after: Option<&str>) -> Result<Option<Socket>, Failure> {
+    async fn connect(&self, after: Option<&str>) -> Result<Option<TestSocket>, Failure> {
         let after = after.map_or(String::new(), |id| format!("&after={id}"));
-        let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}{after}")).bearer(&self.token);
-        match Socket::connect(self.shared.address, call).await {
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}{after}")).bearer(&self.token);
+        match TestSocket::connect(self.shared.address, call).await {
             Err(_) => Ok(None),
             Ok(Ok(socket)) => Ok(Some(socket)),
             Ok(Err(answer)) => Err(format!("{} was refused{after}: {} {}", self.name, answer.status, answer.body)),
@@ -81,12 +81,17 @@ impl Client {
     }
 
     /// Until the part is done or the connection ends.
-    async fn talk(&self, socket: &mut Socket, part: &mut impl Part, record: &mut Record) -> Result<(), Failure> {
+    async fn talk(
+        &self,
+        socket: &mut TestSocket,
+        part: &mut impl ClientPart,
+        record: &mut CrashRecord,
+    ) -> Result<(), Failure> {
         let mut welcomed = false;
         loop {
             let text = match within("the next frame", socket.next_unbounded()).await? {
-                Event::Text(text) => text,
-                Event::Closed(1001 | 1006, _) | Event::Broken => return Ok(()),
+                TestSocketEvent::Text(text) => text,
+                TestSocketEvent::Closed(1001 | 1006, _) | TestSocketEvent::Broken => return Ok(()),
                 other => return Err(format!("{} got {other:?}", self.name)),
             };
             let (seen, value) = Seen::read(&text)?;
@@ -124,11 +129,11 @@ impl Client {
 
 /// Reads until the end.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct CrashReader {
     ended: bool,
 }
 
-impl Part for Reader {
+impl ClientPart for CrashReader {
     fn counts(&self) -> bool {
         true
     }
@@ -157,7 +162,7 @@ pub(crate) struct Publisher {
     written: u64,
     pending: VecDeque<(String, String)>,
     acknowledged: Vec<String>,
-    known: HashSet<String>,
+    ids: HashSet<String>,
 }
 
 impl Publisher {
@@ -174,7 +179,7 @@ impl Publisher {
     }
 }
 
-impl Part for Publisher {
+impl ClientPart for Publisher {
     fn connected(&mut self, name: &str, finishing: bool) -> Vec<String> {
         let mut again: Vec<String> = self.pending.iter().map(|(_, text)| text.clone()).collect();
         again.extend(self.fill_window(name, finishing));
@@ -183,12 +188,12 @@ impl Part for Publisher {
 
     fn saw(&mut self, name: &str, seen: &Seen, from: &str, finishing: bool) -> Result<Vec<String>, Failure> {
         // What was said again may be heard twice: once resumed, once as the repeated acknowledgement.
-        if from != name || self.known.contains(&seen.id) {
+        if from != name || self.ids.contains(&seen.id) {
             return Ok(Vec::new());
         }
         match self.pending.pop_front() {
             Some((id, text)) if id == seen.id && text == seen.text => {
-                self.known.insert(id);
+                self.ids.insert(id);
                 self.acknowledged.push(text);
                 Ok(self.fill_window(name, finishing))
             }
@@ -207,7 +212,8 @@ impl Part for Publisher {
 
 /// Publishes the marker at which readers end.
 pub(crate) async fn publish_end(address: SocketAddr, token: &str) -> Result<(), Failure> {
-    let call = Call::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(envelope("ender", END, 0));
+    let call =
+        HttpCall::new("POST", format!("/v0/topics/{TOPIC}/messages")).bearer(token).body(envelope("ender", END, 0));
     let answer = call.send(address).await?;
     if answer.status / 100 == 2 { Ok(()) } else { Err(format!("the end: {} {}", answer.status, answer.body)) }
 }

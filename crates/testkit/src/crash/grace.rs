@@ -4,9 +4,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{TOPIC, free_port};
-use crate::binary::{self, Served};
-use crate::http::Call;
-use crate::socket::{Event, Socket};
+use crate::binary::{self, ServedProcess};
+use crate::http::HttpCall;
+use crate::socket::{TestSocket, TestSocketEvent};
 use crate::witness::envelope;
 use crate::{Failure, Scratch};
 
@@ -20,7 +20,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     }
     let [alice, bob] = &tokens[..] else { return Err("two tokens".into()) };
 
-    let mut process = Served::start(binary, data.path(), port, &[]).await?;
+    let mut process = ServedProcess::start(binary, data.path(), port, &[]).await?;
     let address = process.address();
     let mut talker = enter(address, alice, "").await?;
     let mut listener = enter(address, bob, "").await?;
@@ -29,7 +29,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     presence_before(&mut listener, "e1").await?;
     process.kill().await?;
 
-    let mut process = Served::start(binary, data.path(), port, &[]).await?;
+    let mut process = ServedProcess::start(binary, data.path(), port, &[]).await?;
     let mut talker = enter(address, alice, "&after=e1").await?;
     let mut listener = enter(address, bob, "&after=e1").await?;
     say(&mut talker, "e2").await?;
@@ -41,7 +41,7 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     }
     process.kill().await?;
 
-    let mut process = Served::start(binary, data.path(), port, &["--times-crash-grace", "500ms"]).await?;
+    let mut process = ServedProcess::start(binary, data.path(), port, &["--times-crash-grace", "500ms"]).await?;
     let mut listener = enter(address, bob, "&after=e2").await?;
     loop {
         let frame = next(&mut listener).await?;
@@ -52,20 +52,20 @@ pub async fn grace(binary: &Path) -> Result<(), Failure> {
     process.kill().await
 }
 
-async fn enter(address: SocketAddr, token: &str, after: &str) -> Result<Socket, Failure> {
-    let call = Call::new("GET", format!("/v0/ws?topic={TOPIC}{after}")).bearer(token);
-    let entered = Socket::connect(address, call).await?;
+async fn enter(address: SocketAddr, token: &str, after: &str) -> Result<TestSocket, Failure> {
+    let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}{after}")).bearer(token);
+    let entered = TestSocket::connect(address, call).await?;
     let mut socket = entered.map_err(|answer| format!("refused{after}: {} {}", answer.status, answer.body))?;
     next(&mut socket).await?;
     Ok(socket)
 }
 
-async fn say(socket: &mut Socket, id: &str) -> Result<(), Failure> {
+async fn say(socket: &mut TestSocket, id: &str) -> Result<(), Failure> {
     socket.text(envelope("alice", id, 0)).await
 }
 
 /// The comings and goings told before an envelope.
-async fn presence_before(socket: &mut Socket, id: &str) -> Result<Vec<String>, Failure> {
+async fn presence_before(socket: &mut TestSocket, id: &str) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
     loop {
         let frame = next(socket).await?;
@@ -81,9 +81,11 @@ fn tell(frame: &Value) -> Option<String> {
     Some(format!("{} {}", presence["event"].as_str()?, presence["participant"]["id"].as_str()?))
 }
 
-async fn next(socket: &mut Socket) -> Result<Value, Failure> {
+async fn next(socket: &mut TestSocket) -> Result<Value, Failure> {
     match socket.next().await? {
-        Event::Text(text) => serde_json::from_str(&text).map_err(|e| format!("a frame is not JSON ({e}): {text}")),
+        TestSocketEvent::Text(text) => {
+            serde_json::from_str(&text).map_err(|e| format!("a frame is not JSON ({e}): {text}"))
+        }
         other => Err(format!("expected a frame, came {other:?}")),
     }
 }

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::client::{Client, Publisher, Reader, Record};
-use crate::binary::{self, Served};
+use self::client::{CrashClient, CrashReader, CrashRecord, Publisher};
+use crate::binary::{self, ServedProcess};
 use crate::{Failure, Scratch, within, witness};
 
 pub use self::grace::grace;
@@ -27,7 +27,7 @@ const END: &str = "the-end";
 
 /// How hard the gateway is treated.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct CrashPlan {
     /// Where the randomness begins; the same seed kills after the same counts.
     pub seed: u64,
     /// How often the process is killed.
@@ -38,7 +38,7 @@ pub struct Plan {
     pub readers: usize,
 }
 
-impl Plan {
+impl CrashPlan {
     /// Twenty kills, three publishers and two readers.
     pub fn new(seed: u64) -> Self {
         Self { seed, kills: 20, publishers: 3, readers: 2 }
@@ -57,21 +57,21 @@ impl Plan {
     async fn attempt(self, binary: &Path) -> Result<(), Failure> {
         let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let mut random = Random(self.seed);
-        let mut process = Served::start(binary, data.path(), free_port()?, &[]).await?;
+        let mut process = ServedProcess::start(binary, data.path(), free_port()?, &[]).await?;
         let token = async |id: String| binary::token(binary, data.path(), TOPIC, &id).await;
 
-        let shared = Arc::new(Shared::new(process.address()));
+        let shared = Arc::new(CrashShared::new(process.address()));
         let mut readers = JoinSet::new();
         for n in 0..self.readers {
             let token = token(format!("reader-{n}")).await?;
-            readers.spawn(Client::new(format!("reader-{n}"), token, &shared).follow(Reader::default()));
+            readers.spawn(CrashClient::new(format!("reader-{n}"), token, &shared).follow(CrashReader::default()));
         }
         // A reader that comes later would have missed the beginning, and what it missed would look like a gap.
         shared.arrived(self.readers).await?;
         let mut publishers = JoinSet::new();
         for n in 0..self.publishers {
             let token = token(format!("publisher-{n}")).await?;
-            publishers.spawn(Client::new(format!("publisher-{n}"), token, &shared).follow(Publisher::default()));
+            publishers.spawn(CrashClient::new(format!("publisher-{n}"), token, &shared).follow(Publisher::default()));
         }
 
         for kill in 1..=self.kills {
@@ -89,7 +89,7 @@ impl Plan {
                 tokio::task::yield_now().await;
             }
             process.kill().await?;
-            process = Served::start(binary, data.path(), process.address().port(), &[])
+            process = ServedProcess::start(binary, data.path(), process.address().port(), &[])
                 .await
                 .map_err(|told| format!("after kill {kill}: {told}"))?;
             shared.up();
@@ -110,7 +110,7 @@ impl Plan {
     }
 }
 
-fn ended_early(lost: Option<Result<Result<Record, Failure>, tokio::task::JoinError>>) -> Failure {
+fn ended_early(lost: Option<Result<Result<CrashRecord, Failure>, tokio::task::JoinError>>) -> Failure {
     match lost {
         Some(Ok(Err(told))) => told,
         Some(Err(panicked)) => panicked.to_string(),
@@ -118,7 +118,7 @@ fn ended_early(lost: Option<Result<Result<Record, Failure>, tokio::task::JoinErr
     }
 }
 
-async fn records(clients: &mut JoinSet<Result<Record, Failure>>) -> Result<Vec<Record>, Failure> {
+async fn records(clients: &mut JoinSet<Result<CrashRecord, Failure>>) -> Result<Vec<CrashRecord>, Failure> {
     let mut records = Vec::new();
     while let Some(ended) = clients.join_next().await {
         records.push(ended.map_err(|e| e.to_string())??);
@@ -133,7 +133,7 @@ fn free_port() -> Result<u16, Failure> {
 }
 
 /// What the clients and the executioner know of each other.
-struct Shared {
+struct CrashShared {
     address: SocketAddr,
     /// Which process listens, counted from 1.
     generation: watch::Sender<u64>,
@@ -144,7 +144,7 @@ struct Shared {
     finishing: AtomicBool,
 }
 
-impl Shared {
+impl CrashShared {
     fn new(address: SocketAddr) -> Self {
         Self {
             address,

@@ -1,18 +1,18 @@
 //! Compares what was witnessed with what the gateway kept.
 
-use super::client::Record;
+use super::client::CrashRecord;
 use crate::Failure;
-use crate::witness::{Places, Seen};
+use crate::witness::{HistoryIndex, Seen};
 
-pub(crate) fn check(history: &[Seen], readers: &[Record], publishers: &[Record]) -> Result<(), Failure> {
-    let places = Places::of(history)?;
+pub(crate) fn check(history: &[Seen], readers: &[CrashRecord], publishers: &[CrashRecord]) -> Result<(), Failure> {
+    let places = HistoryIndex::of(history)?;
     readers.iter().chain(publishers).try_for_each(|record| places.has_all(&record.name, &record.seen))?;
     readers.iter().try_for_each(|reader| places.same_order(&reader.name, &reader.seen))?;
     publishers.iter().try_for_each(|publisher| kept_once(history, publisher))
 }
 
 /// What was acknowledged is what is kept of a publisher: all of it, once, in the order it was written.
-fn kept_once(history: &[Seen], publisher: &Record) -> Result<(), Failure> {
+fn kept_once(history: &[Seen], publisher: &CrashRecord) -> Result<(), Failure> {
     let prefix = format!("{}-", publisher.name);
     let kept = history.iter().filter(|entry| entry.id.starts_with(&prefix)).map(|entry| &entry.text);
     if kept.eq(&publisher.acknowledged) {
@@ -34,10 +34,10 @@ mod tests {
 
     fn verdict(history: &str, reader: &str, acknowledged: &str) -> String {
         let list = |ids: &str| ids.split_whitespace().map(seen).collect::<Vec<_>>();
-        let record = |name: &str| Record { name: name.into(), ..Record::default() };
-        let reader = Record { seen: list(reader), ..record("r") };
+        let record = |name: &str| CrashRecord { name: name.into(), ..CrashRecord::default() };
+        let reader = CrashRecord { seen: list(reader), ..record("r") };
         let acknowledged = list(acknowledged).into_iter().map(|seen| seen.text).collect();
-        let publisher = Record { acknowledged, ..record("p") };
+        let publisher = CrashRecord { acknowledged, ..record("p") };
         let told = check(&list(history), &[reader], &[publisher]).map_or_else(|told| told, |()| "fine".into());
         told.lines().next().unwrap_or_default().to_owned()
     }

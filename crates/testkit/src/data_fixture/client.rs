@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ContextAnswer;
-use crate::http::{Answer, Call};
-use crate::socket::{Event, Socket};
+use crate::http::{HttpAnswer, HttpCall};
+use crate::socket::{TestSocket, TestSocketEvent};
 use crate::{Failure, within};
 
 pub(super) const ALPHA: &str = "room:alpha";
@@ -36,12 +36,12 @@ pub(super) fn answer(id: &str, from: &str, to: &str, request: &str) -> String {
 }
 
 /// A participant in [`ALPHA`].
-pub(super) struct Participant {
+pub(super) struct FixtureParticipant {
     id: &'static str,
-    socket: Socket,
+    socket: TestSocket,
 }
 
-impl Participant {
+impl FixtureParticipant {
     pub(super) async fn enter(
         address: SocketAddr,
         id: &'static str,
@@ -49,8 +49,8 @@ impl Participant {
         after: Option<&str>,
     ) -> Result<Self, Failure> {
         let after = after.map(|id| format!("&after={id}")).unwrap_or_default();
-        let call = Call::new("GET", format!("/v0/ws?topic={ALPHA}{after}")).bearer(token);
-        let entered = Socket::connect(address, call).await?;
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={ALPHA}{after}")).bearer(token);
+        let entered = TestSocket::connect(address, call).await?;
         let socket = entered.map_err(|answer| format!("{id} is refused: {} {}", answer.status, answer.body))?;
         let mut participant = Self { id, socket };
         participant.next().await?;
@@ -59,7 +59,7 @@ impl Participant {
 
     pub(super) async fn next(&mut self) -> Result<Value, Failure> {
         match self.socket.next().await? {
-            Event::Text(text) => serde_json::from_str(&text).map_err(|e| format!("not JSON ({e}): {text}")),
+            TestSocketEvent::Text(text) => serde_json::from_str(&text).map_err(|e| format!("not JSON ({e}): {text}")),
             other => Err(format!("{} expected a frame, and {other:?} came", self.id)),
         }
     }
@@ -117,8 +117,8 @@ impl Participant {
 
 /// Publishes over REST; hands out the status and the answer.
 pub(super) async fn post(address: SocketAddr, token: &str, topic: &str, text: &str) -> Result<(u16, Value), Failure> {
-    let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(token).body(text);
-    let Answer { status, body, .. } = call.send(address).await?;
+    let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(token).body(text);
+    let HttpAnswer { status, body, .. } = call.send(address).await?;
     Ok((status, serde_json::from_str(&body).map_err(|e| format!("not JSON ({e}): {body}"))?))
 }
 
@@ -129,8 +129,8 @@ pub(super) async fn history(address: SocketAddr, token: &str, topic: &str) -> Re
         #[serde(borrow)]
         history: Vec<&'a RawValue>,
     }
-    let call = Call::new("GET", format!("/v0/topics/{topic}/history?limit=1000")).bearer(token);
-    let Answer { status, body, .. } = call.send(address).await?;
+    let call = HttpCall::new("GET", format!("/v0/topics/{topic}/history?limit=1000")).bearer(token);
+    let HttpAnswer { status, body, .. } = call.send(address).await?;
     if status != 200 {
         return Err(format!("the history of {topic}: {status} {body}"));
     }

@@ -35,14 +35,14 @@ const TEST_KEY: &[u8; 32] = b"test key of a fixture, no secret";
 /// How the gateway ended that wrote a fixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ending {
+pub enum FixtureEnding {
     /// By SIGTERM: everybody has left, and the log is in one file.
     Stopped,
     /// By SIGKILL: everybody is still there, and the newest entries are in the write-ahead log.
     Killed,
 }
 
-impl Ending {
+impl FixtureEnding {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Stopped, Self::Killed];
 
@@ -56,10 +56,10 @@ impl Ending {
 
 /// What a gateway said while it wrote a fixture.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct FixtureRecord {
     /// The version of the program.
     salon: String,
-    ending: Ending,
+    ending: FixtureEnding,
     /// How long the write-ahead log was. It is kept without the zeros at its end.
     wal_bytes: u64,
     /// A token that `salon token` made for alice.
@@ -69,7 +69,7 @@ struct Record {
     /// Every topic's envelopes, oldest first, as they were delivered.
     history: BTreeMap<String, Vec<String>>,
     /// What was published over REST last, with the position it was given.
-    published: Published,
+    published: PublishedEnvelope,
     /// Questions about contexts, and the answers to them.
     contexts: Vec<ContextAnswer>,
     /// A call of alice's that bob has not answered.
@@ -77,7 +77,7 @@ struct Record {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Published {
+struct PublishedEnvelope {
     topic: String,
     envelope: String,
     position: String,
@@ -90,7 +90,7 @@ struct ContextAnswer {
     answer: Value,
 }
 
-impl Record {
+impl FixtureRecord {
     fn read(fixture: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(fixture.join(RECORD)).map_err(|e| format!("{}: {e}", fixture.display()))?;
         serde_json::from_str(&text).map_err(|e| format!("{}/{RECORD}: {e}", fixture.display()))

@@ -12,7 +12,7 @@ use crate::Failure;
 /// How long it is good for, in seconds: longer than any test takes.
 const LIFETIME: u64 = 24 * 60 * 60;
 
-/// Signs the claims of a token anew, as if it had been made just now. Header and all other claims stay as the old version wrote them.
+/// Signs the claims of a token again, as if it had been made just now. Header and all other claims stay as the old version wrote them.
 pub(super) fn extended(token: &str) -> Result<String, Failure> {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, claims, _] = parts[..] else { return Err("a token has three parts".into()) };

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::client::{ALPHA, Participant, answer, call, chat, envelope, history, post};
-use super::{Ending, KEY, Published, RECORD, Record, SIGN_OUTS, TEST_KEY, WAL, copy_files, without_zeros};
-use crate::binary::{self, Served};
-use crate::http::Call;
+use super::client::{ALPHA, FixtureParticipant, answer, call, chat, envelope, history, post};
+use super::{
+    FixtureEnding, FixtureRecord, KEY, PublishedEnvelope, RECORD, SIGN_OUTS, TEST_KEY, WAL, copy_files, without_zeros,
+};
+use crate::binary::{self, ServedProcess};
+use crate::http::HttpCall;
 use crate::{Failure, Scratch, within};
 
 const BETA: &str = "room:beta";
@@ -21,7 +23,7 @@ const TRIMMED: &str = "room:trimmed";
 const KEPT: usize = 3;
 
 /// The tokens of everybody.
-struct Tokens {
+struct FixtureTokens {
     alice: String,
     bob: String,
     carol: String,
@@ -31,7 +33,7 @@ struct Tokens {
 pub async fn write(binary: &Path, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let version = binary::version(binary).await?;
     let mut written = Vec::new();
-    for ending in Ending::ALL {
+    for ending in FixtureEnding::ALL {
         let fixture = folder.join(format!("{version}-{}", ending.word()));
         if fixture.exists() {
             return Err(format!("{} is there already, and a fixture is never changed", fixture.display()));
@@ -42,15 +44,18 @@ pub async fn write(binary: &Path, folder: &Path) -> Result<Vec<PathBuf>, Failure
     Ok(written)
 }
 
-async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path) -> Result<(), Failure> {
+async fn write_one(binary: &Path, version: &str, ending: FixtureEnding, fixture: &Path) -> Result<(), Failure> {
     let scratch = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
     let data = &scratch.path().join("data");
     prepare(data).map_err(|e| format!("no data directory: {e}"))?;
     let everywhere = async |id| binary::token(binary, data, "room:*", id).await;
-    let tokens =
-        Tokens { alice: everywhere("alice").await?, bob: everywhere("bob").await?, carol: everywhere("carol").await? };
+    let tokens = FixtureTokens {
+        alice: everywhere("alice").await?,
+        bob: everywhere("bob").await?,
+        carol: everywhere("carol").await?,
+    };
 
-    let mut first = Served::start(binary, data, 0, &["--retention-age", "0"]).await?;
+    let mut first = ServedProcess::start(binary, data, 0, &["--retention-age", "0"]).await?;
     let published = first_day(first.address(), &tokens).await?;
     sign_out(first.address(), &tokens.alice).await?;
     first.terminate().await?;
@@ -58,12 +63,12 @@ async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path)
     let settings = scratch.path().join("salon.toml");
     let text = format!("[retention]\nage = \"0\"\n[topics.\"{TRIMMED}\"]\nretention = {{ count = {KEPT} }}\n");
     fs::write(&settings, text).map_err(|e| format!("no settings: {e}"))?;
-    let mut second = Served::start(binary, data, 0, &["--config", &settings.display().to_string()]).await?;
+    let mut second = ServedProcess::start(binary, data, 0, &["--config", &settings.display().to_string()]).await?;
     let address = second.address();
     trimmed(address, &tokens.alice).await?;
-    let mut alice = Participant::enter(address, "alice", &tokens.alice, None).await?;
-    let mut bob = Participant::enter(address, "bob", &tokens.bob, None).await?;
-    let _carol = Participant::enter(address, "carol", &tokens.carol, None).await?;
+    let mut alice = FixtureParticipant::enter(address, "alice", &tokens.alice, None).await?;
+    let mut bob = FixtureParticipant::enter(address, "bob", &tokens.bob, None).await?;
+    let _carol = FixtureParticipant::enter(address, "carol", &tokens.carol, None).await?;
     alice.ask("put-3", "context.put", &json!({ "key": "plan", "value": ["third"] })).await?;
     let contexts = alice.contexts("context").await?;
     alice.publish(call("open", "alice", "bob", "wait", &json!({}))).await?;
@@ -74,10 +79,10 @@ async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path)
         histories.insert(topic.to_owned(), history(address, &tokens.alice, topic).await?);
     }
     match ending {
-        Ending::Stopped => second.terminate().await?,
-        Ending::Killed => second.kill().await?,
+        FixtureEnding::Stopped => second.terminate().await?,
+        FixtureEnding::Killed => second.kill().await?,
     }
-    let record = Record {
+    let record = FixtureRecord {
         salon: version.into(),
         ending,
         wal_bytes: 0,
@@ -86,7 +91,7 @@ async fn write_one(binary: &Path, version: &str, ending: Ending, fixture: &Path)
         history: histories,
         published,
         contexts,
-        open_call: (ending == Ending::Killed).then(|| "open".to_owned()),
+        open_call: (ending == FixtureEnding::Killed).then(|| "open".to_owned()),
     };
     keep(data, fixture, record)
 }
@@ -99,9 +104,9 @@ fn prepare(data: &Path) -> std::io::Result<()> {
 }
 
 /// Everything that is settled when the gateway stops for the first time.
-async fn first_day(address: SocketAddr, tokens: &Tokens) -> Result<Published, Failure> {
-    let mut alice = Participant::enter(address, "alice", &tokens.alice, None).await?;
-    let mut bob = Participant::enter(address, "bob", &tokens.bob, None).await?;
+async fn first_day(address: SocketAddr, tokens: &FixtureTokens) -> Result<PublishedEnvelope, Failure> {
+    let mut alice = FixtureParticipant::enter(address, "alice", &tokens.alice, None).await?;
+    let mut bob = FixtureParticipant::enter(address, "bob", &tokens.bob, None).await?;
     alice.publish(chat("hello", "alice", "good morning")).await?;
     // Text is kept as it was written, every digit, blank and escape of it.
     let odd = r#""payload":{"jsonrpc":"2.0","method":"notifications/odd","params":{ "b":1.0, "a":123456789012345678901234567890, "é":"\u00e9 \ud83d\ude00" }}"#;
@@ -128,7 +133,7 @@ async fn first_day(address: SocketAddr, tokens: &Tokens) -> Result<Published, Fa
     stored(address, &tokens.carol, BETA, &chat("beta-1", "carol", "over REST")).await?;
     let envelope = chat("beta-2", "carol", "over REST again");
     let position = stored(address, &tokens.carol, BETA, &envelope).await?;
-    Ok(Published { topic: BETA.into(), envelope, position })
+    Ok(PublishedEnvelope { topic: BETA.into(), envelope, position })
 }
 
 /// Publishes what must be new, and hands out its position.
@@ -141,7 +146,7 @@ async fn stored(address: SocketAddr, token: &str, topic: &str, text: &str) -> Re
 
 /// Signs a browser in and out again.
 async fn sign_out(address: SocketAddr, token: &str) -> Result<(), Failure> {
-    let own = |method| Call::new(method, "/v0/session").header("Origin", format!("http://{address}"));
+    let own = |method| HttpCall::new(method, "/v0/session").header("Origin", format!("http://{address}"));
     let signed_in = own("POST").body(json!({ "token": token }).to_string()).send(address).await?;
     let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next());
     let cookie = cookie.ok_or_else(|| format!("no cookie: {} {}", signed_in.status, signed_in.body))?;
@@ -171,7 +176,7 @@ async fn trimmed(address: SocketAddr, token: &str) -> Result<(), Failure> {
 }
 
 /// Puts a data directory and its record where they stay.
-fn keep(data: &Path, fixture: &Path, mut record: Record) -> Result<(), Failure> {
+fn keep(data: &Path, fixture: &Path, mut record: FixtureRecord) -> Result<(), Failure> {
     let failed = |e: std::io::Error| format!("{}: {e}", fixture.display());
     fs::create_dir_all(fixture).map_err(failed)?;
     copy_files(data, fixture)?;

@@ -11,15 +11,15 @@ use salon_client::{Backoff, Client, Dial, Event, Events, Gateway, Room, StaticTo
 use salon_protocol::Kind;
 use tokio::net::TcpStream;
 
-use super::crowd::{Crowd, GATEWAYS};
-use super::verdict::Record;
+use super::crowd::{FaultCrowd, GATEWAYS};
+use super::verdict::FaultRecord;
 use super::{BEAT, END, TOPICS, every};
 use crate::Failure;
 use crate::witness::Seen;
 
 /// As a balancer does: every connection to the next gateway.
 struct Balancer {
-    crowd: Arc<Crowd>,
+    crowd: Arc<FaultCrowd>,
     next: AtomicUsize,
 }
 
@@ -36,7 +36,12 @@ impl Dial for Balancer {
 }
 
 /// Publishes and listens until the end.
-pub(crate) async fn stay(name: String, token: String, topic: usize, crowd: Arc<Crowd>) -> Result<Record, Failure> {
+pub(crate) async fn stay(
+    name: String,
+    token: String,
+    topic: usize,
+    crowd: Arc<FaultCrowd>,
+) -> Result<FaultRecord, Failure> {
     let complain = |of: String| format!("{name} in {}: {of}", TOPICS[topic]);
     let way = Gateway::through(Balancer { crowd: crowd.clone(), next: AtomicUsize::new(topic) });
     let client = Client::new(way, StaticToken::new(token));
@@ -51,7 +56,7 @@ pub(crate) async fn stay(name: String, token: String, topic: usize, crowd: Arc<C
         }
     };
     crowd.entered(topic, &name);
-    let mut record = Record { name: name.clone(), topic, ..Record::default() };
+    let mut record = FaultRecord { name: name.clone(), topic, ..FaultRecord::default() };
     let (said, heard) = tokio::join!(speak(&room, topic, &name, &crowd), listen(events));
     crowd.left(topic, &name);
     record.acknowledged = said.map_err(complain)?;
@@ -61,7 +66,7 @@ pub(crate) async fn stay(name: String, token: String, topic: usize, crowd: Arc<C
 }
 
 /// Says one thing after the other, and waits each out; what was stored.
-async fn speak(room: &Room, topic: usize, name: &str, crowd: &Crowd) -> Result<HashSet<String>, Failure> {
+async fn speak(room: &Room, topic: usize, name: &str, crowd: &FaultCrowd) -> Result<HashSet<String>, Failure> {
     let mut acknowledged = HashSet::new();
     let mut beat = every(BEAT);
     while crowd.is_open() {

@@ -11,12 +11,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Interval, timeout};
 
-use super::crowd::{Crowd, GATEWAYS};
-use super::verdict::Record;
+use super::crowd::{FaultCrowd, GATEWAYS};
+use super::verdict::FaultRecord;
 use super::{BEAT, END, TOPICS, WAIT_TIMEOUT, every};
 use crate::Failure;
-use crate::http::Call;
-use crate::socket::{Event, Socket};
+use crate::http::HttpCall;
+use crate::socket::{TestSocket, TestSocketEvent};
 use crate::witness::{Seen, envelope};
 
 /// How many envelopes a publisher has under way at once.
@@ -24,7 +24,7 @@ pub(super) const WINDOW: usize = 4;
 
 /// What somebody is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FaultPart {
     /// Publishes; whether it goes to another gateway when it is refused, or says it again where it is.
     Publisher {
         moves: bool,
@@ -36,26 +36,26 @@ pub(crate) enum Part {
     Visitor,
 }
 
-pub(crate) struct Client {
-    part: Part,
+pub(crate) struct FaultClient {
+    part: FaultPart,
     topic: usize,
     token: String,
     /// The gateway it comes by whenever it can.
     home: usize,
-    crowd: Arc<Crowd>,
-    record: Record,
+    crowd: Arc<FaultCrowd>,
+    record: FaultRecord,
     written: u64,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingPublish>,
 }
 
-struct Pending {
+struct PendingPublish {
     id: String,
     text: String,
     is_due: bool,
 }
 
 /// Why a connection is over.
-enum Parting {
+enum DisconnectCause {
     /// Everything was seen to the end.
     End,
     Lost,
@@ -63,15 +63,21 @@ enum Parting {
     Home,
 }
 
-impl Client {
-    pub(crate) fn new(part: Part, (name, token): (&str, &str), topic: usize, home: usize, crowd: &Arc<Crowd>) -> Self {
-        let record = Record { name: name.to_owned(), topic, ..Record::default() };
+impl FaultClient {
+    pub(crate) fn new(
+        part: FaultPart,
+        (name, token): (&str, &str),
+        topic: usize,
+        home: usize,
+        crowd: &Arc<FaultCrowd>,
+    ) -> Self {
+        let record = FaultRecord { name: name.to_owned(), topic, ..FaultRecord::default() };
         let (crowd, token) = (crowd.clone(), token.to_owned());
         Self { part, topic, token, home, crowd, record, written: 0, pending: VecDeque::new() }
     }
 
     /// Stays until the end, over as many connections as that takes.
-    pub(crate) async fn stay(mut self) -> Result<Record, Failure> {
+    pub(crate) async fn stay(mut self) -> Result<FaultRecord, Failure> {
         let mut beat = every(BEAT);
         let mut homes = self.crowd.homes.subscribe();
         let (mut at, mut has_been_in) = (self.home, false);
@@ -89,18 +95,18 @@ impl Client {
                     }
                     parting?
                 }
-                None => Parting::Lost,
+                None => DisconnectCause::Lost,
             };
             match (parting, self.part) {
-                (Parting::End, _) => {
+                (DisconnectCause::End, _) => {
                     self.record.reached_the_end = true;
                     return Ok(self.record);
                 }
-                (_, Part::Visitor) if has_been_in => return Ok(self.record),
-                (Parting::Home, _) => at = self.home,
-                (Parting::Lost, part) => {
+                (_, FaultPart::Visitor) if has_been_in => return Ok(self.record),
+                (DisconnectCause::Home, _) => at = self.home,
+                (DisconnectCause::Lost, part) => {
                     // Visitors are to be where they belong.
-                    at = if part == Part::Visitor { at } else { (at + 1) % GATEWAYS };
+                    at = if part == FaultPart::Visitor { at } else { (at + 1) % GATEWAYS };
                     beat.tick().await;
                 }
             }
@@ -108,13 +114,14 @@ impl Client {
     }
 
     /// `None` where the gateway is not there or cannot let anybody in now.
-    async fn connect(&self, at: usize) -> Result<Option<Socket>, Failure> {
+    async fn connect(&self, at: usize) -> Result<Option<TestSocket>, Failure> {
         let Some(address) = self.crowd.address(at) else { return Ok(None) };
         let after = self.record.seen.last().map_or(String::new(), |seen| format!("&after={}", seen.id));
-        let share = if self.part == Part::Twin { "&share=true" } else { "" };
-        let call = Call::new("GET", format!("/v0/ws?topic={}{share}{after}", TOPICS[self.topic])).bearer(&self.token);
+        let share = if self.part == FaultPart::Twin { "&share=true" } else { "" };
+        let call =
+            HttpCall::new("GET", format!("/v0/ws?topic={}{share}{after}", TOPICS[self.topic])).bearer(&self.token);
         // A killed gateway does not answer, a living one does.
-        match timeout(WAIT_TIMEOUT, Socket::connect_unbounded(address, call)).await {
+        match timeout(WAIT_TIMEOUT, TestSocket::connect_unbounded(address, call)).await {
             Ok(Ok(Ok(socket))) => Ok(Some(socket)),
             Ok(Ok(Err(answer))) if answer.status == 503 => {
                 self.crowd.shut_out(at);
@@ -130,26 +137,26 @@ impl Client {
 
     async fn talk(
         &mut self,
-        socket: &mut Socket,
+        socket: &mut TestSocket,
         at: usize,
         is_in: &mut bool,
         beat: &mut Interval,
         homes: &mut watch::Receiver<u64>,
-    ) -> Result<Parting, Failure> {
+    ) -> Result<DisconnectCause, Failure> {
         self.pending.iter_mut().for_each(|pending| pending.is_due = true);
         self.record.again.extend(self.pending.iter().map(|pending| pending.id.clone()));
         loop {
             let text = tokio::select! {
                 event = socket.next_unbounded() => match event {
-                    Event::Text(text) => text,
-                    Event::Closed(1001 | 1006, _) | Event::Broken => return Ok(Parting::Lost),
+                    TestSocketEvent::Text(text) => text,
+                    TestSocketEvent::Closed(1001 | 1006, _) | TestSocketEvent::Broken => return Ok(DisconnectCause::Lost),
                     other => return Err(self.complain(at, format_args!("{other:?}"))),
                 },
-                _ = beat.tick(), if *is_in && matches!(self.part, Part::Publisher { .. }) => {
+                _ = beat.tick(), if *is_in && matches!(self.part, FaultPart::Publisher { .. }) => {
                     self.publish(socket).await;
                     continue;
                 }
-                _ = homes.changed(), if at != self.home => return Ok(Parting::Home),
+                _ = homes.changed(), if at != self.home => return Ok(DisconnectCause::Home),
             };
             let (seen, value) = Seen::read(&text)?;
             if !*is_in {
@@ -165,14 +172,14 @@ impl Client {
             } else if value["payload"]["event"] != "heartbeat" {
                 self.saw(seen, &value, at)?;
                 if self.record.seen.last().is_some_and(|seen| seen.id == END) {
-                    return Ok(Parting::End);
+                    return Ok(DisconnectCause::End);
                 }
             }
         }
     }
 
     /// The gateway's own words: of these only refusals matter here.
-    fn told(&mut self, value: &Value, at: usize) -> Result<Option<Parting>, Failure> {
+    fn told(&mut self, value: &Value, at: usize) -> Result<Option<DisconnectCause>, Failure> {
         if value["payload"]["event"] != "error" {
             return Ok(None);
         }
@@ -185,7 +192,7 @@ impl Client {
             pending.is_due = true;
             self.record.again.insert(id.to_owned());
         }
-        Ok((self.part == Part::Publisher { moves: true }).then_some(Parting::Lost))
+        Ok((self.part == FaultPart::Publisher { moves: true }).then_some(DisconnectCause::Lost))
     }
 
     fn saw(&mut self, seen: Seen, value: &Value, at: usize) -> Result<(), Failure> {
@@ -209,12 +216,12 @@ impl Client {
         format!("{} in {} at gateway {at}: {of}", self.record.name, TOPICS[self.topic])
     }
 
-    async fn publish(&mut self, socket: &mut Socket) {
+    async fn publish(&mut self, socket: &mut TestSocket) {
         let is_open = self.crowd.is_open();
         while is_open && self.pending.len() < WINDOW {
             let id = format!("{}-{:06}", self.record.name, self.written);
             let text = envelope(&self.record.name, &id, self.written);
-            self.pending.push_back(Pending { id, text, is_due: true });
+            self.pending.push_back(PendingPublish { id, text, is_due: true });
             self.written += 1;
         }
         for pending in self.pending.iter_mut().filter(|pending| pending.is_due) {

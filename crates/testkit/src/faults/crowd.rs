@@ -13,13 +13,13 @@ use super::TOPICS;
 pub(crate) const GATEWAYS: usize = 3;
 
 /// How often something happened, by topic and gateway.
-pub(crate) type Counts = [[u64; GATEWAYS]; TOPICS.len()];
+pub(crate) type EventCounts = [[u64; GATEWAYS]; TOPICS.len()];
 
 /// What has happened so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
-    pub(crate) acknowledged: Counts,
-    pub(crate) seen: Counts,
+pub(crate) struct CrowdTally {
+    pub(crate) acknowledged: EventCounts,
+    pub(crate) seen: EventCounts,
     /// By gateway: how often it did not take an envelope, and how often it let nobody in.
     pub(crate) refused: [u64; GATEWAYS],
     pub(crate) shut: [u64; GATEWAYS],
@@ -29,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) done: HashSet<(usize, String)>,
 }
 
-impl Tally {
+impl CrowdTally {
     /// Who is connected in a topic.
     pub(crate) fn connected(&self, topic: usize) -> BTreeSet<String> {
         self.connected[topic].keys().cloned().collect()
@@ -42,15 +42,15 @@ impl Tally {
 }
 
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct FaultCrowd {
     addresses: Mutex<[Option<SocketAddr>; GATEWAYS]>,
     /// Counts how often everybody was called to where they belong.
     pub(crate) homes: watch::Sender<u64>,
     is_open: AtomicBool,
-    pub(crate) tally: watch::Sender<Tally>,
+    pub(crate) tally: watch::Sender<CrowdTally>,
 }
 
-impl Crowd {
+impl FaultCrowd {
     pub(crate) fn new() -> Self {
         Self {
             addresses: Mutex::default(),

@@ -22,12 +22,12 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::client::{Client, Part};
-use self::crowd::{Crowd, GATEWAYS, Tally};
-use self::verdict::Record;
-use crate::binary::{self, Served};
-use crate::http::Call;
-use crate::nats::Servers;
+use self::client::{FaultClient, FaultPart};
+use self::crowd::{CrowdTally, FaultCrowd, GATEWAYS};
+use self::verdict::FaultRecord;
+use crate::binary::{self, ServedProcess};
+use crate::http::HttpCall;
+use crate::nats::NatsServers;
 use crate::process::Signal;
 use crate::proxy::Proxy;
 use crate::witness::{self, Seen, envelope};
@@ -57,40 +57,40 @@ const VISITOR: &str = "visitor";
 const LOOKS_PER_CALL: u64 = 20;
 
 /// Gateways, servers and everybody in the rooms.
-pub struct Stage {
+pub struct FaultStage {
     /// The NATS servers, to be killed and revived.
-    pub servers: Servers,
-    gateways: Vec<Node>,
-    crowd: Arc<Crowd>,
-    clients: JoinSet<Result<Record, Failure>>,
-    records: Vec<Record>,
+    pub servers: NatsServers,
+    gateways: Vec<FaultNode>,
+    crowd: Arc<FaultCrowd>,
+    clients: JoinSet<Result<FaultRecord, Failure>>,
+    records: Vec<FaultRecord>,
     ender: String,
     binary: PathBuf,
 }
 
-struct Node {
-    process: Option<Served>,
+struct FaultNode {
+    process: Option<ServedProcess>,
     /// What was told by processes that are gone.
-    told: String,
+    report: String,
     ways: Vec<Proxy>,
     data: Scratch,
 }
 
-impl Node {
-    async fn start(&mut self, binary: &Path, crowd: &Crowd, number: usize) -> Result<(), Failure> {
+impl FaultNode {
+    async fn start(&mut self, binary: &Path, crowd: &FaultCrowd, number: usize) -> Result<(), Failure> {
         let log = self.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
         let settings = ["--store", &log, "--times-crash-grace", "2s"];
-        let process = Served::start(binary, self.data.path(), 0, &settings).await?;
+        let process = ServedProcess::start(binary, self.data.path(), 0, &settings).await?;
         crowd.is_at(number, process.address());
         self.process = Some(process);
         Ok(())
     }
 }
 
-impl Stage {
+impl FaultStage {
     /// Starts everything, lets everybody in, and waits until all of it works. `salon` is the program.
     pub async fn open(salon: &Path) -> Result<Self, Failure> {
-        let servers = Servers::three_unadvertised().await?;
+        let servers = NatsServers::three_unadvertised().await?;
         let mut gateways = Vec::new();
         for _ in 0..GATEWAYS {
             let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
@@ -98,25 +98,25 @@ impl Stage {
             for number in 0..3 {
                 ways.push(Proxy::to(servers.port(number)).await?);
             }
-            gateways.push(Node { process: None, told: String::new(), ways, data });
+            gateways.push(FaultNode { process: None, report: String::new(), ways, data });
         }
         // The first token makes the key, which is the same for all.
         let ender = binary::token(salon, gateways[0].data.path(), "*", "ender").await?;
         for other in &gateways[1..] {
-            let key = |node: &Node| node.data.path().join("auth.key");
+            let key = |node: &FaultNode| node.data.path().join("auth.key");
             std::fs::copy(key(&gateways[0]), key(other)).map_err(|e| format!("no key for a gateway: {e}"))?;
         }
         let mut stage = Self {
             servers,
             gateways,
-            crowd: Arc::new(Crowd::new()),
+            crowd: Arc::new(FaultCrowd::new()),
             clients: JoinSet::new(),
             records: Vec::new(),
             ender,
             binary: salon.to_owned(),
         };
         stage.start_all().await?;
-        stage.fill().await.map_err(|told| stage.explain(told))?;
+        stage.fill().await.map_err(|report| stage.explain(report))?;
         Ok(stage)
     }
 
@@ -129,15 +129,15 @@ impl Stage {
         for home in 0..GATEWAYS {
             let names = ["reader", VISITOR, "publisher"].map(|part| token(format!("{part}-{home}")));
             let people = try_join_all(names).await?;
-            let parts = [Part::Reader, Part::Visitor, Part::Publisher { moves: false }];
+            let parts = [FaultPart::Reader, FaultPart::Visitor, FaultPart::Publisher { moves: false }];
             for ((token, name), part) in people.into_iter().zip(parts) {
                 for topic in 0..TOPICS.len() {
                     // In one of the topics publishers stay where they are refused, and say it again.
                     let part = match part {
-                        Part::Publisher { .. } => Part::Publisher { moves: topic > 0 },
+                        FaultPart::Publisher { .. } => FaultPart::Publisher { moves: topic > 0 },
                         other => other,
                     };
-                    self.clients.spawn(Client::new(part, (&name, &token), topic, home, &self.crowd).stay());
+                    self.clients.spawn(FaultClient::new(part, (&name, &token), topic, home, &self.crowd).stay());
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Stage {
         for topic in 0..TOPICS.len() {
             self.clients.spawn(agent::stay("agent".to_owned(), token.clone(), topic, self.crowd.clone()));
             for home in [topic, (topic + 1) % GATEWAYS] {
-                self.clients.spawn(Client::new(Part::Twin, ("twin", &twin), topic, home, &self.crowd).stay());
+                self.clients.spawn(FaultClient::new(FaultPart::Twin, ("twin", &twin), topic, home, &self.crowd).stay());
             }
         }
         self.until("everybody to be in", |tally| tally.connections(|_| true) == CONNECTIONS).await?;
@@ -192,10 +192,10 @@ impl Stage {
         process.ok_or_else(|| format!("gateway {gateway} does not run"))?.signal(signal)
     }
 
-    fn take(&mut self, gateway: usize) -> Result<Served, Failure> {
+    fn take(&mut self, gateway: usize) -> Result<ServedProcess, Failure> {
         let node = &mut self.gateways[gateway];
         let process = node.process.take().ok_or_else(|| format!("gateway {gateway} does not run"))?;
-        node.told += &process.output();
+        node.report += &process.output();
         Ok(process)
     }
 
@@ -226,7 +226,7 @@ impl Stage {
     /// Waits until publishers at these gateways have had more acknowledged in every topic, and readers there have seen more.
     pub async fn works(&mut self, gateways: &[usize]) -> Result<(), Failure> {
         let before = self.crowd.tally.borrow().clone();
-        let has_more = |tally: &Tally| {
+        let has_more = |tally: &CrowdTally| {
             (0..TOPICS.len()).flat_map(|topic| gateways.iter().map(move |gateway| (topic, *gateway))).all(|(t, g)| {
                 tally.acknowledged[t][g] >= before.acknowledged[t][g] + ENOUGH
                     && tally.seen[t][g] >= before.seen[t][g] + ENOUGH
@@ -237,9 +237,9 @@ impl Stage {
 
     /// Waits until a gateway has refused an envelope of somebody who is there, and somebody who wanted to come in.
     pub async fn refuses(&mut self, gateway: usize) -> Result<(), Failure> {
-        let of = |tally: &Tally| (tally.refused[gateway], tally.shut[gateway]);
+        let of = |tally: &CrowdTally| (tally.refused[gateway], tally.shut[gateway]);
         let before = of(&self.crowd.tally.borrow());
-        let both = |tally: &Tally| of(tally).0 > before.0 && of(tally).1 > before.1;
+        let both = |tally: &CrowdTally| of(tally).0 > before.0 && of(tally).1 > before.1;
         self.until(&format!("gateway {gateway} to refuse"), both).await
     }
 
@@ -255,7 +255,7 @@ impl Stage {
     pub async fn ready(&mut self, gateway: usize, status: u16) -> Result<(), Failure> {
         let address = self.crowd.address(gateway).ok_or("a gateway that does not run")?;
         let what = format!("/ready of gateway {gateway} to be {status}");
-        self.look(&what, async || Ok(Call::new("GET", "/ready").send(address).await?.status == status)).await
+        self.look(&what, async || Ok(HttpCall::new("GET", "/ready").send(address).await?.status == status)).await
     }
 
     /// Waits until a gateway says of every topic that somebody is present, or is not.
@@ -279,7 +279,7 @@ impl Stage {
     pub async fn finish(mut self) -> Result<(), Failure> {
         match self.compare().await {
             Ok(()) => Ok(()),
-            Err(told) => Err(self.explain(told)),
+            Err(report) => Err(self.explain(report)),
         }
     }
 
@@ -307,7 +307,7 @@ impl Stage {
         .await?;
         let tally = self.crowd.tally.borrow().clone();
         for topic in TOPICS {
-            let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&self.ender);
+            let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&self.ender);
             let call = call.body(envelope("ender", END, 0));
             let said = async || Ok(call.send(addresses[0]).await?.status / 100 == 2);
             self.look(&format!("the end of {topic} to be stored"), said).await?;
@@ -326,7 +326,7 @@ impl Stage {
             let (of_topic, others) = std::mem::take(&mut self.records).into_iter().partition(|r| r.topic == number);
             self.records = others;
             verdict::check(&histories[0], &of_topic, &tally.connected(number))
-                .map_err(|told| format!("{topic}: {told}"))?;
+                .map_err(|report| format!("{topic}: {report}"))?;
         }
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Stage {
     }
 
     /// Waits for something the clients tell of. One of them that fails is the end of it.
-    async fn until(&mut self, what: &str, has_come: impl Fn(&Tally) -> bool) -> Result<(), Failure> {
+    async fn until(&mut self, what: &str, has_come: impl Fn(&CrowdTally) -> bool) -> Result<(), Failure> {
         let mut tally = self.crowd.tally.subscribe();
         let mut look = every(LOOK);
         let mut looks = 0;
@@ -384,12 +384,12 @@ impl Stage {
     }
 
     /// What went wrong, with what the gateways said last.
-    pub fn explain(&self, told: Failure) -> Failure {
+    pub fn explain(&self, report: Failure) -> Failure {
         let said = self.gateways.iter().enumerate().map(|(number, node)| {
-            let now = node.process.as_ref().map(Served::output).unwrap_or_default();
-            format!("gateway {number}:\n{}{now}", node.told)
+            let now = node.process.as_ref().map(ServedProcess::output).unwrap_or_default();
+            format!("gateway {number}:\n{}{now}", node.report)
         });
-        format!("{told}\n{}", said.collect::<String>())
+        format!("{report}\n{}", said.collect::<String>())
     }
 }
 
@@ -407,13 +407,13 @@ fn until_the_end(mut history: Vec<Seen>) -> Vec<Seen> {
 
 /// Who is present in a topic, as a gateway says; `None` when it cannot say now.
 async fn participants(address: SocketAddr, topic: &str, token: &str) -> Result<Option<BTreeSet<String>>, Failure> {
-    let call = Call::new("GET", format!("/v0/topics/{topic}/participants")).bearer(token);
+    let call = HttpCall::new("GET", format!("/v0/topics/{topic}/participants")).bearer(token);
     let answer = call.send(address).await?;
     if answer.status == 503 {
         return Ok(None);
     }
-    let told: Value = serde_json::from_str(&answer.body).map_err(|e| format!("{e}: {}", answer.body))?;
+    let report: Value = serde_json::from_str(&answer.body).map_err(|e| format!("{e}: {}", answer.body))?;
     let listed =
-        told["participants"].as_array().ok_or_else(|| format!("no list: {} {}", answer.status, answer.body))?;
+        report["participants"].as_array().ok_or_else(|| format!("no list: {} {}", answer.status, answer.body))?;
     Ok(Some(listed.iter().filter_map(|one| one["id"].as_str()).map(str::to_owned).collect()))
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::END;
 use crate::Failure;
-use crate::witness::{Places, Seen};
+use crate::witness::{HistoryIndex, Seen};
 
 /// What one client can bear witness to.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct FaultRecord {
     pub(crate) name: String,
     pub(crate) topic: usize,
     /// Everything it saw, in order.
@@ -21,11 +21,11 @@ pub(crate) struct Record {
 }
 
 /// One topic: its history up to the end, what its clients saw, and who was connected when it ended.
-pub(crate) fn check(history: &[Seen], records: &[Record], connected: &BTreeSet<String>) -> Result<(), Failure> {
+pub(crate) fn check(history: &[Seen], records: &[FaultRecord], connected: &BTreeSet<String>) -> Result<(), Failure> {
     if history.last().is_none_or(|last| last.id != END) {
         return Err("the history has no end".into());
     }
-    let places = Places::of(history)?;
+    let places = HistoryIndex::of(history)?;
     for record in records {
         places.has_all(&record.name, &record.seen)?;
         places.same_order(&record.name, &record.seen)?;
@@ -42,7 +42,7 @@ pub(crate) fn check(history: &[Seen], records: &[Record], connected: &BTreeSet<S
 }
 
 /// What was acknowledged is what is kept, and what was said once is in the order in which it was said.
-fn kept_once(history: &[Seen], record: &Record) -> Result<(), Failure> {
+fn kept_once(history: &[Seen], record: &FaultRecord) -> Result<(), Failure> {
     let kept: Vec<_> = history.iter().filter(|entry| entry.from == record.name).map(|entry| &entry.id).collect();
     let found = kept.iter().filter(|id| record.acknowledged.contains(**id)).count();
     if found < record.acknowledged.len() || kept.len() > found {
@@ -87,8 +87,14 @@ mod tests {
         let acknowledged: HashSet<_> = ids(saw).into_iter().filter(|id| id.starts_with("p-")).collect();
         let reached_the_end = saw.ends_with(END);
         let seen = list(saw);
-        let record =
-            Record { name: "p".into(), seen, acknowledged, again: ids(again), reached_the_end, ..Record::default() };
+        let record = FaultRecord {
+            name: "p".into(),
+            seen,
+            acknowledged,
+            again: ids(again),
+            reached_the_end,
+            ..FaultRecord::default()
+        };
         let told = check(&list(history), &[record], &["p".to_owned()].into());
         told.map_or_else(|told| told.lines().next().unwrap_or_default().to_owned(), |()| "fine".into())
     }

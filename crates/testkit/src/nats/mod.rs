@@ -11,8 +11,8 @@ mod wire;
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use servers::Servers;
-pub(crate) use shared::Shared;
+pub use servers::NatsServers;
+pub(crate) use shared::SharedServer;
 pub use shared::close_shared;
 pub use trials::trial;
 pub use wire::frame;

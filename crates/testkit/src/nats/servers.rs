@@ -22,19 +22,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Some servers that belong together. Dropping them stops them.
 #[derive(Debug)]
-pub struct Servers {
-    servers: Vec<Server>,
+pub struct NatsServers {
+    servers: Vec<NatsProcess>,
 }
 
 #[derive(Debug)]
-struct Server {
+struct NatsProcess {
     program: PathBuf,
     port: u16,
     process: Option<Process>,
     directory: Scratch,
 }
 
-impl Servers {
+impl NatsServers {
     /// One server alone.
     pub async fn one() -> Result<Self, Failure> {
         Self::start(1, "", "").await
@@ -96,7 +96,7 @@ impl Servers {
                 );
             }
             std::fs::write(directory.path().join("server.conf"), config).map_err(|e| e.to_string())?;
-            servers.push(Server { program: program.to_owned(), port: *port, process: None, directory });
+            servers.push(NatsProcess { program: program.to_owned(), port: *port, process: None, directory });
         }
         Ok(Self { servers })
     }
@@ -108,7 +108,7 @@ impl Servers {
 
     async fn run_all(&mut self) -> Result<(), Failure> {
         // A server of a cluster is ready only when it has met others.
-        futures_util::future::try_join_all(self.servers.iter_mut().map(Server::run)).await.map(drop)
+        futures_util::future::try_join_all(self.servers.iter_mut().map(NatsProcess::run)).await.map(drop)
     }
 
     /// Where clients connect, with commas between.
@@ -187,7 +187,7 @@ impl Servers {
     }
 }
 
-impl Server {
+impl NatsProcess {
     async fn run(&mut self) -> Result<(), Failure> {
         let mut command = Command::new(&self.program);
         command.arg("--config").arg(self.directory.path().join("server.conf")).env_clear().stdin(Stdio::null());

@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::wire::ask;
-use super::{Servers, found};
+use super::{NatsServers, found};
 use crate::Failure;
 
-static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+static SHARED: Mutex<Option<SharedServer>> = Mutex::new(None);
 
 /// A server that this process uses, and the logs it has there.
-pub(crate) struct Shared {
+pub(crate) struct SharedServer {
     url: String,
     /// Where it is this process's own.
     own: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-impl Shared {
+impl SharedServer {
     /// Where a new log can be, and what it is called there: as no other, of whichever process.
     pub(crate) fn new_log() -> Result<(String, String), Failure> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -47,8 +47,8 @@ impl Shared {
         // A thread of its own, because each test has a runtime that ends with it.
         let thread = std::thread::spawn(move || {
             crate::run(async {
-                let servers = Servers::one().await;
-                let _ = tell.send(servers.as_ref().map(Servers::url).map_err(Clone::clone));
+                let servers = NatsServers::one().await;
+                let _ = tell.send(servers.as_ref().map(NatsServers::url).map_err(Clone::clone));
                 // A sender that is dropped wants it stopped, too.
                 let _ = stopped.await;
                 drop(servers);
@@ -73,13 +73,13 @@ fn prefix() -> &'static str {
 pub fn close_shared() {
     let shared = SHARED.lock().take();
     match shared {
-        Some(Shared { own: Some((stop, thread)), .. }) => {
+        Some(SharedServer { own: Some((stop, thread)), .. }) => {
             let _ = stop.send(());
             // A thread that failed has said so.
             let _ = thread.join();
         }
         // What stays is gone with the server; the tests have passed or failed by now.
-        Some(Shared { url, own: None }) => _ = crate::run(remove_logs(&url)),
+        Some(SharedServer { url, own: None }) => _ = crate::run(remove_logs(&url)),
         None => {}
     }
 }

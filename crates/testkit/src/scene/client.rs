@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::compose::{Door, parse};
-use super::connection::{Came, Connection};
+use super::compose::{SceneDoor, parse};
+use super::connection::{Came, SceneConnection};
 use super::requests::Requests;
-use super::stage::{Stage, Wanted};
-use super::{Over, Who, With};
+use super::stage::{AwaitedFrame, SceneStage};
+use super::{ConnectionName, Over, With};
 use crate::Failure;
-use crate::socket::Socket;
+use crate::socket::TestSocket;
 
 /// The id of the request a client begins with.
 const HELLO: &str = "hello";
@@ -21,7 +21,7 @@ const MODERN: &str = "2026-07-28";
 /// What `with` says of the client itself.
 pub(crate) const OWN_KEYS: [&str; 5] = ["version", "offers", "client", "first", "draft"];
 
-pub(crate) struct Client {
+pub(crate) struct SceneClient {
     revision: String,
     capabilities: Value,
     info: Value,
@@ -33,11 +33,11 @@ pub(crate) struct Client {
     pub(crate) sees_all: bool,
     over: Over,
     /// What it was asked, by the id as text.
-    asked: BTreeMap<String, Value>,
+    questions: BTreeMap<String, Value>,
 }
 
-impl Client {
-    fn new(who: &Who, sees_all: bool, over: Over, with: &With, speaks: bool) -> Self {
+impl SceneClient {
+    fn new(who: &ConnectionName, sees_all: bool, over: Over, with: &With, speaks: bool) -> Self {
         let said = |key: &str| with.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
         let offers = said("offers").unwrap_or_default().split(',').filter(|word| !word.is_empty());
         let capabilities = offers.map(|word| (word.to_owned(), json!({}))).collect::<Map<_, _>>();
@@ -54,7 +54,7 @@ impl Client {
             speaks,
             sees_all,
             over,
-            asked: BTreeMap::new(),
+            questions: BTreeMap::new(),
         }
     }
 
@@ -100,49 +100,49 @@ impl Client {
         let id = &came["id"];
         if came["method"].is_string() && !id.is_null() {
             let text = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-            self.asked.insert(text, id.clone());
+            self.questions.insert(text, id.clone());
         }
     }
 
     /// An answer to what was asked under this id.
     pub(crate) fn reply(&self, request: &str, result: Option<&str>, failed: bool) -> Result<String, Failure> {
-        let id = self.asked.get(request).ok_or_else(|| format!("nobody asked {request}"))?;
+        let id = self.questions.get(request).ok_or_else(|| format!("nobody asked {request}"))?;
         let result = result.map_or(Ok(json!({})), parse)?;
         let outcome = if failed { "error" } else { "result" };
         self.fill(json!({"id": id, outcome: result}))
     }
 }
 
-impl Stage {
+impl SceneStage {
     /// Somebody comes by the MCP door. Who is to `speak` begins as its revision does; the others say nothing yet.
     pub(crate) async fn come_by_mcp(
         &mut self,
-        who: &Who,
+        who: &ConnectionName,
         topic: &str,
         (at, over): (Option<&str>, Over),
         with: &With,
         speaks: bool,
     ) -> Result<(), Failure> {
-        let call = self.call(who, topic, Door::Mcp { at, over }, with).await?;
-        let client = Client::new(who, at.is_none(), over, with, speaks);
+        let call = self.call(who, topic, SceneDoor::Mcp { at, over }, with).await?;
+        let client = SceneClient::new(who, at.is_none(), over, with, speaks);
         let address = self.gateway.address();
         let mut connection = match over {
             Over::WebSocket => {
-                let connected = Socket::connect(address, call).await?;
+                let connected = TestSocket::connect(address, call).await?;
                 let socket = connected.map_err(|a| format!("the connection was refused: {} {}", a.status, a.body))?;
                 if socket.subprotocol.as_deref() != Some("mcp") {
                     return Err(format!("expected the subprotocol mcp, came {:?}", socket.subprotocol));
                 }
-                Connection::socket(socket, topic)
+                SceneConnection::socket(socket, topic)
             }
-            Over::Http => Connection::requests(Requests::new(address, call), topic),
-            Over::Poll => Connection::requests(Requests::polling(address, call), topic),
+            Over::Http => SceneConnection::requests(Requests::new(address, call), topic),
+            Over::Poll => SceneConnection::requests(Requests::polling(address, call), topic),
             Over::Sse => {
                 let mut requests = Requests::new(address, call);
                 if !with.contains(&("first".into(), "post".into())) {
                     requests.listen_first().await?;
                 }
-                Connection::requests(requests, topic)
+                SceneConnection::requests(requests, topic)
             }
         };
         let hello = speaks.then(|| client.fill(client.hello())).transpose()?;
@@ -156,11 +156,11 @@ impl Stage {
     }
 
     /// The answer to what a client began with, unless it has come before.
-    pub(crate) async fn expect_introduction(&mut self, who: &Who) -> Result<(), Failure> {
+    pub(crate) async fn expect_introduction(&mut self, who: &ConnectionName) -> Result<(), Failure> {
         if !self.connection(who)?.welcome.is_empty() {
             return Ok(());
         }
-        let came = self.next(who, Wanted::Frame).await?;
+        let came = self.next(who, AwaitedFrame::Frame).await?;
         let Came::Text(text) = came else { return Err(format!("expected an introduction, came {came}")) };
         let answer = parse(&text)?;
         if answer["id"] != HELLO || !answer["result"].is_object() {
@@ -192,10 +192,16 @@ impl Stage {
     }
 
     /// Lets anything pass until somebody's `initialize` comes, and answers it.
-    pub(crate) async fn meet(&mut self, who: &Who, whom: &str, id: &str, capabilities: &str) -> Result<(), Failure> {
+    pub(crate) async fn meet(
+        &mut self,
+        who: &ConnectionName,
+        whom: &str,
+        id: &str,
+        capabilities: &str,
+    ) -> Result<(), Failure> {
         let capabilities = parse(capabilities)?;
-        let asked = loop {
-            let text = match self.next(who, Wanted::OwnPresence).await? {
+        let questions = loop {
+            let text = match self.next(who, AwaitedFrame::OwnPresence).await? {
                 Came::Text(text) => parse(&text)?,
                 other => return Err(format!("expected a handshake, came {other}")),
             };
@@ -204,20 +210,20 @@ impl Stage {
                 break text;
             }
         };
-        let payload = &asked["payload"];
+        let payload = &questions["payload"];
         let result = json!({
             "protocolVersion": payload["params"]["protocolVersion"], "capabilities": capabilities,
             "serverInfo": {"name": who.participant(), "version": "1"},
         });
         let answer = json!({
-            "id": id, "to": [whom], "correlation_id": asked["id"], "payload": {"id": payload["id"], "result": result},
+            "id": id, "to": [whom], "correlation_id": questions["id"], "payload": {"id": payload["id"], "result": result},
         });
         let text = self.fill(who, &answer.to_string())?;
         self.connection(who)?.send(&text).await
     }
 
     /// The next thing a client gets must be the answer to a call that goes through the room.
-    pub(crate) async fn fence_by_call(&mut self, who: &Who, id: &str) -> Result<(), Failure> {
+    pub(crate) async fn fence_by_call(&mut self, who: &ConnectionName, id: &str) -> Result<(), Failure> {
         let connection = self.connection(who)?;
         let client = connection.client.as_ref().filter(|client| client.sees_all && client.over == Over::WebSocket);
         let client = client.ok_or("only over a WebSocket to the whole room is it known that nothing more came")?;
@@ -225,7 +231,7 @@ impl Stage {
         let call = json!({"id": id, "method": method, "params": {"name": "system:gateway__presence.get"}});
         let call = client.fill(call)?;
         connection.send(&call).await?;
-        match self.next(who, Wanted::Frame).await? {
+        match self.next(who, AwaitedFrame::Frame).await? {
             Came::Text(came) if parse(&came)?["id"] == id => Ok(()),
             other => Err(format!("expected nothing more, came {other}")),
         }

@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use super::client::OWN_KEYS;
-use super::connection::Connection;
+use super::connection::SceneConnection;
 use super::matching::substitute;
-use super::stage::Stage;
-use super::{Outgoing, Over, Who, With};
+use super::stage::SceneStage;
+use super::{ConnectionName, Over, SceneOutgoing, With};
 use crate::Failure;
-use crate::gateway::Token;
-use crate::http::Call;
+use crate::gateway::TestToken;
+use crate::http::HttpCall;
 
 /// What a connection is to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door<'a> {
+pub(crate) enum SceneDoor<'a> {
     Socket,
     Stream,
     Mcp { at: Option<&'a str>, over: Over },
     Machine { over: Over },
 }
 
-impl Door<'_> {
+impl SceneDoor<'_> {
     /// The address of a topic, and its query.
     fn address(self, topic: &str) -> (String, Vec<(String, String)>) {
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -52,24 +52,24 @@ impl Door<'_> {
     }
 }
 
-impl Stage {
+impl SceneStage {
     /// The text to send, which is remembered under its id.
-    pub(crate) fn compose(&mut self, who: &Who, what: &Outgoing) -> Result<String, Failure> {
+    pub(crate) fn compose(&mut self, who: &ConnectionName, what: &SceneOutgoing) -> Result<String, Failure> {
         if let Some(client) = self.connections.get(who).and_then(|connection| connection.client.as_ref()) {
             return match what {
-                Outgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
-                Outgoing::Filled(text) => client.fill(parse(&substitute(text, &self.bindings))?),
-                Outgoing::Reply { request, result, failed } => {
+                SceneOutgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
+                SceneOutgoing::Filled(text) => client.fill(parse(&substitute(text, &self.bindings))?),
+                SceneOutgoing::Reply { request, result, failed } => {
                     client.reply(&substitute(request, &self.bindings), result.as_deref(), *failed)
                 }
                 other => Err(format!("an MCP client does not do {other:?}")),
             };
         }
-        if let Some(served) = self.connections.get_mut(who).and_then(Connection::as_served) {
+        if let Some(served) = self.connections.get_mut(who).and_then(SceneConnection::as_served) {
             return match what {
-                Outgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
-                Outgoing::Filled(text) => served.fill(&substitute(text, &self.bindings)),
-                Outgoing::Reply { request, result, failed } => {
+                SceneOutgoing::Raw(text) => Ok(substitute(text, &self.bindings)),
+                SceneOutgoing::Filled(text) => served.fill(&substitute(text, &self.bindings)),
+                SceneOutgoing::Reply { request, result, failed } => {
                     let result = result.as_deref().map(|result| substitute(result, &self.bindings));
                     served.reply(&substitute(request, &self.bindings), result.as_deref(), *failed)
                 }
@@ -80,24 +80,24 @@ impl Stage {
             return machine.compose(what, &self.bindings);
         }
         let envelope = match what {
-            Outgoing::Raw(text) => {
+            SceneOutgoing::Raw(text) => {
                 let text = self.named.write(substitute(text, &self.bindings));
                 self.remember(&text);
                 return Ok(text);
             }
-            Outgoing::Repeat { id } => {
+            SceneOutgoing::Repeat { id } => {
                 return self.sent.get(id).cloned().ok_or_else(|| format!("nobody ever sent {id}"));
             }
-            Outgoing::Filled(text) => substitute(text, &self.bindings),
-            Outgoing::Chat { text, id } => {
+            SceneOutgoing::Filled(text) => substitute(text, &self.bindings),
+            SceneOutgoing::Chat { text, id } => {
                 let payload = json!({"method": "notifications/chat/message", "params": {"text": text}});
                 json!({"id": id, "payload": payload}).to_string()
             }
-            Outgoing::Notify { to, id } => {
+            SceneOutgoing::Notify { to, id } => {
                 let to = to.as_deref().map_or(json!("(absent)"), |to| json!([to]));
                 json!({"id": id, "to": to}).to_string()
             }
-            Outgoing::Call { to, method, id, params } => {
+            SceneOutgoing::Call { to, method, id, params } => {
                 self.requests += 1;
                 let mut payload = json!({"id": self.requests, "method": method});
                 if let Some(params) = params {
@@ -105,10 +105,12 @@ impl Stage {
                 }
                 json!({"id": id, "to": [to], "payload": payload}).to_string()
             }
-            Outgoing::Reply { request, .. } => return Err(format!("the answer to {request} needs an id: `as ID`")),
-            Outgoing::Answer { request, id, result, failed } => {
+            SceneOutgoing::Reply { request, .. } => {
+                return Err(format!("the answer to {request} needs an id: `as ID`"));
+            }
+            SceneOutgoing::Answer { request, id, result, failed } => {
                 let request = &substitute(request, &self.bindings);
-                let asked = self.sent.get(request).or_else(|| self.heard.get(request));
+                let asked = self.sent.get(request).or_else(|| self.last_ids.get(request));
                 let asked = parse(asked.ok_or_else(|| format!("nobody ever sent {request}"))?)?;
                 let result = result.as_deref().map_or(Ok(json!({})), parse)?;
                 let outcome = if *failed { "error" } else { "result" };
@@ -120,7 +122,7 @@ impl Stage {
     }
 
     /// Fills in what every envelope has, takes out what is to be `(absent)`, and remembers the result.
-    pub(crate) fn fill(&mut self, who: &Who, envelope: &str) -> Result<String, Failure> {
+    pub(crate) fn fill(&mut self, who: &ConnectionName, envelope: &str) -> Result<String, Failure> {
         let mut envelope = parse(envelope)?;
         let fields = envelope.as_object_mut().ok_or("only an object can be filled in")?;
         for (key, value) in [
@@ -151,8 +153,14 @@ impl Stage {
     }
 
     /// A request for a connection: `with` is its headers, its token, how the token is shown, and the query.
-    pub(crate) async fn call(&mut self, who: &Who, topic: &str, door: Door<'_>, with: &With) -> Result<Call, Failure> {
-        let mut token = Token::new(who.participant());
+    pub(crate) async fn call(
+        &mut self,
+        who: &ConnectionName,
+        topic: &str,
+        door: SceneDoor<'_>,
+        with: &With,
+    ) -> Result<HttpCall, Failure> {
+        let mut token = TestToken::new(who.participant());
         for (key, value) in with {
             if let Some(claim) = key.strip_prefix("token.") {
                 token.claim(claim, value)?;
@@ -162,8 +170,8 @@ impl Stage {
         self.bindings.insert("TOKEN".into(), token.clone());
 
         let (path, mut query) = door.address(topic);
-        let is_client = matches!(door, Door::Mcp { .. });
-        let mut call = Call::new("GET", path);
+        let is_client = matches!(door, SceneDoor::Mcp { .. });
+        let mut call = HttpCall::new("GET", path);
         let mut auth = "header";
         for (key, value) in with.iter().filter(|(key, _)| !key.starts_with("token.")) {
             let shown = substitute(value, &self.bindings);
@@ -192,7 +200,7 @@ impl Stage {
             "none" => {}
             other => return Err(format!("`auth={other}` is no way to show a token")),
         }
-        if matches!(door, Door::Mcp { over: Over::WebSocket, .. }) && auth != "subprotocol" {
+        if matches!(door, SceneDoor::Mcp { over: Over::WebSocket, .. }) && auth != "subprotocol" {
             call = call.header("Sec-WebSocket-Protocol", door.subprotocol());
         }
         let query: Vec<String> = query.iter().map(|(k, v)| format!("{k}={}", escape(v))).collect();
@@ -203,7 +211,7 @@ impl Stage {
     }
 
     async fn ticket(&self, token: &str, topic: &str) -> Result<String, Failure> {
-        let call = Call::new("POST", "/v0/tickets").bearer(token).body(json!({"topic": topic}).to_string());
+        let call = HttpCall::new("POST", "/v0/tickets").bearer(token).body(json!({"topic": topic}).to_string());
         let answer = call.send(self.gateway.address()).await?;
         match parse(&answer.body)?["ticket"].as_str() {
             Some(ticket) if answer.status / 100 == 2 => Ok(ticket.to_owned()),

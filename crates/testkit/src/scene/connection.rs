@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::client::Client;
-use super::framed::Session;
-use super::machine::Machine;
+use super::client::SceneClient;
+use super::framed::SceneSession;
+use super::machine::MachineScene;
 use super::requests::Requests;
-use super::served::Served;
+use super::served::ServedUpstream;
 use super::stage::shorten;
 use crate::Failure;
 use crate::http::EventStream;
-use crate::socket::{Event, Socket};
+use crate::socket::{TestSocket, TestSocketEvent};
 
 /// What came over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,29 +36,29 @@ impl fmt::Display for Came {
     }
 }
 
-enum Wire {
-    Socket(Box<Socket>),
+enum SceneWire {
+    Socket(Box<TestSocket>),
     Stream(Box<EventStream>),
     Requests(Box<Requests>),
-    Framed(Box<Session>),
-    Served(Box<Served>),
+    Framed(Box<SceneSession>),
+    Served(Box<ServedUpstream>),
 }
 
-pub(crate) struct Connection {
-    wire: Wire,
+pub(crate) struct SceneConnection {
+    wire: SceneWire,
     pub(crate) topic: String,
     /// Who speaks MCP over it, and not MCPx.
-    pub(crate) client: Option<Client>,
+    pub(crate) client: Option<SceneClient>,
     /// Who speaks the Machine Context Protocol over it.
-    pub(crate) machine: Option<Machine>,
+    pub(crate) machine: Option<MachineScene>,
     /// The welcome, as it came; an MCP client's is the answer to its first request.
     pub(crate) welcome: String,
     /// What came while nobody was looking.
     waiting: VecDeque<Came>,
 }
 
-impl Connection {
-    fn new(wire: Wire, topic: &str) -> Self {
+impl SceneConnection {
+    fn new(wire: SceneWire, topic: &str) -> Self {
         Self {
             wire,
             topic: topic.into(),
@@ -69,54 +69,54 @@ impl Connection {
         }
     }
 
-    pub(crate) fn socket(socket: Socket, topic: &str) -> Self {
-        Self::new(Wire::Socket(Box::new(socket)), topic)
+    pub(crate) fn socket(socket: TestSocket, topic: &str) -> Self {
+        Self::new(SceneWire::Socket(Box::new(socket)), topic)
     }
 
     pub(crate) fn stream(stream: EventStream, topic: &str) -> Self {
-        Self::new(Wire::Stream(Box::new(stream)), topic)
+        Self::new(SceneWire::Stream(Box::new(stream)), topic)
     }
 
     pub(crate) fn requests(requests: Requests, topic: &str) -> Self {
-        Self::new(Wire::Requests(Box::new(requests)), topic)
+        Self::new(SceneWire::Requests(Box::new(requests)), topic)
     }
 
-    pub(crate) fn framed(session: Session, topic: &str) -> Self {
-        Self::new(Wire::Framed(Box::new(session)), topic)
+    pub(crate) fn framed(session: SceneSession, topic: &str) -> Self {
+        Self::new(SceneWire::Framed(Box::new(session)), topic)
     }
 
-    pub(crate) fn as_framed(&mut self) -> Option<&mut Session> {
+    pub(crate) fn as_framed(&mut self) -> Option<&mut SceneSession> {
         match &mut self.wire {
-            Wire::Framed(session) => Some(session),
-            Wire::Socket(_) | Wire::Stream(_) | Wire::Requests(_) | Wire::Served(_) => None,
+            SceneWire::Framed(session) => Some(session),
+            SceneWire::Socket(_) | SceneWire::Stream(_) | SceneWire::Requests(_) | SceneWire::Served(_) => None,
         }
     }
 
-    pub(crate) fn served(served: Served, topic: &str) -> Self {
-        Self::new(Wire::Served(Box::new(served)), topic)
+    pub(crate) fn served(served: ServedUpstream, topic: &str) -> Self {
+        Self::new(SceneWire::Served(Box::new(served)), topic)
     }
 
-    pub(crate) fn as_served(&mut self) -> Option<&mut Served> {
+    pub(crate) fn as_served(&mut self) -> Option<&mut ServedUpstream> {
         match &mut self.wire {
-            Wire::Served(served) => Some(served),
-            Wire::Socket(_) | Wire::Stream(_) | Wire::Requests(_) | Wire::Framed(_) => None,
+            SceneWire::Served(served) => Some(served),
+            SceneWire::Socket(_) | SceneWire::Stream(_) | SceneWire::Requests(_) | SceneWire::Framed(_) => None,
         }
     }
 
     pub(crate) fn as_requests(&mut self) -> Option<&mut Requests> {
         match &mut self.wire {
-            Wire::Requests(requests) => Some(requests),
-            Wire::Socket(_) | Wire::Stream(_) | Wire::Framed(_) | Wire::Served(_) => None,
+            SceneWire::Requests(requests) => Some(requests),
+            SceneWire::Socket(_) | SceneWire::Stream(_) | SceneWire::Framed(_) | SceneWire::Served(_) => None,
         }
     }
 
     pub(crate) async fn send(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.wire {
-            Wire::Socket(socket) => socket.text(text).await,
-            Wire::Requests(requests) => requests.send(text).await,
-            Wire::Stream(_) => Err("a stream of events is only for reading".into()),
-            Wire::Framed(_) => Err("a framed connection sends requests, not texts".into()),
-            Wire::Served(served) => served.send(text),
+            SceneWire::Socket(socket) => socket.text(text).await,
+            SceneWire::Requests(requests) => requests.send(text).await,
+            SceneWire::Stream(_) => Err("a stream of events is only for reading".into()),
+            SceneWire::Framed(_) => Err("a framed connection sends requests, not texts".into()),
+            SceneWire::Served(served) => served.send(text),
         }
     }
 
@@ -151,16 +151,16 @@ impl Connection {
 
     async fn read(&mut self) -> Result<Came, Failure> {
         match &mut self.wire {
-            Wire::Socket(socket) => Ok(match socket.next().await? {
-                Event::Text(text) => Came::Text(text),
-                Event::Binary(length) => Came::Binary(length),
-                Event::Closed(code, reason) => Came::Closed(code, reason),
-                Event::Broken => Came::Ended,
+            SceneWire::Socket(socket) => Ok(match socket.next().await? {
+                TestSocketEvent::Text(text) => Came::Text(text),
+                TestSocketEvent::Binary(length) => Came::Binary(length),
+                TestSocketEvent::Closed(code, reason) => Came::Closed(code, reason),
+                TestSocketEvent::Broken => Came::Ended,
             }),
-            Wire::Requests(requests) => requests.next().await,
-            Wire::Framed(session) => session.next().await,
-            Wire::Served(served) => served.next().await,
-            Wire::Stream(stream) => {
+            SceneWire::Requests(requests) => requests.next().await,
+            SceneWire::Framed(session) => session.next().await,
+            SceneWire::Served(served) => served.next().await,
+            SceneWire::Stream(stream) => {
                 let Some(event) = stream.next().await? else { return Ok(Came::Ended) };
                 // What resumes a stream is the envelope's id, as with `after`.
                 let envelope: serde_json::Value = serde_json::from_str(&event.data).unwrap_or_default();
@@ -174,11 +174,11 @@ impl Connection {
 
     pub(crate) async fn leave(self) -> Result<(), Failure> {
         match self.wire {
-            Wire::Socket(socket) => socket.close().await,
-            Wire::Requests(requests) => requests.end().await,
-            Wire::Framed(session) => session.leave().await,
-            Wire::Served(served) => served.leave().await,
-            Wire::Stream(_) => Ok(()),
+            SceneWire::Socket(socket) => socket.close().await,
+            SceneWire::Requests(requests) => requests.end().await,
+            SceneWire::Framed(session) => session.leave().await,
+            SceneWire::Served(served) => served.leave().await,
+            SceneWire::Stream(_) => Ok(()),
         }
     }
 }

@@ -7,40 +7,41 @@ use serde_json::{Value, json};
 
 use super::connection::Came;
 use super::matching::{compare, substitute};
-use super::stage::{FENCE, Stage, Wanted, shorten};
-use super::{Expected, Incoming, Who};
+use super::stage::{AwaitedFrame, FENCE, SceneStage, shorten};
+use super::{ConnectionName, Expected, SceneIncoming};
 use crate::Failure;
-use crate::gateway::Token;
-use crate::http::{Answer, Call};
+use crate::gateway::TestToken;
+use crate::http::{HttpAnswer, HttpCall};
 
-impl Stage {
-    pub(crate) async fn get(&mut self, who: &Who, what: &Incoming) -> Result<(), Failure> {
+impl SceneStage {
+    pub(crate) async fn get(&mut self, who: &ConnectionName, what: &SceneIncoming) -> Result<(), Failure> {
         match what {
-            Incoming::Sent(ids) => {
+            SceneIncoming::Sent(ids) => {
                 for id in ids {
                     let sent = self.sent.get(id).cloned().ok_or_else(|| format!("nobody ever sent {id}"))?;
-                    let came = self.next_text(who, Wanted::Frame).await?;
+                    let came = self.next_text(who, AwaitedFrame::Frame).await?;
                     if came != sent {
                         return Err(format!("expected, byte for byte\n    {sent}\n  came\n    {came}"));
                     }
                 }
                 Ok(())
             }
-            Incoming::Raw(text) => {
-                let (expected, came) = (substitute(text, &self.bindings), self.next_text(who, Wanted::Frame).await?);
+            SceneIncoming::Raw(text) => {
+                let (expected, came) =
+                    (substitute(text, &self.bindings), self.next_text(who, AwaitedFrame::Frame).await?);
                 if came == expected { Ok(()) } else { Err(format!("expected\n    {expected}\n  came\n    {came}")) }
             }
-            Incoming::Json(expected) => {
-                let text = self.next_text(who, Wanted::Frame).await?;
+            SceneIncoming::Json(expected) => {
+                let text = self.next_text(who, AwaitedFrame::Frame).await?;
                 let came = self.value(&text)?;
                 compare(expected, &came, &mut self.bindings).map_err(|told| format!("{told}\n  in {text}"))?;
                 self.hear(who, &came)
             }
-            Incoming::Presence { event, of, more } => {
+            SceneIncoming::Presence { event, of, more } => {
                 let wanted = match *event {
-                    "heartbeat" => Wanted::Heartbeat,
-                    _ if of == who.participant() => Wanted::OwnPresence,
-                    _ => Wanted::Frame,
+                    "heartbeat" => AwaitedFrame::Heartbeat,
+                    _ if of == who.participant() => AwaitedFrame::OwnPresence,
+                    _ => AwaitedFrame::Frame,
                 };
                 let came = self.next_value(who, wanted).await?;
                 let payload = json!({"event": event, "participant": {"id": of}});
@@ -62,14 +63,14 @@ impl Stage {
                 let Some(more) = more else { return Ok(()) };
                 compare(more, &came["payload"]["participant"], &mut self.bindings)
             }
-            Incoming::Refusal { code, regarding } => {
-                let came = self.next_value(who, Wanted::Frame).await?;
+            SceneIncoming::Refusal { code, regarding } => {
+                let came = self.next_value(who, AwaitedFrame::Frame).await?;
                 self.expect_refusal(&came, code, regarding.as_deref())
             }
-            Incoming::Told { code, regarding } => {
+            SceneIncoming::Told { code, regarding } => {
                 let mut presence = Vec::new();
                 let came = loop {
-                    let text = self.next_text(who, Wanted::Frame).await?;
+                    let text = self.next_text(who, AwaitedFrame::Frame).await?;
                     let came: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
                     if came["kind"] != "presence" {
                         break came;
@@ -79,23 +80,23 @@ impl Stage {
                 self.connection(who)?.put_back(presence);
                 self.expect_refusal(&came, code, regarding.as_deref())
             }
-            Incoming::NothingMore => self.fence(who).await,
+            SceneIncoming::NothingMore => self.fence(who).await,
         }
     }
 
     /// Lets anything pass until it comes.
-    pub(crate) async fn wait(&mut self, who: &Who, what: &Incoming) -> Result<(), Failure> {
+    pub(crate) async fn wait(&mut self, who: &ConnectionName, what: &SceneIncoming) -> Result<(), Failure> {
         let received = match (what, self.connection(who)?.as_framed()) {
-            (Incoming::Json(expected), Some(_)) => Some(Incoming::Json(super::framed::received(expected))),
+            (SceneIncoming::Json(expected), Some(_)) => Some(SceneIncoming::Json(super::framed::received(expected))),
             _ => None,
         };
         let what = received.as_ref().unwrap_or(what);
         loop {
-            let text = self.next_text(who, Wanted::OwnPresence).await?;
+            let text = self.next_text(who, AwaitedFrame::OwnPresence).await?;
             let came = self.value(&text).unwrap_or_default();
             let found = match what {
-                Incoming::Json(expected) => compare(expected, &came, &mut self.bindings).is_ok(),
-                Incoming::Sent(ids) => ids.iter().any(|id| self.sent.get(id) == Some(&text)),
+                SceneIncoming::Json(expected) => compare(expected, &came, &mut self.bindings).is_ok(),
+                SceneIncoming::Sent(ids) => ids.iter().any(|id| self.sent.get(id) == Some(&text)),
                 _ => return Err("nobody can wait for this".into()),
             };
             if found {
@@ -105,7 +106,7 @@ impl Stage {
     }
 
     /// Remembers what may be answered later.
-    fn hear(&mut self, who: &Who, came: &Value) -> Result<(), Failure> {
+    fn hear(&mut self, who: &ConnectionName, came: &Value) -> Result<(), Failure> {
         let connection = self.connection(who)?;
         if let Some(session) = connection.as_framed() {
             session.hear(came);
@@ -116,7 +117,7 @@ impl Stage {
         } else if let Some(client) = &mut connection.client {
             client.hear(came);
         } else if let Some(id) = came["id"].as_str() {
-            self.heard.entry(id.to_owned()).or_insert_with(|| came.to_string());
+            self.last_ids.entry(id.to_owned()).or_insert_with(|| came.to_string());
         }
         Ok(())
     }
@@ -134,14 +135,14 @@ impl Stage {
         compare(&refusal(code, &regarding), came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
     }
 
-    async fn next_text(&mut self, who: &Who, wanted: Wanted) -> Result<String, Failure> {
+    async fn next_text(&mut self, who: &ConnectionName, wanted: AwaitedFrame) -> Result<String, Failure> {
         match self.next(who, wanted).await? {
             Came::Text(text) => Ok(text),
             other => Err(format!("expected a frame, came {other}")),
         }
     }
 
-    async fn next_value(&mut self, who: &Who, wanted: Wanted) -> Result<Value, Failure> {
+    async fn next_value(&mut self, who: &ConnectionName, wanted: AwaitedFrame) -> Result<Value, Failure> {
         let text = self.next_text(who, wanted).await?;
         self.value(&text)
     }
@@ -152,21 +153,21 @@ impl Stage {
         serde_json::from_str(&read).map_err(|e| format!("a frame is not JSON ({e}): {text}"))
     }
 
-    async fn fence(&mut self, who: &Who) -> Result<(), Failure> {
+    async fn fence(&mut self, who: &ConnectionName) -> Result<(), Failure> {
         self.fences += 1;
         let id = format!("{FENCE}-{}", self.fences);
         if self.connection(who)?.client.is_some() {
             return self.fence_by_call(who, &id).await;
         }
         let path = format!("/v0/topics/{}/messages", self.connection(who)?.topic);
-        let text = self.fill(&Who(FENCE.into()), &format!(r#"{{"id":"{id}"}}"#))?;
-        let token = self.gateway.token(&Token::new(FENCE))?;
-        let posted = Call::new("POST", path).bearer(&token).body(text.clone()).send(self.gateway.address()).await?;
+        let text = self.fill(&ConnectionName(FENCE.into()), &format!(r#"{{"id":"{id}"}}"#))?;
+        let token = self.gateway.token(&TestToken::new(FENCE))?;
+        let posted = HttpCall::new("POST", path).bearer(&token).body(text.clone()).send(self.gateway.address()).await?;
         if posted.status / 100 != 2 {
             return Err(format!("the fence was not published: {} {}", posted.status, posted.body));
         }
         loop {
-            match self.next(who, Wanted::Fence).await? {
+            match self.next(who, AwaitedFrame::Fence).await? {
                 Came::Text(came) if came == text || is_framed_fence(&came, &id) => return Ok(()),
                 // A fence of an earlier step, which nobody has looked at.
                 Came::Text(came) if is_fence(&came) => {}
@@ -175,7 +176,7 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn flood(&mut self, who: &Who, count: usize, code: &str) -> Result<(), Failure> {
+    pub(crate) async fn flood(&mut self, who: &ConnectionName, count: usize, code: &str) -> Result<(), Failure> {
         let ids: Vec<String> = (1..=count).map(|i| format!("flood-{i}")).collect();
         for id in &ids {
             let text = self.fill(who, &format!(r#"{{"id":"{id}"}}"#))?;
@@ -183,7 +184,7 @@ impl Stage {
         }
         let (mut accepted, mut refused) = (0, 0);
         for _ in &ids {
-            let came = self.next_value(who, Wanted::Frame).await?;
+            let came = self.next_value(who, AwaitedFrame::Frame).await?;
             if came["kind"] == "mcp" {
                 accepted += 1;
             } else {
@@ -203,15 +204,15 @@ impl Stage {
     /// Posts until one is refused; at least the first is not.
     pub(crate) async fn flood_by_posts(
         &mut self,
-        who: &Who,
+        who: &ConnectionName,
         topic: &str,
         count: usize,
         code: &str,
     ) -> Result<(), Failure> {
-        let token = self.gateway.token(&Token::new(who.participant()))?;
+        let token = self.gateway.token(&TestToken::new(who.participant()))?;
         for number in 1..=count {
             let body = self.fill(who, &format!(r#"{{"id":"flood-{number}"}}"#))?;
-            let call = Call::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token).body(body);
+            let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token).body(body);
             let came = call.send(self.gateway.address()).await?;
             if number > 1 && came.status == 429 {
                 let refused = Expected {
@@ -228,9 +229,9 @@ impl Stage {
         Err(format!("all {count} were accepted"))
     }
 
-    pub(crate) async fn closed(&mut self, who: &Who, code: u16) -> Result<(), Failure> {
+    pub(crate) async fn closed(&mut self, who: &ConnectionName, code: u16) -> Result<(), Failure> {
         loop {
-            match self.next(who, Wanted::Close).await? {
+            match self.next(who, AwaitedFrame::Close).await? {
                 Came::Closed(came, _) if came == code => return Ok(()),
                 // A shutdown is announced first.
                 Came::Text(text) if code == 1001 && text.contains(r#""code":"closing""#) => {}
@@ -239,7 +240,7 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn expect_welcome(&mut self, who: &Who, topic: &str) -> Result<(), Failure> {
+    pub(crate) async fn expect_welcome(&mut self, who: &ConnectionName, topic: &str) -> Result<(), Failure> {
         // The very first frame, whatever it is: nothing passes by unseen before a welcome.
         let came = self.connection(who)?.next().await?;
         self.transcript.push(format!("      {} ← {came}", who.0));
@@ -258,12 +259,12 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn expect_refused(&mut self, came: &Answer, status: &str, code: &str) -> Result<(), Failure> {
+    pub(crate) fn expect_refused(&mut self, came: &HttpAnswer, status: &str, code: &str) -> Result<(), Failure> {
         let json = json!({"error": "(any)", "code": code});
         self.expect_answer(&Expected { status: status.into(), json: Some(json), ..Expected::default() }, came)
     }
 
-    pub(crate) fn expect_answer(&mut self, expected: &Expected, came: &Answer) -> Result<(), Failure> {
+    pub(crate) fn expect_answer(&mut self, expected: &Expected, came: &HttpAnswer) -> Result<(), Failure> {
         self.transcript.push(format!("      ← {} {}", came.status, shorten(&came.body)));
         let status = came.status.to_string();
         let fits = expected.status.bytes().zip(status.bytes()).all(|(want, came)| want == b'x' || want == came);

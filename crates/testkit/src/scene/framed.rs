@@ -6,39 +6,39 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::compose::parse;
-use super::connection::{Came, Connection};
-use super::matching::{Named, substitute};
-use super::stage::{Stage, shorten};
-use super::{Outgoing, Who, With};
+use super::connection::{Came, SceneConnection};
+use super::matching::{NamedValues, substitute};
+use super::stage::{SceneStage, shorten};
+use super::{ConnectionName, SceneOutgoing, With};
 use crate::Failure;
-use crate::framed::{Framed, header};
-use crate::gateway::Token;
+use crate::framed::{FramedClient, header};
+use crate::gateway::TestToken;
 
 /// How long one request to receive waits, in milliseconds. When nothing has come another is made.
 const WAIT: u64 = 2000;
 
 /// One session, over one connection.
-pub(crate) struct Session {
-    line: Framed,
+pub(crate) struct SceneSession {
+    line: FramedClient,
     session: String,
     received: VecDeque<Came>,
     /// Whether a request to receive has no answer yet.
     waits: bool,
     requests: u64,
     /// What it was asked and has not answered: the message's id, the request's, and who asked.
-    asked: Vec<(String, Value, String)>,
+    questions: Vec<(String, Value, String)>,
 }
 
-impl Session {
+impl SceneSession {
     async fn open(address: SocketAddr, body: &Value) -> Result<(Self, String), Failure> {
-        let mut line = Framed::open(address).await?;
+        let mut line = FramedClient::open(address).await?;
         let reply = line.ask("connect", "CONNECT", body).await?;
         let answer = reply.json();
         let session = answer["sessionId"].as_str().filter(|_| reply.code() == 200);
         let session = session.ok_or_else(|| format!("the connection was refused: {} {}", reply.code(), reply.body))?;
         let session = session.to_owned();
         Ok((
-            Self { line, session, received: VecDeque::new(), waits: false, requests: 0, asked: Vec::new() },
+            Self { line, session, received: VecDeque::new(), waits: false, requests: 0, questions: Vec::new() },
             reply.body,
         ))
     }
@@ -49,7 +49,7 @@ impl Session {
     }
 
     /// Sends the body of a SEND; the answer.
-    async fn send(&mut self, id: Option<&str>, mut body: Value, named: &Named) -> Result<Value, Failure> {
+    async fn send(&mut self, id: Option<&str>, mut body: Value, named: &NamedValues) -> Result<Value, Failure> {
         let fields = body.as_object_mut().ok_or("only an object can be filled in")?;
         fields.entry("sessionId").or_insert(self.session.as_str().into());
         let body = named.write(body.to_string());
@@ -111,13 +111,13 @@ impl Session {
             (came["id"].as_str(), came["sender"].as_str(), payload["method"].is_string())
             && !payload["id"].is_null()
         {
-            self.asked.push((id.to_owned(), payload["id"].clone(), sender.to_owned()));
+            self.questions.push((id.to_owned(), payload["id"].clone(), sender.to_owned()));
         }
     }
 
     fn reply(&self, request: &str, result: Option<&str>, failed: bool) -> Result<Value, Failure> {
-        let asked = self.asked.iter().find(|(id, ..)| id == request);
-        let (_, id, sender) = asked.ok_or_else(|| format!("nobody asked {request}"))?;
+        let questions = self.questions.iter().find(|(id, ..)| id == request);
+        let (_, id, sender) = questions.ok_or_else(|| format!("nobody asked {request}"))?;
         let result = result.map_or(Ok(json!({})), parse)?;
         let outcome = if failed { "error" } else { "result" };
         Ok(json!({"destination": sender, "payload": {"jsonrpc": "2.0", "id": id, outcome: result}}))
@@ -138,9 +138,14 @@ pub(crate) fn received(envelope: &Value) -> Value {
     message
 }
 
-impl Stage {
-    pub(crate) async fn come_by_framed(&mut self, who: &Who, topic: &str, with: &With) -> Result<(), Failure> {
-        let mut token = Token::new(who.participant());
+impl SceneStage {
+    pub(crate) async fn come_by_framed(
+        &mut self,
+        who: &ConnectionName,
+        topic: &str,
+        with: &With,
+    ) -> Result<(), Failure> {
+        let mut token = TestToken::new(who.participant());
         let mut info = json!({"id": who.participant(), "version": "1"});
         for (key, value) in with {
             match (key.strip_prefix("token."), key.as_str()) {
@@ -151,29 +156,29 @@ impl Stage {
         }
         let token = self.gateway.token(&token)?;
         let body = json!({"clientInfo": info, "token": token, "topic": topic});
-        let (session, welcome) = Session::open(self.gateway.framed_address(), &body).await?;
+        let (session, welcome) = SceneSession::open(self.gateway.framed_address(), &body).await?;
         self.transcript.push(format!("      {} ← {}", who.0, shorten(&welcome)));
-        let mut connection = Connection::framed(session, topic);
+        let mut connection = SceneConnection::framed(session, topic);
         connection.welcome = welcome;
         self.connections.insert(who.clone(), connection);
         Ok(())
     }
 
     /// Sends something by SEND; `$ID` is then what the gateway called it.
-    pub(crate) async fn send_framed(&mut self, who: &Who, what: &Outgoing) -> Result<(), Failure> {
+    pub(crate) async fn send_framed(&mut self, who: &ConnectionName, what: &SceneOutgoing) -> Result<(), Failure> {
         let mut name = None;
         let body = match what {
-            Outgoing::Filled(text) => parse(&substitute(text, &self.bindings))?,
-            Outgoing::Chat { text, id } => {
+            SceneOutgoing::Filled(text) => parse(&substitute(text, &self.bindings))?,
+            SceneOutgoing::Chat { text, id } => {
                 name = Some(id.clone());
                 json!({ "payload": text })
             }
-            Outgoing::Notify { to, id } => {
+            SceneOutgoing::Notify { to, id } => {
                 name = Some(id.clone());
                 let payload = json!({"jsonrpc": "2.0", "method": "notifications/note"});
                 json!({"payload": payload, "destination": to.as_deref().unwrap_or("*")})
             }
-            Outgoing::Call { to, method, id, params } => {
+            SceneOutgoing::Call { to, method, id, params } => {
                 name = Some(id.clone());
                 self.requests += 1;
                 let mut payload = json!({"jsonrpc": "2.0", "id": self.requests, "method": method});
@@ -182,7 +187,8 @@ impl Stage {
                 }
                 json!({"payload": payload, "destination": to})
             }
-            Outgoing::Reply { request, result, failed } | Outgoing::Answer { request, result, failed, .. } => {
+            SceneOutgoing::Reply { request, result, failed }
+            | SceneOutgoing::Answer { request, result, failed, .. } => {
                 let request = substitute(request, &self.bindings);
                 let session = self.connection(who)?.as_framed().ok_or("not a framed connection")?;
                 session.reply(&request, result.as_deref(), *failed)?

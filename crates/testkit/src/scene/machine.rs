@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::compose::{Door, parse};
-use super::connection::{Came, Connection};
+use super::compose::{SceneDoor, parse};
+use super::connection::{Came, SceneConnection};
 use super::matching::substitute;
 use super::requests::Requests;
-use super::stage::{Stage, Wanted};
-use super::{Outgoing, Over, Who, With};
+use super::stage::{AwaitedFrame, SceneStage};
+use super::{ConnectionName, Over, SceneOutgoing, With};
 use crate::Failure;
-use crate::socket::Socket;
+use crate::socket::TestSocket;
 
 /// The id of the request it begins with, whose answer shows that it is in the room.
 const HELLO: &str = "hello";
 
-pub(crate) struct Machine {
+pub(crate) struct MachineScene {
     participant: String,
     /// What the next message shows in its payload.
     token: Option<String>,
     /// Who asked it what, by the message's id.
-    asked: BTreeMap<String, Value>,
+    questions: BTreeMap<String, Value>,
     messages: u64,
 }
 
-impl Machine {
+impl MachineScene {
     /// Fills in what every message has.
     pub(crate) fn fill(&mut self, mut message: Value) -> Result<String, Failure> {
         self.messages += 1;
@@ -51,15 +51,19 @@ impl Machine {
     }
 
     /// The text of what a scene has it send.
-    pub(crate) fn compose(&mut self, what: &Outgoing, bindings: &BTreeMap<String, String>) -> Result<String, Failure> {
+    pub(crate) fn compose(
+        &mut self,
+        what: &SceneOutgoing,
+        bindings: &BTreeMap<String, String>,
+    ) -> Result<String, Failure> {
         match what {
-            Outgoing::Raw(text) => Ok(substitute(text, bindings)),
-            Outgoing::Filled(text) => self.fill(parse(&substitute(text, bindings))?),
-            Outgoing::Chat { text, id } => {
+            SceneOutgoing::Raw(text) => Ok(substitute(text, bindings)),
+            SceneOutgoing::Filled(text) => self.fill(parse(&substitute(text, bindings))?),
+            SceneOutgoing::Chat { text, id } => {
                 let header = json!({"messageId": id, "destination": "*"});
                 self.fill(json!({"header": header, "payload": {"chat": {"text": text}}}))
             }
-            Outgoing::Call { to, method, id, params } => {
+            SceneOutgoing::Call { to, method, id, params } => {
                 let (tool, capability) =
                     method.rsplit_once('.').map_or((method.as_str(), None), |(tool, rest)| (tool, Some(rest)));
                 let mut wanted = json!({"id": tool});
@@ -72,9 +76,9 @@ impl Machine {
                 let header = json!({"messageId": id, "messageType": "request", "destination": to});
                 self.fill(json!({"header": header, "payload": {"tool": wanted}}))
             }
-            Outgoing::Reply { request, result, failed } => {
+            SceneOutgoing::Reply { request, result, failed } => {
                 let request = substitute(request, bindings);
-                let from = self.asked.get(&request).ok_or_else(|| format!("nobody asked {request}"))?.clone();
+                let from = self.questions.get(&request).ok_or_else(|| format!("nobody asked {request}"))?.clone();
                 let outcome = result.as_deref().map_or(Ok(json!({})), |text| parse(&substitute(text, bindings)))?;
                 let kind = if *failed { "error" } else { "response" };
                 let header = json!({"messageType": kind, "requestId": request, "destination": from});
@@ -91,16 +95,16 @@ impl Machine {
     pub(crate) fn hear(&mut self, came: &Value) {
         let header = &came["header"];
         if let (Some("request"), Some(id)) = (header["messageType"].as_str(), header["messageId"].as_str()) {
-            self.asked.insert(id.to_owned(), header["source"].clone());
+            self.questions.insert(id.to_owned(), header["source"].clone());
         }
     }
 }
 
-impl Stage {
+impl SceneStage {
     /// Somebody comes by the Machine Context Protocol. Who is to `speak` asks for its tools, and is in the room when that is answered.
     pub(crate) async fn come_by_machine(
         &mut self,
-        who: &Who,
+        who: &ConnectionName,
         topic: &str,
         over: Over,
         with: &With,
@@ -113,14 +117,14 @@ impl Stage {
                 "none".clone_into(value);
             }
         }
-        let call = self.call(who, topic, Door::Machine { over }, &shown).await?;
+        let call = self.call(who, topic, SceneDoor::Machine { over }, &shown).await?;
         let token = in_message.then(|| self.bindings.get("TOKEN").cloned()).flatten();
         let address = self.gateway.address();
         let mut connection = match over {
             Over::WebSocket => {
-                let connected = Socket::connect(address, call).await?;
+                let connected = TestSocket::connect(address, call).await?;
                 let socket = connected.map_err(|a| format!("the connection was refused: {} {}", a.status, a.body))?;
-                Connection::socket(socket, topic)
+                SceneConnection::socket(socket, topic)
             }
             Over::Http | Over::Sse | Over::Poll => {
                 let mut requests = Requests::new(address, call);
@@ -129,11 +133,11 @@ impl Stage {
                 if speaks {
                     requests.listen().await?;
                 }
-                Connection::requests(requests, topic)
+                SceneConnection::requests(requests, topic)
             }
         };
-        let (participant, asked) = (who.participant().to_owned(), BTreeMap::new());
-        let mut machine = Machine { participant, token, asked, messages: 0 };
+        let (participant, questions) = (who.participant().to_owned(), BTreeMap::new());
+        let mut machine = MachineScene { participant, token, questions, messages: 0 };
         let list = json!({"id": "registry", "capability": "list"});
         let header = json!({"messageId": HELLO, "messageType": "request", "destination": "system:gateway"});
         let hello = speaks.then(|| machine.fill(json!({"header": header, "payload": {"tool": list}}))).transpose()?;
@@ -145,10 +149,10 @@ impl Stage {
         if speaks { self.expect_hello(who).await } else { Ok(()) }
     }
 
-    async fn expect_hello(&mut self, who: &Who) -> Result<(), Failure> {
+    async fn expect_hello(&mut self, who: &ConnectionName) -> Result<(), Failure> {
         let mut others = Vec::new();
         loop {
-            let came = self.next(who, Wanted::Frame).await?;
+            let came = self.next(who, AwaitedFrame::Frame).await?;
             let Came::Text(text) = came else { return Err(format!("expected an answer, came {came}")) };
             let answer = parse(&text)?;
             if answer["header"]["requestId"] != HELLO {

@@ -9,9 +9,9 @@ pub(crate) type Bindings = BTreeMap<String, String>;
 
 /// Values that a scene has named, as they are written there, by their names without `$`.
 #[derive(Debug, Default)]
-pub(crate) struct Named(BTreeMap<String, String>);
+pub(crate) struct NamedValues(BTreeMap<String, String>);
 
-impl Named {
+impl NamedValues {
     /// Names a value. The name is bound to itself, because what comes is read as the name where it is the value.
     pub(crate) fn name(&mut self, name: &str, value: &str, bindings: &mut Bindings) -> Result<(), String> {
         if bindings.insert(name.to_owned(), format!("${name}")).is_some() {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_named_value_comes_byte_for_byte() {
-        let (mut named, mut bindings) = (Named::default(), Bindings::default());
+        let (mut named, mut bindings) = (NamedValues::default(), Bindings::default());
         named.name("X", r#"{"n":123456789012345678901,"d": 1.10}"#, &mut bindings).expect("a new name");
         assert!(named.name("X", "1", &mut bindings).is_err());
         let sent = named.write(r#"{"a":"$X","b":"$XY"}"#.into());

@@ -17,7 +17,7 @@
 //! `$X is JSON` names a value once and for all: where somebody sends `"$X"`, these very bytes are sent, and where somebody is to get `"$X"`, these very
 //! bytes must come, though all else in JSON is matched by what it means.
 //!
-//! **Settings** come first, `gateway with SETTING [VALUE], …`; see [`crate::gateway::Options::set`].
+//! **Settings** come first, `gateway with SETTING [VALUE], …`; see [`crate::gateway::TestOptions::set`].
 //!
 //! **Coming and going.** `W joins TOPIC by mcpx`, `W follows TOPIC` (the stream of events), `W cannot join TOPIC: STATUS CODE`,
 //! `W cannot follow TOPIC: STATUS CODE`, each with `with KEY=VALUE …` behind the topic: a capitalised key is a header, one that begins
@@ -89,7 +89,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::gateway::Engine;
+use crate::gateway::TestEngine;
 
 /// A scene that has been read.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,22 +97,22 @@ pub struct Scene {
     /// How the gateway is set up.
     pub(crate) settings: Vec<(String, String)>,
     /// What happens.
-    pub(crate) steps: Vec<Line>,
+    pub(crate) steps: Vec<SceneLine>,
 }
 
 /// A step and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct SceneLine {
     pub(crate) number: usize,
     pub(crate) text: String,
-    pub(crate) step: Step,
+    pub(crate) step: SceneStep,
 }
 
 /// A connection's name: the participant's id, and what tells it from the participant's other connections.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Who(pub(crate) String);
+pub(crate) struct ConnectionName(pub(crate) String);
 
-impl Who {
+impl ConnectionName {
     pub(crate) fn participant(&self) -> &str {
         self.0.split('/').next().unwrap_or_default()
     }
@@ -123,7 +123,7 @@ pub(crate) type With = Vec<(String, String)>;
 
 /// By which door somebody comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SceneWay {
     Mcpx,
     /// As an MCP client, which sees the room or one participant.
     Mcp {
@@ -153,110 +153,110 @@ pub(crate) enum Over {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum SceneStep {
     /// A value gets a name.
     Name {
         name: String,
         value: String,
     },
     Join {
-        who: Who,
+        who: ConnectionName,
         topic: String,
-        way: Way,
+        way: SceneWay,
         with: With,
     },
     Connect {
-        who: Who,
+        who: ConnectionName,
         topic: String,
-        way: Way,
+        way: SceneWay,
         with: With,
     },
     /// A server becomes a guest; `draft` is what it speaks.
     Serve {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         draft: bool,
         tools: String,
     },
     Offer {
-        who: Who,
+        who: ConnectionName,
         tools: String,
     },
     Meet {
-        who: Who,
+        who: ConnectionName,
         whom: String,
         id: String,
         capabilities: String,
     },
     /// A join that is retried while it is refused with 429.
-    FinallyJoin(Box<Step>),
+    FinallyJoin(Box<SceneStep>),
     CannotJoin {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         with: With,
-        refused: Refused,
+        refused: ExpectedRefusal,
     },
     Follow {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         with: With,
     },
     CannotFollow {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         with: With,
-        refused: Refused,
+        refused: ExpectedRefusal,
     },
     Welcomed {
-        who: Who,
+        who: ConnectionName,
         expected: Expected,
     },
     Send {
-        who: Who,
-        what: Outgoing,
+        who: ConnectionName,
+        what: SceneOutgoing,
     },
     Post {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         envelope: String,
         answer: Expected,
     },
     Flood {
-        who: Who,
+        who: ConnectionName,
         count: usize,
         code: String,
     },
     FloodByPosts {
-        who: Who,
+        who: ConnectionName,
         topic: String,
         count: usize,
         code: String,
     },
     Get {
-        who: Vec<Who>,
-        what: Incoming,
+        who: Vec<ConnectionName>,
+        what: SceneIncoming,
     },
     Wait {
-        who: Vec<Who>,
-        what: Incoming,
+        who: Vec<ConnectionName>,
+        what: SceneIncoming,
     },
     Closed {
-        who: Vec<Who>,
+        who: Vec<ConnectionName>,
         code: u16,
     },
     StreamEnds {
-        who: Who,
+        who: ConnectionName,
     },
     Leave {
-        who: Who,
+        who: ConnectionName,
     },
     Break {
-        who: Who,
+        who: ConnectionName,
     },
     Restart,
     NoRival,
     Ask {
-        who: Option<Who>,
+        who: Option<ConnectionName>,
         method: String,
         path: String,
         with: With,
@@ -266,13 +266,13 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refused {
+pub(crate) struct ExpectedRefusal {
     pub(crate) status: String,
     pub(crate) code: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outgoing {
+pub(crate) enum SceneOutgoing {
     Filled(String),
     Raw(String),
     Chat { text: String, id: String },
@@ -284,7 +284,7 @@ pub(crate) enum Outgoing {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Incoming {
+pub(crate) enum SceneIncoming {
     Sent(Vec<String>),
     Raw(String),
     Json(Value),
@@ -310,13 +310,13 @@ impl Scene {
     }
 
     /// Plays it against a gateway on the given engine. An error tells the step, what came instead, and all that happened before.
-    pub async fn play(&self, engine: Engine) -> Result<(), crate::Failure> {
+    pub async fn play(&self, engine: TestEngine) -> Result<(), crate::Failure> {
         stage::play(self, engine).await
     }
 }
 
 /// Reads and plays one file.
-pub fn play_file(path: &Path, engine: Engine) -> Result<(), crate::Failure> {
+pub fn play_file(path: &Path, engine: TestEngine) -> Result<(), crate::Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let scene = Scene::parse(&text).map_err(|e| format!("{file}:{e}"))?;

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::matching::is_variable;
-use super::{Expected, Incoming, Line, Outgoing, Over, Refused, Scene, Step, Way, Who, With};
+use super::{
+    ConnectionName, Expected, ExpectedRefusal, Over, Scene, SceneIncoming, SceneLine, SceneOutgoing, SceneStep,
+    SceneWay, With,
+};
 use crate::Failure;
 
 pub(crate) fn scene(text: &str) -> Result<Scene, Failure> {
@@ -17,7 +20,7 @@ pub(crate) fn scene(text: &str) -> Result<Scene, Failure> {
             scene.settings.extend(settings.split(',').map(setting));
         } else {
             let step = step(&line).map_err(told)?;
-            scene.steps.push(Line { number, text: line, step });
+            scene.steps.push(SceneLine { number, text: line, step });
         }
     }
     if scene.steps.is_empty() { Err("1: nothing happens in this scene".into()) } else { Ok(scene) }
@@ -46,40 +49,40 @@ fn setting(text: &str) -> (String, String) {
     (key.to_owned(), value.trim().to_owned())
 }
 
-fn step(line: &str) -> Result<Step, Failure> {
+fn step(line: &str) -> Result<SceneStep, Failure> {
     if line == "the gateway restarts" {
-        return Ok(Step::Restart);
+        return Ok(SceneStep::Restart);
     }
     if line == "no second gateway starts on the same data" {
-        return Ok(Step::NoRival);
+        return Ok(SceneStep::NoRival);
     }
     let mut words = Words(line);
     if words.peek().is_some_and(is_variable) {
         let name = words.word("a variable")?[1..].to_owned();
         words.demand("is")?;
         let value = words.optional_json()?.ok_or("the value is missing")?;
-        return Ok(Step::Name { name, value });
+        return Ok(SceneStep::Name { name, value });
     }
     let (subjects, verb) = subjects(&mut words)?;
     if let Some(owner) = subjects[0].0.strip_suffix("'s") {
-        let who = Who(owner.to_owned());
+        let who = ConnectionName(owner.to_owned());
         return match (verb, words.rest()) {
-            ("connection", "breaks") => Ok(Step::Break { who }),
-            ("stream", "ends") => Ok(Step::StreamEnds { who }),
+            ("connection", "breaks") => Ok(SceneStep::Break { who }),
+            ("stream", "ends") => Ok(SceneStep::StreamEnds { who }),
             _ => Err(format!("`{verb}` is nothing that belongs to anybody")),
         };
     }
     match verb {
-        "gets" | "get" => Ok(Step::Get { who: subjects, what: incoming(words)? }),
+        "gets" | "get" => Ok(SceneStep::Get { who: subjects, what: incoming(words)? }),
         "waits" | "wait" => {
             words.demand("for")?;
             match incoming(words)? {
-                what @ (Incoming::Sent(_) | Incoming::Json(_)) => Ok(Step::Wait { who: subjects, what }),
+                what @ (SceneIncoming::Sent(_) | SceneIncoming::Json(_)) => Ok(SceneStep::Wait { who: subjects, what }),
                 other => Err(format!("nobody can wait for {other:?}")),
             }
         }
         "is" | "are" => state(subjects, words),
-        _ => match <[Who; 1]>::try_from(subjects) {
+        _ => match <[ConnectionName; 1]>::try_from(subjects) {
             Ok([who]) => action(who, verb, words),
             Err(several) => Err(format!("{} participants cannot do `{verb}` in one step", several.len())),
         },
@@ -87,11 +90,11 @@ fn step(line: &str) -> Result<Step, Failure> {
 }
 
 /// `alice, bob and carol`, up to the verb.
-fn subjects<'a>(words: &mut Words<'a>) -> Result<(Vec<Who>, &'a str), Failure> {
+fn subjects<'a>(words: &mut Words<'a>) -> Result<(Vec<ConnectionName>, &'a str), Failure> {
     let mut subjects = Vec::new();
     loop {
         let word = words.word("a name")?;
-        subjects.push(Who(word.trim_end_matches(',').to_owned()));
+        subjects.push(ConnectionName(word.trim_end_matches(',').to_owned()));
         let joined = words.eat("and");
         if !joined && !word.ends_with(',') {
             return Ok((subjects, words.word("a verb")?));
@@ -99,28 +102,28 @@ fn subjects<'a>(words: &mut Words<'a>) -> Result<(Vec<Who>, &'a str), Failure> {
     }
 }
 
-fn state(who: Vec<Who>, mut words: Words<'_>) -> Result<Step, Failure> {
+fn state(who: Vec<ConnectionName>, mut words: Words<'_>) -> Result<SceneStep, Failure> {
     match words.word("what somebody is")? {
         "closed" => {
             let code = words.word("a close code")?;
             let code = code.parse().map_err(|_| format!("`{code}` is no close code"))?;
-            words.end(Step::Closed { who, code })
+            words.end(SceneStep::Closed { who, code })
         }
         verb @ ("refused" | "told") => {
             let code = words.word("a refusal's code")?.to_owned();
             let regarding = words.eat("regarding").then(|| words.word("an id").map(str::to_owned)).transpose()?;
             let what = match verb {
-                "told" => Incoming::Told { code, regarding },
-                _ => Incoming::Refusal { code, regarding },
+                "told" => SceneIncoming::Told { code, regarding },
+                _ => SceneIncoming::Refusal { code, regarding },
             };
-            words.end(Step::Get { who, what })
+            words.end(SceneStep::Get { who, what })
         }
-        "asked" => match <[Who; 1]>::try_from(who) {
+        "asked" => match <[ConnectionName; 1]>::try_from(who) {
             Ok([who]) => asked(who, words),
             Err(_) => Err("everyone is asked alone".into()),
         },
-        "welcomed" => match <[Who; 1]>::try_from(who) {
-            Ok([who]) => Ok(Step::Welcomed { who, expected: expected(String::new(), words)? }),
+        "welcomed" => match <[ConnectionName; 1]>::try_from(who) {
+            Ok([who]) => Ok(SceneStep::Welcomed { who, expected: expected(String::new(), words)? }),
             Err(_) => Err("everyone is welcomed alone".into()),
         },
         other => Err(format!("nobody can be `{other}`")),
@@ -128,7 +131,7 @@ fn state(who: Vec<Who>, mut words: Words<'_>) -> Result<Step, Failure> {
 }
 
 /// `METHOD by X as $Y [PARAMS]`: a request to somebody in particular.
-fn asked(who: Who, mut words: Words<'_>) -> Result<Step, Failure> {
+fn asked(who: ConnectionName, mut words: Words<'_>) -> Result<SceneStep, Failure> {
     let method = words.word("a method")?;
     words.demand("by")?;
     let from = words.word("whom")?;
@@ -139,25 +142,25 @@ fn asked(who: Who, mut words: Words<'_>) -> Result<Step, Failure> {
     if let Some(params) = words.optional_json()? {
         wanted["payload"]["params"] = json(&params)?;
     }
-    Ok(Step::Wait { who: vec![who], what: Incoming::Json(wanted) })
+    Ok(SceneStep::Wait { who: vec![who], what: SceneIncoming::Json(wanted) })
 }
 
-fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
+fn action(who: ConnectionName, verb: &str, mut words: Words<'_>) -> Result<SceneStep, Failure> {
     match verb {
         "joins" => {
             let topic = words.word("a topic")?.to_owned();
             let (way, with) = (way(&mut words)?, with(&mut words)?);
-            words.end(Step::Join { who, topic, way, with })
+            words.end(SceneStep::Join { who, topic, way, with })
         }
         "finally" => {
             words.demand("joins")?;
-            Ok(Step::FinallyJoin(Box::new(action(who, "joins", words)?)))
+            Ok(SceneStep::FinallyJoin(Box::new(action(who, "joins", words)?)))
         }
         "connects" => {
             words.demand("to")?;
             let topic = words.word("a topic")?.to_owned();
             let (way, with) = (way(&mut words)?, with(&mut words)?);
-            words.end(Step::Connect { who, topic, way, with })
+            words.end(SceneStep::Connect { who, topic, way, with })
         }
         "serves" => {
             let topic = words.word("a topic")?.to_owned();
@@ -167,23 +170,23 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
                 words.demand("mcp")?;
             }
             let tools = words.optional_json()?.unwrap_or_else(|| "[]".into());
-            Ok(Step::Serve { who, topic, draft, tools })
+            Ok(SceneStep::Serve { who, topic, draft, tools })
         }
         "offers" => {
             let tools = words.optional_json()?.ok_or("what is offered is missing")?;
-            Ok(Step::Offer { who, tools })
+            Ok(SceneStep::Offer { who, tools })
         }
         "meets" => {
             let whom = words.word("whom")?.to_owned();
             words.demand("as")?;
             let id = words.word("an id")?.to_owned();
             let capabilities = words.optional_json()?.unwrap_or_else(|| "{}".into());
-            Ok(Step::Meet { who, whom, id, capabilities })
+            Ok(SceneStep::Meet { who, whom, id, capabilities })
         }
         "follows" => {
             let topic = words.word("a topic")?.to_owned();
             let with = with(&mut words)?;
-            words.end(Step::Follow { who, topic, with })
+            words.end(SceneStep::Follow { who, topic, with })
         }
         "cannot" => {
             let (verb, line) = (words.word("`join` or `follow`")?, words.rest());
@@ -193,14 +196,14 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
             let with = with(&mut words)?;
             words.end(())?;
             let (status, code) = refused.split_once(' ').ok_or("a refusal has a status and a code")?;
-            let refused = Refused { status: status.into(), code: code.into() };
+            let refused = ExpectedRefusal { status: status.into(), code: code.into() };
             match verb {
-                "join" => Ok(Step::CannotJoin { who, topic, with, refused }),
-                "follow" => Ok(Step::CannotFollow { who, topic, with, refused }),
+                "join" => Ok(SceneStep::CannotJoin { who, topic, with, refused }),
+                "follow" => Ok(SceneStep::CannotFollow { who, topic, with, refused }),
                 _ => Err(format!("`{verb}` is neither `join` nor `follow`")),
             }
         }
-        "leaves" => words.end(Step::Leave { who }),
+        "leaves" => words.end(SceneStep::Leave { who }),
         "floods" => {
             let topic = words.peek().filter(|word| word.contains(':')).map(str::to_owned);
             if let Some(topic) = &topic {
@@ -216,15 +219,15 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
             words.demand("refused")?;
             let code = words.word("a refusal's code")?.to_owned();
             words.end(match topic {
-                None => Step::Flood { who, count, code },
-                Some(topic) => Step::FloodByPosts { who, topic, count, code },
+                None => SceneStep::Flood { who, count, code },
+                Some(topic) => SceneStep::FloodByPosts { who, topic, count, code },
             })
         }
         "posts" => {
             words.demand("to")?;
             let topic = words.word("a topic")?.to_owned();
             let (envelope, answer) = arrow(words.rest())?;
-            Ok(Step::Post { who, topic, envelope: envelope.to_owned(), answer })
+            Ok(SceneStep::Post { who, topic, envelope: envelope.to_owned(), answer })
         }
         "asks" => {
             let (question, answer) = arrow(words.rest())?;
@@ -232,34 +235,34 @@ fn action(who: Who, verb: &str, mut words: Words<'_>) -> Result<Step, Failure> {
             let (method, path) = (words.word("a method")?.to_owned(), words.word("a path")?.to_owned());
             let with = with(&mut words)?;
             let who = (who.0 != "nobody").then_some(who);
-            Ok(Step::Ask { who, method, path, with, body: words.rest().to_owned(), answer })
+            Ok(SceneStep::Ask { who, method, path, with, body: words.rest().to_owned(), answer })
         }
-        _ => Ok(Step::Send { who, what: outgoing(verb, words)? }),
+        _ => Ok(SceneStep::Send { who, what: outgoing(verb, words)? }),
     }
 }
 
 /// `by mcpx`, or `by mcp` with whom it sees and what carries it.
-fn way(words: &mut Words<'_>) -> Result<Way, Failure> {
+fn way(words: &mut Words<'_>) -> Result<SceneWay, Failure> {
     words.demand("by")?;
     if words.eat("mcpx") {
-        return Ok(Way::Mcpx);
+        return Ok(SceneWay::Mcpx);
     }
     if words.eat("framed") {
-        return Ok(Way::Framed);
+        return Ok(SceneWay::Framed);
     }
     if words.eat("machine") {
-        return Ok(Way::Machine { over: over(words)? });
+        return Ok(SceneWay::Machine { over: over(words)? });
     }
     if words.eat("draft") {
         let at = words.eat("at").then(|| words.word("a participant").map(str::to_owned)).transpose()?;
-        return Ok(Way::Draft { at, over: over(words)? });
+        return Ok(SceneWay::Draft { at, over: over(words)? });
     }
     if !words.eat("mcp") {
         return Err(format!("expected `mcpx` or `mcp` before `{}`", words.rest()));
     }
     let at = words.eat("at").then(|| words.word("a participant").map(str::to_owned)).transpose()?;
     let over = over(words)?;
-    Ok(Way::Mcp { at, over })
+    Ok(SceneWay::Mcp { at, over })
 }
 
 /// What carries a client, where that is said.
@@ -273,22 +276,22 @@ fn over(words: &mut Words<'_>) -> Result<Over, Failure> {
     })
 }
 
-fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
+fn outgoing(verb: &str, mut words: Words<'_>) -> Result<SceneOutgoing, Failure> {
     match verb {
-        "sends" if words.eat("raw") => Ok(Outgoing::Raw(words.rest().to_owned())),
+        "sends" if words.eat("raw") => Ok(SceneOutgoing::Raw(words.rest().to_owned())),
         "sends" => {
             let text = words.rest().to_owned();
-            json(&text).map(|_| Outgoing::Filled(text))
+            json(&text).map(|_| SceneOutgoing::Filled(text))
         }
         "says" => {
             let (text, id) = words.rest().rsplit_once(" as ").ok_or("a chat line ends with ` as ID`")?;
-            Ok(Outgoing::Chat { text: text.to_owned(), id: id.to_owned() })
+            Ok(SceneOutgoing::Chat { text: text.to_owned(), id: id.to_owned() })
         }
         "notifies" => {
             let to = Some(words.word("whom")?).filter(|&to| to != "everyone").map(str::to_owned);
             words.demand("as")?;
             let id = words.word("an id")?.to_owned();
-            words.end(Outgoing::Notify { to, id })
+            words.end(SceneOutgoing::Notify { to, id })
         }
         "calls" => {
             let to = words.word("whom")?.to_owned();
@@ -300,7 +303,7 @@ fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
                 method
             };
             let id = words.word("an id")?.to_owned();
-            Ok(Outgoing::Call { to, method, id, params: words.optional_json()? })
+            Ok(SceneOutgoing::Call { to, method, id, params: words.optional_json()? })
         }
         "answers" => {
             let request = words.word("a request's id")?.to_owned();
@@ -308,32 +311,32 @@ fn outgoing(verb: &str, mut words: Words<'_>) -> Result<Outgoing, Failure> {
             let failed = words.eat("error");
             let result = words.optional_json()?;
             Ok(match id {
-                Some(id) => Outgoing::Answer { request, id, failed, result },
-                None => Outgoing::Reply { request, failed, result },
+                Some(id) => SceneOutgoing::Answer { request, id, failed, result },
+                None => SceneOutgoing::Reply { request, failed, result },
             })
         }
         "repeats" => {
             let id = words.word("an id")?.to_owned();
-            words.end(Outgoing::Repeat { id })
+            words.end(SceneOutgoing::Repeat { id })
         }
         _ => Err(format!("`{verb}` is nothing a participant does")),
     }
 }
 
-fn incoming(mut words: Words<'_>) -> Result<Incoming, Failure> {
+fn incoming(mut words: Words<'_>) -> Result<SceneIncoming, Failure> {
     for event in ["join", "leave", "heartbeat"] {
         if words.eat(event) {
             let of = words.word("whose presence")?.to_owned();
             let more = words.optional_json()?.map(|text| json(&text)).transpose()?;
-            return Ok(Incoming::Presence { event, of, more });
+            return Ok(SceneIncoming::Presence { event, of, more });
         }
     }
     match words.rest() {
         "" => Err("what somebody gets is missing".into()),
-        "nothing more" => Ok(Incoming::NothingMore),
-        text if text.starts_with('{') => Ok(Incoming::Json(json(text)?)),
-        text if text.starts_with("raw ") => Ok(Incoming::Raw(text[4..].to_owned())),
-        text => Ok(Incoming::Sent(text.replace(',', " ").split_whitespace().map(str::to_owned).collect())),
+        "nothing more" => Ok(SceneIncoming::NothingMore),
+        text if text.starts_with('{') => Ok(SceneIncoming::Json(json(text)?)),
+        text if text.starts_with("raw ") => Ok(SceneIncoming::Raw(text[4..].to_owned())),
+        text => Ok(SceneIncoming::Sent(text.replace(',', " ").split_whitespace().map(str::to_owned).collect())),
     }
 }
 
@@ -448,50 +451,50 @@ mod tests {
 
     #[test]
     fn coming_and_going() {
-        assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
-        assert_snapshot!(read("alice finally joins room:alpha by mcpx"), @r#"FinallyJoin(Join { who: Who("alice"), topic: "room:alpha", way: Mcpx, with: [] })"#);
-        assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: Who("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
-        assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: Who("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
+        assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: ConnectionName("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
+        assert_snapshot!(read("alice finally joins room:alpha by mcpx"), @r#"FinallyJoin(Join { who: ConnectionName("alice"), topic: "room:alpha", way: Mcpx, with: [] })"#);
+        assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: ConnectionName("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
+        assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: ConnectionName("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
         assert_snapshot!(read(r#"$X is {"n": 1.10}"#), @r#"Name { name: "X", value: "{\"n\": 1.10}" }"#);
         assert_snapshot!(read("$X is"), @"1: the value is missing");
-        assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: Who("alice") }"#);
-        assert_snapshot!(read("alice and bob are closed 1001"), @r#"Closed { who: [Who("alice"), Who("bob")], code: 1001 }"#);
+        assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: ConnectionName("alice") }"#);
+        assert_snapshot!(read("alice and bob are closed 1001"), @r#"Closed { who: [ConnectionName("alice"), ConnectionName("bob")], code: 1001 }"#);
         assert_snapshot!(read("the gateway restarts"), @"Restart");
     }
 
     #[test]
     fn by_the_mcp_door() {
-        assert_snapshot!(read("carol joins r by mcp"), @r#"Join { who: Who("carol"), topic: "r", way: Mcp { at: None, over: WebSocket }, with: [] }"#);
-        assert_snapshot!(read("carol connects to r by mcp at bob over http with version=2025-06-18"), @r#"Connect { who: Who("carol"), topic: "r", way: Mcp { at: Some("bob"), over: Http }, with: [("version", "2025-06-18")] }"#);
-        assert_snapshot!(read("bob meets carol as i1 {\"tools\":{}}"), @r#"Meet { who: Who("bob"), whom: "carol", id: "i1", capabilities: "{\"tools\":{}}" }"#);
-        assert_snapshot!(read("carol answers $Q {\"roots\":[]}"), @r#"Send { who: Who("carol"), what: Reply { request: "$Q", result: Some("{\"roots\":[]}"), failed: false } }"#);
-        assert_snapshot!(read("bob is asked tools/call by carol as $C {\"name\":\"x\"}"), @r#"Wait { who: [Who("bob")], what: Json(Object {"from": String("carol"), "id": String("$C"), "payload": Object {"method": String("tools/call"), "params": Object {"name": String("x")}}, "to": Array [String("bob")]}) }"#);
+        assert_snapshot!(read("carol joins r by mcp"), @r#"Join { who: ConnectionName("carol"), topic: "r", way: Mcp { at: None, over: WebSocket }, with: [] }"#);
+        assert_snapshot!(read("carol connects to r by mcp at bob over http with version=2025-06-18"), @r#"Connect { who: ConnectionName("carol"), topic: "r", way: Mcp { at: Some("bob"), over: Http }, with: [("version", "2025-06-18")] }"#);
+        assert_snapshot!(read("bob meets carol as i1 {\"tools\":{}}"), @r#"Meet { who: ConnectionName("bob"), whom: "carol", id: "i1", capabilities: "{\"tools\":{}}" }"#);
+        assert_snapshot!(read("carol answers $Q {\"roots\":[]}"), @r#"Send { who: ConnectionName("carol"), what: Reply { request: "$Q", result: Some("{\"roots\":[]}"), failed: false } }"#);
+        assert_snapshot!(read("bob is asked tools/call by carol as $C {\"name\":\"x\"}"), @r#"Wait { who: [ConnectionName("bob")], what: Json(Object {"from": String("carol"), "id": String("$C"), "payload": Object {"method": String("tools/call"), "params": Object {"name": String("x")}}, "to": Array [String("bob")]}) }"#);
         assert_snapshot!(read("carol joins r by mcp over pigeon"), @"1: `pigeon` is neither `http` nor `sse`");
     }
 
     #[test]
     fn sending() {
-        assert_snapshot!(read("alice says well, hello as e1"), @r#"Send { who: Who("alice"), what: Chat { text: "well, hello", id: "e1" } }"#);
-        assert_snapshot!(read("alice sends raw  {\"a\" :1}"), @r#"Send { who: Who("alice"), what: Raw("{\"a\" :1}") }"#);
-        assert_snapshot!(read("alice calls bob as c1"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "tools/list", id: "c1", params: None } }"#);
-        assert_snapshot!(read("alice calls bob ping as c1 {}"), @r#"Send { who: Who("alice"), what: Call { to: "bob", method: "ping", id: "c1", params: Some("{}") } }"#);
-        assert_snapshot!(read("bob answers c1 as r1 {\"ok\":true}"), @r#"Send { who: Who("bob"), what: Answer { request: "c1", id: "r1", result: Some("{\"ok\":true}"), failed: false } }"#);
-        assert_snapshot!(read("alice posts to r {\"id\":\"e1\"} → 2xx"), @r#"Post { who: Who("alice"), topic: "r", envelope: "{\"id\":\"e1\"}", answer: Expected { status: "2xx", headers: [], listing: None, json: None } }"#);
+        assert_snapshot!(read("alice says well, hello as e1"), @r#"Send { who: ConnectionName("alice"), what: Chat { text: "well, hello", id: "e1" } }"#);
+        assert_snapshot!(read("alice sends raw  {\"a\" :1}"), @r#"Send { who: ConnectionName("alice"), what: Raw("{\"a\" :1}") }"#);
+        assert_snapshot!(read("alice calls bob as c1"), @r#"Send { who: ConnectionName("alice"), what: Call { to: "bob", method: "tools/list", id: "c1", params: None } }"#);
+        assert_snapshot!(read("alice calls bob ping as c1 {}"), @r#"Send { who: ConnectionName("alice"), what: Call { to: "bob", method: "ping", id: "c1", params: Some("{}") } }"#);
+        assert_snapshot!(read("bob answers c1 as r1 {\"ok\":true}"), @r#"Send { who: ConnectionName("bob"), what: Answer { request: "c1", id: "r1", result: Some("{\"ok\":true}"), failed: false } }"#);
+        assert_snapshot!(read("alice posts to r {\"id\":\"e1\"} → 2xx"), @r#"Post { who: ConnectionName("alice"), topic: "r", envelope: "{\"id\":\"e1\"}", answer: Expected { status: "2xx", headers: [], listing: None, json: None } }"#);
     }
 
     #[test]
     fn receiving() {
-        assert_snapshot!(read("alice, bob and carol get e1, e2"), @r#"Get { who: [Who("alice"), Who("bob"), Who("carol")], what: Sent(["e1", "e2"]) }"#);
-        assert_snapshot!(read("bob gets nothing more"), @r#"Get { who: [Who("bob")], what: NothingMore }"#);
-        assert_snapshot!(read("bob gets join alice"), @r#"Get { who: [Who("bob")], what: Presence { event: "join", of: "alice", more: None } }"#);
-        assert_snapshot!(read("bob is refused from_mismatch regarding e7"), @r#"Get { who: [Who("bob")], what: Refusal { code: "from_mismatch", regarding: Some("e7") } }"#);
+        assert_snapshot!(read("alice, bob and carol get e1, e2"), @r#"Get { who: [ConnectionName("alice"), ConnectionName("bob"), ConnectionName("carol")], what: Sent(["e1", "e2"]) }"#);
+        assert_snapshot!(read("bob gets nothing more"), @r#"Get { who: [ConnectionName("bob")], what: NothingMore }"#);
+        assert_snapshot!(read("bob gets join alice"), @r#"Get { who: [ConnectionName("bob")], what: Presence { event: "join", of: "alice", more: None } }"#);
+        assert_snapshot!(read("bob is refused from_mismatch regarding e7"), @r#"Get { who: [ConnectionName("bob")], what: Refusal { code: "from_mismatch", regarding: Some("e7") } }"#);
     }
 
     #[test]
     fn asking() {
         assert_snapshot!(read("nobody asks GET /health → 200 {\"status\":\"(any)\"}"), @r#"Ask { who: None, method: "GET", path: "/health", with: [], body: "", answer: Expected { status: "200", headers: [], listing: None, json: Some(Object {"status": String("(any)")}) } }"#);
-        assert_snapshot!(read("carol asks GET /h with Origin=x → 200 listing e2, join:bob {\"next\":\"$N\"}"), @r#"Ask { who: Some(Who("carol")), method: "GET", path: "/h", with: [("Origin", "x")], body: "", answer: Expected { status: "200", headers: [], listing: Some(["e2", "join:bob"]), json: Some(Object {"next": String("$N")}) } }"#);
-        assert_snapshot!(read("carol asks POST /t {\"a\":1} → 400"), @r#"Ask { who: Some(Who("carol")), method: "POST", path: "/t", with: [], body: "{\"a\":1}", answer: Expected { status: "400", headers: [], listing: None, json: None } }"#);
+        assert_snapshot!(read("carol asks GET /h with Origin=x → 200 listing e2, join:bob {\"next\":\"$N\"}"), @r#"Ask { who: Some(ConnectionName("carol")), method: "GET", path: "/h", with: [("Origin", "x")], body: "", answer: Expected { status: "200", headers: [], listing: Some(["e2", "join:bob"]), json: Some(Object {"next": String("$N")}) } }"#);
+        assert_snapshot!(read("carol asks POST /t {\"a\":1} → 400"), @r#"Ask { who: Some(ConnectionName("carol")), method: "POST", path: "/t", with: [], body: "{\"a\":1}", answer: Expected { status: "400", headers: [], listing: None, json: None } }"#);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::connection::Came;
-use crate::http::{Answer, Call, EventStream};
+use crate::http::{EventStream, HttpAnswer, HttpCall};
 use crate::{Failure, within};
 
 /// How much may come while nobody looks.
@@ -25,7 +25,7 @@ const LONG: u64 = 10;
 pub(crate) struct Requests {
     address: SocketAddr,
     /// What every request has: an address and credentials.
-    common: Call,
+    common: HttpCall,
     /// Where messages go, when that is elsewhere.
     endpoint: Option<String>,
     session: Arc<OnceLock<String>>,
@@ -40,7 +40,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(address: SocketAddr, call: Call) -> Self {
+    pub(crate) fn new(address: SocketAddr, call: HttpCall) -> Self {
         let (coming, came) = mpsc::channel(WAITING);
         let common = call.header("Accept", "application/json, text/event-stream");
         let (session, streams) = (Arc::default(), JoinSet::new());
@@ -59,7 +59,7 @@ impl Requests {
     }
 
     /// The same for a client that polls.
-    pub(crate) fn polling(address: SocketAddr, call: Call) -> Self {
+    pub(crate) fn polling(address: SocketAddr, call: HttpCall) -> Self {
         Self { polls: true, ..Self::new(address, call) }
     }
 
@@ -88,7 +88,7 @@ impl Requests {
         self.revision = Some(revision.to_owned());
     }
 
-    fn request(&self, method: &str) -> Call {
+    fn request(&self, method: &str) -> HttpCall {
         let mut call = self.common.clone();
         call.method = method.into();
         for (name, value) in [(SESSION, self.session.get()), ("MCP-Protocol-Version", self.revision.as_ref())] {
@@ -180,7 +180,7 @@ impl Requests {
                 pass_on(&mut EventStream::of(response), &coming).await;
                 return Ok(());
             }
-            let answer = Answer::read(response).await?;
+            let answer = HttpAnswer::read(response).await?;
             if let Ok(messages) = serde_json::from_str::<Vec<Box<RawValue>>>(&answer.body)
                 && polls
             {

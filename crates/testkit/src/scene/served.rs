@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures_util::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use salon_client::{Client, Gateway, StaticToken};
-use salon_guests::upstream::{Target, UrlTransport};
-use salon_guests::{Spec, Status};
+use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::{GuestStatus, Spec};
 use salon_protocol::{Members, TopicName};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,36 +18,36 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_util::sync::CancellationToken;
 
-use super::Who;
-use super::connection::{Came, Connection};
-use super::stage::Stage;
-use crate::gateway::Token;
+use super::ConnectionName;
+use super::connection::{Came, SceneConnection};
+use super::stage::SceneStage;
+use crate::gateway::TestToken;
 use crate::{Failure, within};
 
 /// How much may come while nobody looks.
 const WAITING: usize = 1024;
 
 /// What all connections to one server share.
-struct Shared {
+struct ServedShared {
     draft: bool,
     tools: Mutex<String>,
     /// What the scene is shown.
-    heard: mpsc::Sender<Came>,
+    messages: mpsc::Sender<Came>,
 }
 
-pub(crate) struct Served {
-    shared: Arc<Shared>,
-    heard: mpsc::Receiver<Came>,
+pub(crate) struct ServedUpstream {
+    shared: Arc<ServedShared>,
+    messages: mpsc::Receiver<Came>,
     /// What the scene sends, to the connected client.
     says: broadcast::Sender<String>,
     /// What it was asked, by the id as text.
-    asked: BTreeMap<String, Value>,
+    questions: BTreeMap<String, Value>,
     shutdown: CancellationToken,
     /// The listener, and the guest.
     tasks: JoinSet<()>,
 }
 
-impl Served {
+impl ServedUpstream {
     pub(crate) fn offer(&mut self, tools: &str) {
         tools.clone_into(&mut self.shared.tools.lock());
     }
@@ -56,7 +56,7 @@ impl Served {
     pub(crate) fn hear(&mut self, came: &Value) {
         let id = &came["id"];
         if !id.is_null() {
-            self.asked.insert(id.as_str().map_or_else(|| id.to_string(), str::to_owned), id.clone());
+            self.questions.insert(id.as_str().map_or_else(|| id.to_string(), str::to_owned), id.clone());
         }
     }
 
@@ -70,7 +70,7 @@ impl Served {
 
     /// An answer to what was asked under this id, its result as it is written in the scene.
     pub(crate) fn reply(&self, request: &str, result: Option<&str>, failed: bool) -> Result<String, Failure> {
-        let id = self.asked.get(request).ok_or_else(|| format!("nobody asked {request}"))?;
+        let id = self.questions.get(request).ok_or_else(|| format!("nobody asked {request}"))?;
         let outcome = if failed { "error" } else { "result" };
         Ok(format!(r#"{{"jsonrpc":"2.0","id":{id},"{outcome}":{}}}"#, result.unwrap_or("{}")))
     }
@@ -80,7 +80,7 @@ impl Served {
     }
 
     pub(crate) async fn next(&mut self) -> Result<Came, Failure> {
-        let came = within("the next message", self.heard.recv()).await?;
+        let came = within("the next message", self.messages.recv()).await?;
         came.ok_or_else(|| "the server is gone".into())
     }
 
@@ -91,21 +91,27 @@ impl Served {
     }
 }
 
-impl Stage {
+impl SceneStage {
     /// Somebody's server becomes a guest in a room.
-    pub(crate) async fn serve(&mut self, who: &Who, topic: &str, draft: bool, tools: &str) -> Result<(), Failure> {
+    pub(crate) async fn serve(
+        &mut self,
+        who: &ConnectionName,
+        topic: &str,
+        draft: bool,
+        tools: &str,
+    ) -> Result<(), Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| e.to_string())?;
         let url = format!("ws://{}/mcp", listener.local_addr().map_err(|e| e.to_string())?);
-        let (shown, heard) = mpsc::channel(WAITING);
-        let shared = Arc::new(Shared { draft, tools: Mutex::new(tools.to_owned()), heard: shown });
+        let (shown, messages) = mpsc::channel(WAITING);
+        let shared = Arc::new(ServedShared { draft, tools: Mutex::new(tools.to_owned()), messages: shown });
         let says = broadcast::Sender::new(WAITING);
         let shutdown = CancellationToken::new();
 
         let at = Gateway::new(&format!("http://{}", self.gateway.address())).map_err(|e| e.to_string())?;
-        let token = self.gateway.token(&Token::new(who.participant()))?;
+        let token = self.gateway.token(&TestToken::new(who.participant()))?;
         let (client, room) =
             (Client::new(at, StaticToken::new(token)), TopicName::new(topic).map_err(|e| e.to_string())?);
-        let target = Target::Url { url, headers: Vec::new(), transport: UrlTransport::Auto };
+        let target = GuestTarget::Url { url, headers: Vec::new(), transport: UrlTransport::Auto };
         let (spec, stop) = (Spec::new(who.participant(), target), shutdown.clone());
         let (told, mut statuses) = mpsc::channel(WAITING);
         let mut tasks = JoinSet::new();
@@ -128,28 +134,28 @@ impl Stage {
         let here = async {
             loop {
                 match statuses.recv().await {
-                    Some(Status::Here { .. }) => return Ok(()),
-                    Some(Status::Restarting { why, .. }) => return Err(why),
-                    Some(Status::Starting | Status::Ended) => {}
+                    Some(GuestStatus::Here { .. }) => return Ok(()),
+                    Some(GuestStatus::Restarting { why, .. }) => return Err(why),
+                    Some(GuestStatus::Starting | GuestStatus::Ended) => {}
                     None => return Err("the guest ended".to_owned()),
                 }
             }
         };
         within("the guest to come", here).await??;
-        let served = Served { shared, heard, says, asked: BTreeMap::new(), shutdown, tasks };
-        self.connections.insert(who.clone(), Connection::served(served, topic));
+        let served = ServedUpstream { shared, messages, says, questions: BTreeMap::new(), shutdown, tasks };
+        self.connections.insert(who.clone(), SceneConnection::served(served, topic));
         Ok(())
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, says: broadcast::Sender<String>) {
+async fn accept(listener: TcpListener, shared: Arc<ServedShared>, says: broadcast::Sender<String>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(converse(stream, shared.clone(), says.subscribe()));
     }
 }
 
-async fn converse(stream: TcpStream, shared: Arc<Shared>, mut says: broadcast::Receiver<String>) {
+async fn converse(stream: TcpStream, shared: Arc<ServedShared>, mut says: broadcast::Receiver<String>) {
     let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { return };
     loop {
         let text = tokio::select! {
@@ -162,7 +168,7 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>, mut says: broadcast::R
                     Some(answer) => answer,
                     None => {
                         // The scene may have ended.
-                        let _ = shared.heard.send(Came::Text(text.as_str().to_owned())).await;
+                        let _ = shared.messages.send(Came::Text(text.as_str().to_owned())).await;
                         continue;
                     }
                 },
@@ -176,7 +182,7 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>, mut says: broadcast::R
     }
 }
 
-impl Shared {
+impl ServedShared {
     /// What the server says of itself; nothing at all to what wants no answer, and `None` where it is the scene's to answer.
     fn answer(&self, text: &str) -> Option<String> {
         let message: Value = serde_json::from_str(text).ok()?;

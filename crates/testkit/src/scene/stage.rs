@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::compose::Door;
-use super::connection::{Came, Connection};
-use super::matching::{Bindings, Named, compare, substitute};
-use super::{Line, Scene, Step, Way, Who, With};
-use crate::gateway::{Engine, Gateway, Options, Token};
-use crate::http::{Answer, Call, EventStream};
-use crate::socket::Socket;
+use super::compose::SceneDoor;
+use super::connection::{Came, SceneConnection};
+use super::matching::{Bindings, NamedValues, compare, substitute};
+use super::{ConnectionName, Scene, SceneLine, SceneStep, SceneWay, With};
+use crate::gateway::{TestEngine, TestGateway, TestOptions, TestToken};
+use crate::http::{EventStream, HttpAnswer, HttpCall};
+use crate::socket::TestSocket;
 use crate::{Failure, eventually, within};
 
 /// Who publishes fences: somebody who is in no room.
 pub(crate) const FENCE: &str = "fence";
 
-pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
-    let mut options = Options::new(engine);
+pub(crate) async fn play(scene: &Scene, engine: TestEngine) -> Result<(), Failure> {
+    let mut options = TestOptions::new(engine);
     for (key, value) in &scene.settings {
         options = options.set(key, value)?;
     }
-    let gateway = Gateway::start(options).await?;
+    let gateway = TestGateway::start(options).await?;
     let (address, port) = (gateway.address().to_string(), gateway.address().port().to_string());
     let bindings = [("LF", "\n"), ("CR", "\r"), ("TAB", "\t"), ("ADDRESS", &address), ("PORT", &port)];
-    let mut stage = Stage {
+    let mut stage = SceneStage {
         gateway,
         connections: BTreeMap::new(),
         sent: BTreeMap::new(),
-        heard: BTreeMap::new(),
-        named: Named::default(),
+        last_ids: BTreeMap::new(),
+        named: NamedValues::default(),
         bindings: bindings.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         transcript: Vec::new(),
         fences: 0,
@@ -45,28 +45,28 @@ pub(crate) async fn play(scene: &Scene, engine: Engine) -> Result<(), Failure> {
     stage.gateway.stop().await
 }
 
-pub(crate) struct Stage {
-    pub(crate) gateway: Gateway,
-    pub(crate) connections: BTreeMap<Who, Connection>,
+pub(crate) struct SceneStage {
+    pub(crate) gateway: TestGateway,
+    pub(crate) connections: BTreeMap<ConnectionName, SceneConnection>,
     /// What was first sent under an id.
     pub(crate) sent: BTreeMap<String, String>,
     /// What somebody got as JSON, by its id.
-    pub(crate) heard: BTreeMap<String, String>,
+    pub(crate) last_ids: BTreeMap<String, String>,
     pub(crate) bindings: Bindings,
-    pub(crate) named: Named,
+    pub(crate) named: NamedValues,
     pub(crate) transcript: Vec<String>,
     pub(crate) fences: usize,
     pub(crate) requests: u64,
 }
 
-impl Stage {
-    fn tell(&self, line: &Line, told: &str) -> Failure {
+impl SceneStage {
+    fn tell(&self, line: &SceneLine, told: &str) -> Failure {
         let transcript = self.transcript.join("\n");
         format!("{}: {}\n\n  {told}\n\nwhat happened:\n{transcript}\n", line.number, line.text)
     }
 
     /// Retries a join until it is refused no longer for the number of connections.
-    async fn finally_join(&mut self, join: &Step) -> Result<(), Failure> {
+    async fn finally_join(&mut self, join: &SceneStep) -> Result<(), Failure> {
         let what = "a join that is not refused with 429";
         let joined = eventually(what, async || match Box::pin(self.step(join)).await {
             Err(refused) if refused.contains("refused: 429") => None,
@@ -75,60 +75,60 @@ impl Stage {
         joined.await?
     }
 
-    async fn step(&mut self, step: &Step) -> Result<(), Failure> {
+    async fn step(&mut self, step: &SceneStep) -> Result<(), Failure> {
         match step {
-            Step::FinallyJoin(join) => self.finally_join(join).await,
-            Step::Name { name, value } => self.named.name(name, value, &mut self.bindings),
-            Step::Join { who, topic, way: Way::Mcp { at, over }, with } => {
+            SceneStep::FinallyJoin(join) => self.finally_join(join).await,
+            SceneStep::Name { name, value } => self.named.name(name, value, &mut self.bindings),
+            SceneStep::Join { who, topic, way: SceneWay::Mcp { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), with, true).await
             }
-            Step::Connect { who, topic, way: Way::Mcp { at, over }, with } => {
+            SceneStep::Connect { who, topic, way: SceneWay::Mcp { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), with, false).await
             }
-            Step::Join { who, topic, way: Way::Draft { at, over }, with } => {
+            SceneStep::Join { who, topic, way: SceneWay::Draft { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), &in_draft(with), true).await
             }
-            Step::Connect { who, topic, way: Way::Draft { at, over }, with } => {
+            SceneStep::Connect { who, topic, way: SceneWay::Draft { at, over }, with } => {
                 self.come_by_mcp(who, topic, (at.as_deref(), *over), &in_draft(with), false).await
             }
-            Step::Serve { who, topic, draft, tools } => self.serve(who, topic, *draft, tools).await,
-            Step::Offer { who, tools } => match self.connection(who)?.as_served() {
+            SceneStep::Serve { who, topic, draft, tools } => self.serve(who, topic, *draft, tools).await,
+            SceneStep::Offer { who, tools } => match self.connection(who)?.as_served() {
                 Some(served) => {
                     served.offer(tools);
                     Ok(())
                 }
                 None => Err("only a server offers something".into()),
             },
-            Step::Join { who, topic, way: Way::Machine { over }, with } => {
+            SceneStep::Join { who, topic, way: SceneWay::Machine { over }, with } => {
                 self.come_by_machine(who, topic, *over, with, true).await
             }
-            Step::Connect { who, topic, way: Way::Machine { over }, with } => {
+            SceneStep::Connect { who, topic, way: SceneWay::Machine { over }, with } => {
                 self.come_by_machine(who, topic, *over, with, false).await
             }
-            Step::Join { who, topic, way: Way::Framed, with } => self.come_by_framed(who, topic, with).await,
-            Step::Connect { way: Way::Mcpx | Way::Framed, .. } => Err("by this door one joins".into()),
-            Step::Meet { who, whom, id, capabilities } => self.meet(who, whom, id, capabilities).await,
-            Step::Join { who, topic, way: Way::Mcpx, with } => {
+            SceneStep::Join { who, topic, way: SceneWay::Framed, with } => self.come_by_framed(who, topic, with).await,
+            SceneStep::Connect { way: SceneWay::Mcpx | SceneWay::Framed, .. } => Err("by this door one joins".into()),
+            SceneStep::Meet { who, whom, id, capabilities } => self.meet(who, whom, id, capabilities).await,
+            SceneStep::Join { who, topic, way: SceneWay::Mcpx, with } => {
                 let connected = self.connect(who, topic, with).await?;
                 let socket = connected.map_err(|a| format!("the connection was refused: {} {}", a.status, a.body))?;
-                self.connections.insert(who.clone(), Connection::socket(socket, topic));
+                self.connections.insert(who.clone(), SceneConnection::socket(socket, topic));
                 self.expect_welcome(who, topic).await
             }
-            Step::CannotJoin { who, topic, with, refused } => match self.connect(who, topic, with).await? {
+            SceneStep::CannotJoin { who, topic, with, refused } => match self.connect(who, topic, with).await? {
                 Ok(_) => Err("the connection was not refused".into()),
                 Err(answer) => self.expect_refused(&answer, &refused.status, &refused.code),
             },
-            Step::Follow { who, topic, with } => {
+            SceneStep::Follow { who, topic, with } => {
                 let opened = self.follow(who, topic, with).await?;
                 let stream = opened.map_err(|a| format!("the stream was refused: {} {}", a.status, a.body))?;
-                self.connections.insert(who.clone(), Connection::stream(stream, topic));
+                self.connections.insert(who.clone(), SceneConnection::stream(stream, topic));
                 Ok(())
             }
-            Step::CannotFollow { who, topic, with, refused } => match self.follow(who, topic, with).await? {
+            SceneStep::CannotFollow { who, topic, with, refused } => match self.follow(who, topic, with).await? {
                 Ok(_) => Err("the stream was not refused".into()),
                 Err(answer) => self.expect_refused(&answer, &refused.status, &refused.code),
             },
-            Step::Welcomed { who, expected } => {
+            SceneStep::Welcomed { who, expected } => {
                 let is_client = self.connection(who)?.client.is_some();
                 if is_client {
                     self.expect_introduction(who).await?;
@@ -146,68 +146,68 @@ impl Stage {
                 };
                 compare(wanted, said, &mut self.bindings).map_err(|told| format!("{told}\n  in {said}"))
             }
-            Step::Send { who, what } if self.connection(who)?.as_framed().is_some() => {
+            SceneStep::Send { who, what } if self.connection(who)?.as_framed().is_some() => {
                 self.send_framed(who, what).await
             }
-            Step::Send { who, what } => {
+            SceneStep::Send { who, what } => {
                 let text = self.compose(who, what)?;
                 let text = self.named.write(text);
                 self.transcript.push(format!("      {} → {}", who.0, shorten(&text)));
                 self.connection(who)?.send(&text).await
             }
-            Step::Post { who, topic, envelope, answer } => {
+            SceneStep::Post { who, topic, envelope, answer } => {
                 let envelope = substitute(envelope, &self.bindings);
                 let body = self.fill(who, &envelope)?;
                 let path = format!("/v0/topics/{topic}/messages");
-                let token = self.gateway.token(&Token::new(who.participant()))?;
-                let came = Call::new("POST", path).bearer(&token).body(body).send(self.gateway.address()).await?;
+                let token = self.gateway.token(&TestToken::new(who.participant()))?;
+                let came = HttpCall::new("POST", path).bearer(&token).body(body).send(self.gateway.address()).await?;
                 self.expect_answer(answer, &came)
             }
-            Step::Flood { who, count, code } => self.flood(who, *count, code).await,
-            Step::FloodByPosts { who, topic, count, code } => self.flood_by_posts(who, topic, *count, code).await,
-            Step::Get { who, what } => {
+            SceneStep::Flood { who, count, code } => self.flood(who, *count, code).await,
+            SceneStep::FloodByPosts { who, topic, count, code } => self.flood_by_posts(who, topic, *count, code).await,
+            SceneStep::Get { who, what } => {
                 for who in who {
                     self.get(who, what).await.map_err(|told| format!("{}: {told}", who.0))?;
                 }
                 Ok(())
             }
-            Step::Wait { who, what } => {
+            SceneStep::Wait { who, what } => {
                 for who in who {
                     self.wait(who, what).await.map_err(|told| format!("{}: {told}", who.0))?;
                 }
                 Ok(())
             }
-            Step::Closed { who, code } => {
+            SceneStep::Closed { who, code } => {
                 for who in who {
                     self.closed(who, *code).await.map_err(|told| format!("{}: {told}", who.0))?;
                 }
                 Ok(())
             }
-            Step::StreamEnds { who } => match self.next(who, Wanted::Close).await? {
+            SceneStep::StreamEnds { who } => match self.next(who, AwaitedFrame::Close).await? {
                 Came::Ended => Ok(()),
                 other => Err(format!("the stream went on with {other}")),
             },
-            Step::Leave { who } => self.take(who)?.leave().await,
-            Step::Break { who } => self.take(who).map(drop),
-            Step::Restart => {
-                for session in self.connections.values_mut().filter_map(Connection::as_framed) {
+            SceneStep::Leave { who } => self.take(who)?.leave().await,
+            SceneStep::Break { who } => self.take(who).map(drop),
+            SceneStep::Restart => {
+                for session in self.connections.values_mut().filter_map(SceneConnection::as_framed) {
                     session.begin_to_wait().await?;
                 }
                 // Everyone listens meanwhile: a gateway that shuts down waits for its peers to say goodbye.
-                let listening = self.connections.values_mut().map(Connection::drain);
+                let listening = self.connections.values_mut().map(SceneConnection::drain);
                 let (restarted, _) = tokio::join!(
                     self.gateway.restart(),
                     within("everyone to be closed", futures_util::future::join_all(listening)),
                 );
                 restarted
             }
-            Step::NoRival => match self.gateway.rival().await? {
+            SceneStep::NoRival => match self.gateway.rival().await? {
                 Err(_) => Ok(()),
                 Ok(()) => Err("a second gateway started on the same data".into()),
             },
-            Step::Ask { who, method, path, with, body, answer } => {
-                let mut call = Call::new(method, "");
-                let mut token = who.as_ref().map(|who| Token::new(who.participant()));
+            SceneStep::Ask { who, method, path, with, body, answer } => {
+                let mut call = HttpCall::new(method, "");
+                let mut token = who.as_ref().map(|who| TestToken::new(who.participant()));
                 for (key, value) in with {
                     match (key.strip_prefix("token."), &mut token) {
                         (Some(claim), Some(token)) => token.claim(claim, value)?,
@@ -231,10 +231,15 @@ impl Stage {
         }
     }
 
-    async fn connect(&mut self, who: &Who, topic: &str, with: &With) -> Result<Result<Socket, Answer>, Failure> {
-        let call = self.call(who, topic, Door::Socket, with).await?;
+    async fn connect(
+        &mut self,
+        who: &ConnectionName,
+        topic: &str,
+        with: &With,
+    ) -> Result<Result<TestSocket, HttpAnswer>, Failure> {
+        let call = self.call(who, topic, SceneDoor::Socket, with).await?;
         let offered = call.headers.iter().any(|(name, _)| name == "Sec-WebSocket-Protocol");
-        let connected = Socket::connect(self.gateway.address(), call).await?;
+        let connected = TestSocket::connect(self.gateway.address(), call).await?;
         if let Ok(socket) = &connected {
             let expected = offered.then_some("mcpx.v0");
             if socket.subprotocol.as_deref() != expected {
@@ -244,13 +249,18 @@ impl Stage {
         Ok(connected)
     }
 
-    async fn follow(&mut self, who: &Who, topic: &str, with: &With) -> Result<Result<EventStream, Answer>, Failure> {
-        let call = self.call(who, topic, Door::Stream, with).await?;
+    async fn follow(
+        &mut self,
+        who: &ConnectionName,
+        topic: &str,
+        with: &With,
+    ) -> Result<Result<EventStream, HttpAnswer>, Failure> {
+        let call = self.call(who, topic, SceneDoor::Stream, with).await?;
         EventStream::open(self.gateway.address(), &call).await
     }
 
     /// The next frame that does not pass by unseen.
-    pub(crate) async fn next(&mut self, who: &Who, wanted: Wanted) -> Result<Came, Failure> {
+    pub(crate) async fn next(&mut self, who: &ConnectionName, wanted: AwaitedFrame) -> Result<Came, Failure> {
         loop {
             let came = self.connection(who)?.next().await?;
             self.transcript.push(format!("      {} ← {came}", who.0));
@@ -261,18 +271,18 @@ impl Stage {
         }
     }
 
-    pub(crate) fn connection(&mut self, who: &Who) -> Result<&mut Connection, Failure> {
+    pub(crate) fn connection(&mut self, who: &ConnectionName) -> Result<&mut SceneConnection, Failure> {
         self.connections.get_mut(who).ok_or_else(|| format!("{} is not connected", who.0))
     }
 
-    fn take(&mut self, who: &Who) -> Result<Connection, Failure> {
+    fn take(&mut self, who: &ConnectionName) -> Result<SceneConnection, Failure> {
         self.connections.remove(who).ok_or_else(|| format!("{} is not connected", who.0))
     }
 }
 
 /// What a step waits for; it decides what passes by unseen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum AwaitedFrame {
     Frame,
     Fence,
     Heartbeat,
@@ -280,8 +290,8 @@ pub(crate) enum Wanted {
     Close,
 }
 
-impl Wanted {
-    fn passes_over(self, text: &str, who: &Who) -> bool {
+impl AwaitedFrame {
+    fn passes_over(self, text: &str, who: &ConnectionName) -> bool {
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return false };
         if frame["from"] == FENCE || frame["sender"] == FENCE || frame["header"]["source"] == FENCE {
             return self != Self::Fence;

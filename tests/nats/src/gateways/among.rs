@@ -5,11 +5,11 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use salon_client::{Client, Link, StaticToken};
 use salon_protocol::TopicName;
-use salon_testkit::http::{Call, EventStream};
-use salon_testkit::nats::Servers;
+use salon_testkit::http::{EventStream, HttpCall};
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{Event, Gateway, Options, Socket, Token, within};
+use salon_testkit::{TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken, within};
 use serde_json::{Value, json};
 
 use super::{ask, chat, connect, lines, next, next_where, presence, ticket_by_cookie, two, two_apart, two_at};
@@ -39,10 +39,10 @@ fn message(kind: &str, id: &str, to: &str, payload: &Value) -> String {
 }
 
 /// A robot whose arm needs the permission to drive, and whose lamp needs none.
-async fn robot(gateway: &Gateway) -> Socket {
-    let token = gateway.token(&Token::new("robot")).expect("a token");
-    let call = Call::new("GET", "/context/v1/ws?topic=room:a").bearer(&token);
-    let mut robot = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+async fn robot(gateway: &TestGateway) -> TestSocket {
+    let token = gateway.token(&TestToken::new("robot")).expect("a token");
+    let call = HttpCall::new("GET", "/context/v1/ws?topic=room:a").bearer(&token);
+    let mut robot = TestSocket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
     for (id, permissions) in [("arm", json!(["drive"])), ("lamp", json!([]))] {
         let tool =
             json!({ "id": id, "capabilities": [{ "name": "move" }], "security": { "permissions": permissions } });
@@ -59,20 +59,20 @@ fn call(from: &str, id: &str, to: &str, params: &Value) -> String {
         .to_string()
 }
 
-async fn sit(gateway: &Gateway, id: &str, permissions: Option<&str>) -> Socket {
-    let mut token = Token::new(id);
+async fn sit(gateway: &TestGateway, id: &str, permissions: Option<&str>) -> TestSocket {
+    let mut token = TestToken::new(id);
     if let Some(permissions) = permissions {
         token.claim("permissions", permissions).expect("a claim");
     }
     let token = gateway.token(&token).expect("a token");
-    let call = Call::new("GET", "/v0/ws?topic=room:a&share=true").bearer(&token);
-    let mut socket = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+    let call = HttpCall::new("GET", "/v0/ws?topic=room:a&share=true").bearer(&token);
+    let mut socket = TestSocket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
     assert_eq!(next(&mut socket).await["payload"]["event"], "welcome");
     socket
 }
 
 /// What the robot is asked next, answered; its id and who asked.
-async fn asked(robot: &mut Socket) -> (String, String) {
+async fn asked(robot: &mut TestSocket) -> (String, String) {
     let came = next_where(robot, |came| came["header"]["messageType"] == "request").await;
     let text = |key: &str| came["header"][key].as_str().unwrap_or_default().to_owned();
     let (id, from) = (text("messageId"), text("source"));
@@ -85,7 +85,7 @@ async fn asked(robot: &mut Socket) -> (String, String) {
 async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by() {
     let account = r#"authorization { users: [{ user: "salon", password: "pw", permissions: {
         publish: ["salon.>", "$KV.*.>", "$JS.API.>", "$JS.FC.>"], subscribe: ["salon.>", "_INBOX.>"] } }] }"#;
-    let servers = Servers::configured(account).await.expect("a NATS server");
+    let servers = NatsServers::configured(account).await.expect("a NATS server");
     let (one, two) = two_at(&servers.url().replace("nats://", "nats://salon:pw@")).await;
     let mut robot = robot(&two).await;
     let mut strong = sit(&one, "alice", Some("drive,read")).await;
@@ -136,28 +136,28 @@ async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by
 }
 
 /// What a connection ends with.
-async fn end(socket: &mut Socket) -> Event {
+async fn end(socket: &mut TestSocket) -> TestSocketEvent {
     loop {
         match socket.next().await.expect("a frame") {
-            Event::Text(_) => {}
+            TestSocketEvent::Text(_) => {}
             other => return other,
         }
     }
 }
 
 async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
-    let token = one.token(&Token::new("alice")).expect("a token");
+    let token = one.token(&TestToken::new("alice")).expect("a token");
     let sign_in = async || {
         let signed_in = ask(&one, ("POST", "/v0/session"), "", json!({ "token": token })).await;
         assert_eq!(signed_in.status, 201, "{}", signed_in.body);
         signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned()
     };
     let (cookie, other) = (sign_in().await, sign_in().await);
-    let enter = async |gateway: &Gateway, ticket: String| {
-        let call = Call::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
-        Socket::connect(gateway.address(), call).await.expect("an answer")
+    let enter = async |gateway: &TestGateway, ticket: String| {
+        let call = HttpCall::new("GET", format!("/v0/ws?topic=room:a&share=true&ticket={ticket}"));
+        TestSocket::connect(gateway.address(), call).await.expect("an answer")
     };
     let mut there = enter(&two, ticket_by_cookie(&two, &cookie).await).await.expect("a socket");
     let mut kept = enter(&two, ticket_by_cookie(&two, &other).await).await.expect("a socket");
@@ -167,7 +167,7 @@ async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
     assert_eq!(ask(&one, ("DELETE", "/v0/session"), &cookie, json!({})).await.status, 204);
     // The connection at the other gateway ends, and from then on nothing of that sign-in counts there.
     let closed = end(&mut there).await;
-    assert!(matches!(closed, Event::Closed(4401, _)), "{closed:?}");
+    assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
     assert_eq!(ask(&two, ("GET", "/v0/session"), &cookie, json!({})).await.status, 401);
     assert_eq!(
         enter(&two, unused).await.err().map(|answer| answer.status),
@@ -179,7 +179,7 @@ async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
     kept.text(chat("alice", "still")).await.expect("sent");
     assert_eq!(lines(&mut kept, 1).await, ["still"]);
     // A gateway that comes later knows it from its first moment.
-    let three = one.beside(Options::on_nats(&servers.url(), "salon").expect("options")).await.expect("a third");
+    let three = one.beside(TestOptions::on_nats(&servers.url(), "salon").expect("options")).await.expect("a third");
     assert_eq!(ask(&three, ("GET", "/v0/session"), &cookie, json!({})).await.status, 401);
     assert_eq!(ask(&three, ("GET", "/v0/session"), &other, json!({})).await.status, 200);
     for gateway in [three, two, one] {
@@ -188,10 +188,10 @@ async fn who_signs_out_at_one_gateway_is_signed_out_at_all() {
 }
 
 async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards() {
-    let mut servers = Servers::one().await.expect("a NATS server");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
     let (mut one, two) = two(&servers).await;
-    let token = one.token(&Token::new("alice")).expect("a token");
-    let sign_in = async |gateway: &Gateway| {
+    let token = one.token(&TestToken::new("alice")).expect("a token");
+    let sign_in = async |gateway: &TestGateway| {
         let signed_in = ask(gateway, ("POST", "/v0/session"), "", json!({ "token": token })).await;
         signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned()
     };
@@ -224,17 +224,17 @@ async fn a_sign_out_while_nats_is_out_of_reach_is_told_to_the_others_afterwards(
 }
 
 async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
-    let options = |url: &str| Options::on_nats(url, "salon").expect("options");
-    let one = Gateway::start(options(&servers.url())).await.expect("a gateway");
+    let options = |url: &str| TestOptions::on_nats(url, "salon").expect("options");
+    let one = TestGateway::start(options(&servers.url())).await.expect("a gateway");
     let behind = options(&proxy.url()).set("times.heartbeat", "200ms").expect("a setting");
     let two = one.beside(behind).await.expect("another gateway");
     let mut robot = robot(&two).await;
     let mut alice = connect(&one, "alice", "").await;
     let mut bob = connect(&two, "bob", "").await;
-    let token = two.token(&Token::new("carol")).expect("a token");
-    let stream = Call::new("GET", "/v0/topics/room:a/stream").bearer(&token);
+    let token = two.token(&TestToken::new("carol")).expect("a token");
+    let stream = HttpCall::new("GET", "/v0/topics/room:a/stream").bearer(&token);
     let mut stream = EventStream::open(two.address(), &stream).await.expect("an answer").expect("a stream");
     next_where(&mut alice, presence("join", "bob")).await;
     alice.text(chat("alice", "before")).await.expect("sent");
@@ -299,18 +299,18 @@ async fn readers_are_told_that_nothing_can_be_stored_and_when_it_can_be_again() 
 }
 
 /// How often a gateway has refused something because it could not be stored.
-async fn refusals(gateway: &Gateway) -> f64 {
-    let told = Call::new("GET", "/metrics").send(gateway.address()).await.expect("an answer");
+async fn refusals(gateway: &TestGateway) -> f64 {
+    let told = HttpCall::new("GET", "/metrics").send(gateway.address()).await.expect("an answer");
     assert_eq!(told.status, 200, "{}", told.body);
     let count = told.body.lines().find_map(|line| line.strip_prefix(r#"salon_refusals_total{code="closing"} "#));
     count.map_or(0.0, |count| count.parse().expect("a number"))
 }
 
 async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing() {
-    let mut servers = Servers::one().await.expect("a NATS server");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = two(&servers).await;
     let mut bob = connect(&two, "bob", "").await;
-    let token = one.token(&Token::new("alice")).expect("a token");
+    let token = one.token(&TestToken::new("alice")).expect("a token");
     let at = salon_client::Gateway::new(&format!("http://{}", one.address())).expect("an address");
     let room = Client::new(at, StaticToken::new(token)).room(TopicName::new("room:a").expect("a name"));
     let (alice, mut events) = room.once().join_listening().await.expect("a room");
@@ -352,9 +352,9 @@ async fn a_client_waits_for_a_gateway_that_can_store_nothing_and_loses_nothing()
 }
 
 async fn a_gateway_that_is_cut_off_keeps_no_call_waiting_and_owes_the_others_its_sign_outs() {
-    let servers = Servers::one().await.expect("a NATS server");
+    let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two, proxy) = two_apart(&servers).await;
-    let token = two.token(&Token::new("carol")).expect("a token");
+    let token = two.token(&TestToken::new("carol")).expect("a token");
     let signed_in = ask(&two, ("POST", "/v0/session"), "", json!({ "token": token })).await;
     let cookie = signed_in.header("set-cookie").and_then(|set| set.split(';').next()).expect("a cookie").to_owned();
     let mut bob = connect(&two, "bob", "").await;

@@ -1,10 +1,10 @@
 //! MCP clients while NATS is out of reach: what they have said and asked for meanwhile is not lost.
 
 use libtest_mimic::Trial;
-use salon_testkit::http::Call;
-use salon_testkit::nats::Servers;
+use salon_testkit::http::HttpCall;
+use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
-use salon_testkit::{Event, Gateway, Options, Socket, Token};
+use salon_testkit::{TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::{Value, json};
 
 use super::among::patiently;
@@ -18,7 +18,7 @@ const SERVER: &str =
     r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
 
 /// Says something as one of those that speak in envelopes.
-async fn say(socket: &mut Socket, (from, id): (&str, &str), correlation: &Value, payload: Value) {
+async fn say(socket: &mut TestSocket, (from, id): (&str, &str), correlation: &Value, payload: Value) {
     let mut envelope = json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": from, "to": ["alice"], "kind": "mcp", "payload": payload });
     if correlation.is_string() {
         envelope["correlation_id"] = correlation.clone();
@@ -27,35 +27,35 @@ async fn say(socket: &mut Socket, (from, id): (&str, &str), correlation: &Value,
 }
 
 /// Answers the next request of a method.
-async fn answer(socket: &mut Socket, (from, id): (&str, &str), method: &str, result: Value) {
+async fn answer(socket: &mut TestSocket, (from, id): (&str, &str), method: &str, result: Value) {
     let asked = next_where(socket, |came| came["to"] == json!([from]) && came["payload"]["method"] == method).await;
     let payload = json!({ "jsonrpc": "2.0", "id": asked["payload"]["id"], "result": result });
     say(socket, (from, id), &asked["id"], payload).await;
 }
 
 /// A client that has a person to ask.
-async fn alice(gateway: &Gateway) -> Socket {
-    let token = gateway.token(&Token::new("alice")).expect("a token");
-    let call = Call::new("GET", "/mcp/room:a").bearer(&token);
-    let mut alice = Socket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
+async fn alice(gateway: &TestGateway) -> TestSocket {
+    let token = gateway.token(&TestToken::new("alice")).expect("a token");
+    let call = HttpCall::new("GET", "/mcp/room:a").bearer(&token);
+    let mut alice = TestSocket::connect(gateway.address(), call).await.expect("an answer").expect("a socket");
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": { "elicitation": {} }, "clientInfo": { "name": "c", "version": "1" } });
     ask(&mut alice, 0, "initialize", params).await;
     next_where(&mut alice, |came| came["id"] == 0).await;
     alice
 }
 
-async fn ask(alice: &mut Socket, id: u64, method: &str, params: Value) {
+async fn ask(alice: &mut TestSocket, id: u64, method: &str, params: Value) {
     let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     alice.text(request.to_string()).await.expect("sent");
 }
 
 /// Waits for the log message of an outage, or of its end, at a level.
-async fn told(alice: &mut Socket, level: &str) {
+async fn told(alice: &mut TestSocket, level: &str) {
     patiently("alice to be told", async {
         loop {
             match alice.next_unbounded().await {
-                Event::Text(text) if text.contains(&format!(r#""level":"{level}""#)) => break,
-                Event::Text(_) => {}
+                TestSocketEvent::Text(text) if text.contains(&format!(r#""level":"{level}""#)) => break,
+                TestSocketEvent::Text(_) => {}
                 other => panic!("instead of a text there was {other:?}"),
             }
         }
@@ -64,8 +64,9 @@ async fn told(alice: &mut Socket, level: &str) {
 }
 
 async fn what_a_client_answers_and_whom_it_calls_first_waits_until_nats_is_back() {
-    let mut servers = Servers::one().await.expect("a NATS server");
-    let gateway = Gateway::start(Options::on_nats(&servers.url(), "salon").expect("options")).await.expect("a gateway");
+    let mut servers = NatsServers::one().await.expect("a NATS server");
+    let gateway =
+        TestGateway::start(TestOptions::on_nats(&servers.url(), "salon").expect("options")).await.expect("a gateway");
     let mut bob = connect(&gateway, "bob", "").await;
     let mut carol = connect(&gateway, "carol", "").await;
     let mut alice = alice(&gateway).await;

@@ -10,7 +10,7 @@ use salon_client::{RpcError, Toolbox};
 use salon_protocol::ParticipantId;
 use tokio::sync::Mutex;
 
-use crate::arguments::{Field, Schema};
+use crate::arguments::{ArgumentField, ArgumentSchema};
 use crate::{note, safe};
 
 /// What this side of the call answers.
@@ -49,17 +49,17 @@ fn ask(callee: &ParticipantId, question: &Elicitation) -> ElicitationAnswer {
         note(format_args!("it wants an answer outside of this terminal, which is declined"));
         return ElicitationAnswer::decline();
     }
-    let mut desk = Desk { input: io::stdin().lock(), output: io::stderr() };
-    fill(&Schema::new(Some(&question.requested_schema)), &mut desk)
+    let mut desk = FormDesk { input: io::stdin().lock(), output: io::stderr() };
+    fill(&ArgumentSchema::new(Some(&question.requested_schema)), &mut desk)
 }
 
 /// Where a form is filled in: what is typed, and what is seen.
-struct Desk<R, W> {
+struct FormDesk<R, W> {
     input: R,
     output: W,
 }
 
-impl<R: BufRead, W: Write> Desk<R, W> {
+impl<R: BufRead, W: Write> FormDesk<R, W> {
     fn tell(&mut self, text: &str) {
         let _ = writeln!(self.output, "{}", safe::block(text));
     }
@@ -76,7 +76,7 @@ impl<R: BufRead, W: Write> Desk<R, W> {
 }
 
 /// One field after the other, in the order of the form, each until it fits; and the whole until that fits.
-fn fill(schema: &Schema, desk: &mut Desk<impl BufRead, impl Write>) -> ElicitationAnswer {
+fn fill(schema: &ArgumentSchema, desk: &mut FormDesk<impl BufRead, impl Write>) -> ElicitationAnswer {
     let fields = schema.as_written();
     if fields.is_empty() {
         return match desk.ask("yes or no: ").as_deref() {
@@ -102,9 +102,9 @@ fn fill(schema: &Schema, desk: &mut Desk<impl BufRead, impl Write>) -> Elicitati
 
 /// The lines about one field, as pairs; or the answer that ends the form.
 fn enter(
-    schema: &Schema,
-    field: &Field,
-    desk: &mut Desk<impl BufRead, impl Write>,
+    schema: &ArgumentSchema,
+    field: &ArgumentField,
+    desk: &mut FormDesk<impl BufRead, impl Write>,
 ) -> Result<Vec<String>, ElicitationAnswer> {
     let name = &field.name;
     for choice in field.choices.iter().filter(|choice| !choice.title.is_empty()) {
@@ -132,7 +132,11 @@ fn enter(
     }
 }
 
-fn accepted(schema: &Schema, pairs: &[String], desk: &mut Desk<impl BufRead, impl Write>) -> Option<ElicitationAnswer> {
+fn accepted(
+    schema: &ArgumentSchema,
+    pairs: &[String],
+    desk: &mut FormDesk<impl BufRead, impl Write>,
+) -> Option<ElicitationAnswer> {
     match schema.read(pairs) {
         Ok(content) => ElicitationAnswer::accept(&content).ok(),
         Err(unfit) => {
@@ -142,8 +146,8 @@ fn accepted(schema: &Schema, pairs: &[String], desk: &mut Desk<impl BufRead, imp
     }
 }
 
-fn prompt(field: &Field) -> String {
-    let Field { name, title, kind, description, .. } = field;
+fn prompt(field: &ArgumentField) -> String {
+    let ArgumentField { name, title, kind, description, .. } = field;
     let kind = match (field.several, kind.strip_prefix("array of ")) {
         (true, Some(each)) => format!("{each}, several with commas"),
         (true, None) => "several with commas".to_owned(),
@@ -171,8 +175,8 @@ mod tests {
     fn filled(schema: &str, lines: &[&str]) -> String {
         let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
         let typed: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let mut desk = Desk { input: typed.as_bytes(), output: Vec::new() };
-        let answer = fill(&Schema::new(Some(&schema)), &mut desk);
+        let mut desk = FormDesk { input: typed.as_bytes(), output: Vec::new() };
+        let answer = fill(&ArgumentSchema::new(Some(&schema)), &mut desk);
         assert!(desk.input.is_empty(), "every line was asked for");
         let seen = String::from_utf8(desk.output).expect("text");
         let content = answer.content.map(|content| format!(" {}", content.get())).unwrap_or_default();

@@ -14,9 +14,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::answer::Format;
-use super::outcome::{Asking, CANCELLED, EXIT_STATUS, GONE, PROTOCOL, REFUSED, TIMED_OUT, UNREACHABLE};
+use super::outcome::{CANCELLED, EXIT_STATUS, GONE, HintContext, PROTOCOL, REFUSED, TIMED_OUT, UNREACHABLE};
 use crate::access::{Access, Reach};
-use crate::arguments::Schema;
+use crate::arguments::ArgumentSchema;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{hand_over, safe};
@@ -105,7 +105,7 @@ fn calling(args: CallArgs) -> Result<(), Trouble> {
     super::run(async move {
         let stop = Stop::on_signals(|| ())?;
         let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
-        let asking = Asking { place: &place, topic: Some(&args.topic) };
+        let asking = HintContext { place: &place, topic: Some(&args.topic) };
         let answers = asking::answers(&args.participant);
         // Shared, so that the same person's other connections stay.
         let entering = client.room(args.topic.clone()).kind(ParticipantKind::Human).share().directed().offer(answers);
@@ -124,7 +124,7 @@ async fn call(
     given: Option<Box<RawValue>>,
     room: &Room,
     stop: Stop,
-    asking: &Asking<'_>,
+    asking: &HintContext<'_>,
 ) -> Result<(), Trouble> {
     #[derive(Serialize)]
     struct Params<'a> {
@@ -181,14 +181,16 @@ async fn call(
 }
 
 /// The schema of the tool's arguments; none when the participant lists no tools, though it may have it.
-async fn schema(peer: &Peer, tool: &str, asking: &Asking<'_>) -> Result<Schema, Trouble> {
+async fn schema(peer: &Peer, tool: &str, asking: &HintContext<'_>) -> Result<ArgumentSchema, Trouble> {
     let tools = match peer.tools().await {
         Ok(tools) => tools,
-        Err(CallError::Answered(error)) if error.code == RpcError::METHOD_NOT_FOUND => return Ok(Schema::default()),
+        Err(CallError::Answered(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
+            return Ok(ArgumentSchema::default());
+        }
         Err(error) => return Err(failed(&error, peer.id(), asking)),
     };
     if let Some(found) = tools.iter().find(|listed| listed.name == tool) {
-        return Ok(Schema::new(Some(&found.input_schema)));
+        return Ok(ArgumentSchema::new(Some(&found.input_schema)));
     }
     let names: Vec<_> = tools.iter().take(MAX_NAMED).map(|tool| format!("`{}`", safe::line(&tool.name))).collect();
     let hint = match &names[..] {
@@ -200,7 +202,7 @@ async fn schema(peer: &Peer, tool: &str, asking: &Asking<'_>) -> Result<Schema, 
 }
 
 /// The arguments as JSON, checked before anybody is bothered with them.
-fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &Schema) -> anyhow::Result<Box<RawValue>> {
+fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &ArgumentSchema) -> anyhow::Result<Box<RawValue>> {
     let read = match &given {
         Some(whole) => schema.read(&[whole.get()]),
         None => schema.read(&args.pairs),
@@ -239,7 +241,7 @@ fn whole(text: &str) -> anyhow::Result<Box<RawValue>> {
 }
 
 /// The trouble that a call without a result is.
-pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &Asking<'_>) -> Trouble {
+pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &HintContext<'_>) -> Trouble {
     let told = safe::line(&error.to_string());
     let coded = |code: u8| Trouble::Coded(code, anyhow!("{told}"));
     let who = asking.topic.map_or_else(|| "salon who".into(), |topic| format!("salon who {topic}"));
@@ -269,12 +271,12 @@ pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &As
 /// A line on the terminal that says how far the call has come.
 struct Meter {
     terminal: bool,
-    shown: bool,
+    is_visible: bool,
 }
 
 impl Meter {
     fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), shown: false }
+        Self { terminal: std::io::stderr().is_terminal(), is_visible: false }
     }
 
     fn show(&mut self, tool: &str, progress: &Progress) {
@@ -285,11 +287,11 @@ impl Meter {
         let message = progress.message.as_ref().map(|text| format!(", {text}")).unwrap_or_default();
         let line = safe::clipped(&format!("{tool}: {}{total}{message}", progress.progress), 76);
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-        self.shown = true;
+        self.is_visible = true;
     }
 
     fn clear(&mut self) {
-        if std::mem::take(&mut self.shown) {
+        if std::mem::take(&mut self.is_visible) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }

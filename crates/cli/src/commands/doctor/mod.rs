@@ -8,7 +8,7 @@ mod report;
 use clap::Args;
 use salon_protocol::TopicName;
 
-use self::report::{Finding, Report};
+use self::report::{DoctorFinding, DoctorReport};
 use crate::access::Access;
 use crate::trouble::Trouble;
 
@@ -29,7 +29,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) fn run(args: DoctorArgs) -> Result<(), Trouble> {
     super::run(async move {
-        let mut report = Report::new(args.json);
+        let mut report = DoctorReport::new(args.json);
         checks::all(&args, &mut report).await;
         report.end()
     })

@@ -9,7 +9,7 @@ use crate::{hand_over, out, safe};
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Status {
+pub(super) enum FindingStatus {
     Ok,
     Warning,
     Problem,
@@ -17,33 +17,33 @@ pub(super) enum Status {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Finding {
+pub(super) struct DoctorFinding {
     check: &'static str,
-    status: Status,
+    status: FindingStatus,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-impl Finding {
+impl DoctorFinding {
     pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self { check, status: Status::Ok, message: message.into(), hint: None }
+        Self { check, status: FindingStatus::Ok, message: message.into(), hint: None }
     }
 
     pub(super) fn warning(check: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { check, status: Status::Warning, message: message.into(), hint: Some(hint.into()) }
+        Self { check, status: FindingStatus::Warning, message: message.into(), hint: Some(hint.into()) }
     }
 
     pub(super) fn problem(check: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { check, status: Status::Problem, message: message.into(), hint: Some(hint.into()) }
+        Self { check, status: FindingStatus::Problem, message: message.into(), hint: Some(hint.into()) }
     }
 
     pub(super) fn is_ok(&self) -> bool {
-        self.status == Status::Ok
+        self.status == FindingStatus::Ok
     }
 
     pub(super) fn is_problem(&self) -> bool {
-        self.status == Status::Problem
+        self.status == FindingStatus::Problem
     }
 
     /// An error of ours, which may bring its own hint.
@@ -61,31 +61,31 @@ impl Finding {
 struct Whole<'a> {
     ok: bool,
     gateway: Option<&'a str>,
-    checks: &'a [Finding],
+    checks: &'a [DoctorFinding],
 }
 
 /// Everything that was found.
-pub(super) struct Report {
+pub(super) struct DoctorReport {
     json: bool,
     colour: bool,
     pub(super) gateway: Option<String>,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
     /// Nobody reads any more.
     unread: bool,
 }
 
-impl Report {
+impl DoctorReport {
     pub(super) fn new(json: bool) -> Self {
         Self { json, colour: is_coloured(&std::io::stdout()), gateway: None, findings: Vec::new(), unread: false }
     }
 
     /// Notes a finding, and shows it to a person at once.
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: DoctorFinding) {
         if !self.json && !self.unread {
             let (mark, colour) = match finding.status {
-                Status::Ok => ("✓", "32"),
-                Status::Warning => ("!", "33"),
-                Status::Problem => ("✗", "31"),
+                FindingStatus::Ok => ("✓", "32"),
+                FindingStatus::Warning => ("!", "33"),
+                FindingStatus::Problem => ("✗", "31"),
             };
             let mark = if self.colour { format!("\x1b[{colour}m{mark}\x1b[0m") } else { mark.to_owned() };
             let message = safe::line(&finding.message);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use salon_gateway::config::{Overrides, TopicKey};
-use salon_guests::import::{self, Import, Imported, Launch, Names, Product};
+use salon_guests::import::{self, Import, Imported, Launch, Product, TakenNames};
 use salon_protocol::{ParticipantId, TopicName};
 
 use super::ask;
@@ -64,7 +64,7 @@ struct Chosen {
 }
 
 /// What one file gives.
-struct Found {
+struct ImportedFile {
     file: PathBuf,
     chosen: Vec<Chosen>,
     /// Servers that are left out, with the reason, and other remarks.
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<(), Trouble> {
 struct Existing {
     path: PathBuf,
     text: Option<String>,
-    names: Names,
+    names: TakenNames,
     launches: Vec<Launch>,
 }
 
@@ -130,7 +130,7 @@ impl Existing {
                 Some(read.with_context(|| format!("`{}` could not be read", path.display())).map_err(Trouble::usage)?)
             }
         };
-        let (mut names, mut launches) = (Names::default(), Vec::new());
+        let (mut names, mut launches) = (TakenNames::default(), Vec::new());
         if text.is_some() {
             let given = Overrides::from_file(path).map_err(Trouble::usage)?;
             for (id, guest) in given.topics.get(&TopicKey(topic.clone())).into_iter().flat_map(|topic| &topic.guests) {
@@ -176,7 +176,7 @@ impl Existing {
 }
 
 /// Reads the files that were named, or those in their usual places. One that was named must be readable.
-fn find(args: &ImportArgs, there: &Existing) -> Result<Vec<Found>, Trouble> {
+fn find(args: &ImportArgs, there: &Existing) -> Result<Vec<ImportedFile>, Trouble> {
     let named = !args.files.is_empty();
     let usual = places::usual().map_err(Trouble::failed)?;
     let files = if named { args.files.clone() } else { usual.iter().filter(|path| path.exists()).cloned().collect() };
@@ -193,7 +193,7 @@ fn find(args: &ImportArgs, there: &Existing) -> Result<Vec<Found>, Trouble> {
             Ok((import, folder)) => found.push(choose(file, &import, &folder, &mut names, &mut known)),
             Err(error) if named => return Err(Trouble::usage(error)),
             Err(error) => {
-                found.push(Found { file, chosen: Vec::new(), remarks: vec![format!("left out: {error:#}")] });
+                found.push(ImportedFile { file, chosen: Vec::new(), remarks: vec![format!("left out: {error:#}")] });
             }
         }
     }
@@ -207,7 +207,13 @@ fn read(file: &Path) -> anyhow::Result<(Import, PathBuf)> {
     Ok((import.map_err(|error| anyhow!("{}:{error}", file.display()))?, folder))
 }
 
-fn choose(file: PathBuf, import: &Import, folder: &Path, names: &mut Names, known: &mut Vec<Launch>) -> Found {
+fn choose(
+    file: PathBuf,
+    import: &Import,
+    folder: &Path,
+    names: &mut TakenNames,
+    known: &mut Vec<Launch>,
+) -> ImportedFile {
     let mut remarks: Vec<_> = import.refused.iter().map(|refused| format!("left out: {refused}")).collect();
     remarks.extend(import.warnings.iter().map(|warning| format!("note: {warning}")));
     let mut chosen = Vec::new();
@@ -233,10 +239,10 @@ fn choose(file: PathBuf, import: &Import, folder: &Path, names: &mut Names, know
         let literals = tables::literals(&launch);
         chosen.push(Chosen { id, server: server.clone(), launch, remarks: said, literals });
     }
-    Found { file, chosen, remarks }
+    ImportedFile { file, chosen, remarks }
 }
 
-fn show(text: &mut String, found: &Found) {
+fn show(text: &mut String, found: &ImportedFile) {
     if found.chosen.is_empty() && found.remarks.is_empty() {
         return;
     }

@@ -3,21 +3,26 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use salon_guests::import::{Input, Launch, Reference};
+use salon_guests::import::{ImportInput, Launch, VariableReference};
 use salon_guests::upstream::UrlTransport;
 use salon_protocol::TopicName;
 
-use super::{Chosen, Found, shown};
+use super::{Chosen, ImportedFile, shown};
 use crate::access::credentials::quoted;
 
 /// What can be written elsewhere than in its own file: the folder becomes a path, and an input a variable. Also what to say of that.
-pub(super) fn settle(launch: &Launch, inputs: &[Input], folder: &Path, is_project: bool) -> (Launch, Vec<String>) {
+pub(super) fn settle(
+    launch: &Launch,
+    inputs: &[ImportInput],
+    folder: &Path,
+    is_project: bool,
+) -> (Launch, Vec<String>) {
     let mut remarks: Vec<String> = Vec::new();
     let asked = std::cell::RefCell::new(&mut remarks);
     let mut settled = launch.rewritten(&|reference| match reference {
-        Reference::Folder => Some(folder.display().to_string()),
-        Reference::FolderName => Some(folder.file_name()?.to_string_lossy().into_owned()),
-        Reference::Input(id) => {
+        VariableReference::Folder => Some(folder.display().to_string()),
+        VariableReference::FolderName => Some(folder.file_name()?.to_string_lossy().into_owned()),
+        VariableReference::Input(id) => {
             let variable = variable(id);
             let remark = format!("asks for `{id}` there; here it is the variable `{variable}`");
             let mut remarks = asked.borrow_mut();
@@ -151,9 +156,9 @@ pub(super) fn summary(launch: &Launch) -> String {
 }
 
 /// The text to add to a file.
-pub(super) fn write(topic: &TopicName, found: &[Found]) -> String {
+pub(super) fn write(topic: &TopicName, found: &[ImportedFile]) -> String {
     let mut text = String::new();
-    for Found { file, chosen, .. } in found.iter().filter(|found| !found.chosen.is_empty()) {
+    for ImportedFile { file, chosen, .. } in found.iter().filter(|found| !found.chosen.is_empty()) {
         let _ = write!(text, "\n# From {}\n", shown(file).replace(char::is_control, "?"));
         for (at, chosen) in chosen.iter().enumerate() {
             if at > 0 {
@@ -220,7 +225,7 @@ fn table(text: &mut String, topic: &TopicName, Chosen { id, server, launch, .. }
 #[cfg(test)]
 mod tests {
     use salon_gateway::config::{Overrides, TopicKey};
-    use salon_guests::import::{Names, Product, read};
+    use salon_guests::import::{Product, TakenNames, read};
 
     use super::super::super::plan::launch;
     use super::super::choose;
@@ -274,7 +279,7 @@ mod tests {
     fn what_is_written_reads_back_as_it_was() {
         let import = read(VS_CODE, Product::VsCode, None).expect("a file");
         let file = "/srv/lab/.vscode/mcp.json".into();
-        let found = choose(file, &import, Path::new("/srv/lab"), &mut Names::default(), &mut Vec::new());
+        let found = choose(file, &import, Path::new("/srv/lab"), &mut TakenNames::default(), &mut Vec::new());
         let topic: TopicName = "room:lab".parse().expect("a topic");
         let written = write(&topic, std::slice::from_ref(&found));
         insta::assert_snapshot!(written, @r#"

@@ -157,9 +157,9 @@ fn routed_connect(in_header: &str, in_body: &str) -> String {
     let header = format!(r#"{{"id":"a","method":"CONNECT","version":"MCP/1.0"{in_header}}}"#);
     let body = format!(r#"{{"token":"secret","clientInfo":{{"id":"alice"}}{in_body}}}"#);
     match route(&encode(header.as_bytes(), body.as_bytes())) {
-        Route::Connect(connect) => format!("connect {}", connect.id),
-        Route::Session(id) => format!("session {id}"),
-        Route::Refused(refusal) => refusal.to_string(),
+        FrameRoute::Connect(connect) => format!("connect {}", connect.id),
+        FrameRoute::Session(id) => format!("session {id}"),
+        FrameRoute::Refused(refusal) => refusal.to_string(),
     }
 }
 
@@ -203,15 +203,15 @@ fn what_is_too_deep_or_no_text() {
 /// What the connection's side is told of a frame.
 fn routed(header: &str, body: &str) -> String {
     match route(&encode(header.as_bytes(), body.as_bytes())) {
-        Route::Connect(connect) => format!(
+        FrameRoute::Connect(connect) => format!(
             "connect {} to {:?} with {} and {:?}",
             connect.id,
             connect.topic,
             connect.token.map_or("no token", |_| "a token"),
             connect.capabilities
         ),
-        Route::Session(session) => format!("session {session}"),
-        Route::Refused(refusal) => format!("{} {refusal}", header::status(refusal.code)),
+        FrameRoute::Session(session) => format!("session {session}"),
+        FrameRoute::Refused(refusal) => format!("{} {refusal}", header::status(refusal.code)),
     }
 }
 

@@ -50,8 +50,13 @@ impl Play {
     /// A session of which nothing has been heard.
     fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        let options =
-            Options { me: id("alice"), limits, session: "S".into(), linger: Duration::from_secs(60), version: "9" };
+        let options = FramedOptions {
+            me: id("alice"),
+            limits,
+            session: "S".into(),
+            linger: Duration::from_secs(60),
+            version: "9",
+        };
         let framed = Framed::new(options, Stamps::new("x", now, Timestamp(1000)), now);
         Self { framed, now, drafts: VecDeque::new(), said: 0, told: String::new(), ended: false, refusals: 0 }
     }
@@ -67,14 +72,14 @@ impl Play {
         self
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DialectEvent) {
         self.framed.handle_event(event, self.now);
     }
 
     fn frame(&mut self, stream: u32, frame: Box<[u8]>) {
         let stream = StreamId(stream);
         if !self.framed.streams.contains(&stream) {
-            self.event(Event::StreamOpened(stream, ()));
+            self.event(DialectEvent::StreamOpened(stream, ()));
         }
         self.framed.handle_frame(stream, Frame::Binary(frame), self.now);
     }
@@ -112,7 +117,7 @@ impl Play {
         };
         self.said += 1;
         let entry = entry(self.said, compose.text());
-        self.event(Event::Entry(entry));
+        self.event(DialectEvent::Entry(entry));
     }
 
     fn presence(&mut self, event: PresenceEvent, who: &str) {
@@ -128,38 +133,44 @@ impl Play {
             payload,
         };
         let entry = entry(self.said, compose.text());
-        self.event(Event::Entry(entry));
+        self.event(DialectEvent::Entry(entry));
     }
 
     fn line(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let code = |rest: &str| Code::ALL.into_iter().find(|code| code.word() == rest).unwrap();
         match word {
-            "hangup" => self.event(Event::StreamClosed(StreamId(rest.parse().unwrap()))),
+            "hangup" => self.event(DialectEvent::StreamClosed(StreamId(rest.parse().unwrap()))),
             "seat" => {
                 let alice = Arc::new(Participant::new(id("alice")));
                 let history = History { enabled: true, limit: 1000, recent: None };
                 let (topic, roster) = (TopicName::new("room:a").unwrap(), vec![alice.clone()]);
-                self.event(Event::Joined(Joined { topic, participant: alice, roster, history, durability: None }));
+                self.event(DialectEvent::Joined(Joined {
+                    topic,
+                    participant: alice,
+                    roster,
+                    history,
+                    durability: None,
+                }));
             }
-            "no-seat" => self.event(Event::NotJoined(Refusal::new(code(rest), "not now"))),
+            "no-seat" => self.event(DialectEvent::NotJoined(Refusal::new(code(rest), "not now"))),
             "accept" => {
                 let (ticket, draft) = self.drafts.pop_front().unwrap();
                 self.said += 1;
                 let entry = entry(self.said, draft.envelope().text().to_owned());
-                self.event(Event::Accepted { ticket, entry, repeated: false });
+                self.event(DialectEvent::Accepted { ticket, entry, repeated: false });
             }
             "refuse" => {
                 let (ticket, _) = self.drafts.pop_front().unwrap();
-                self.event(Event::Refused { ticket, refusal: Refusal::new(code(rest), "the room said no") });
+                self.event(DialectEvent::Refused { ticket, refusal: Refusal::new(code(rest), "the room said no") });
             }
             "gone" => {
                 let [request, number, callee] = rest.split(' ').collect::<Vec<_>>().try_into().unwrap();
                 let request = EnvelopeId::new(request).unwrap();
                 let (id, callee) = (RpcId::parse(number).unwrap(), id(callee));
-                self.event(Event::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
+                self.event(DialectEvent::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
             }
-            "gap" => self.event(Event::Gap),
+            "gap" => self.event(DialectEvent::Gap),
             "join" => self.presence(PresenceEvent::Join, rest),
             "tick" => {
                 self.now += Duration::from_millis(rest.parse().unwrap());
@@ -169,7 +180,7 @@ impl Play {
                 let reasons =
                     [CloseReason::Shutdown, CloseReason::Replaced, CloseReason::Internal, CloseReason::TooSlow];
                 let reason = reasons.into_iter().find(|reason| reason.word() == rest).unwrap();
-                self.event(Event::Closing(reason));
+                self.event(DialectEvent::Closing(reason));
             }
             "wants" => self.told.push_str(&format!("wants {}\n", self.framed.ready())),
             _ => match word.parse() {
@@ -183,18 +194,18 @@ impl Play {
         while let Some(action) = self.framed.poll_action() {
             assert!(!self.ended, "nothing follows a close: {action:?}");
             match action {
-                Action::Send(stream, Frame::Binary(frame)) => self.told.push_str(&shown(stream, &frame)),
-                Action::Refuse(stream, code, Frame::Binary(frame)) => {
+                DialectAction::Send(stream, Frame::Binary(frame)) => self.told.push_str(&shown(stream, &frame)),
+                DialectAction::Refuse(stream, code, Frame::Binary(frame)) => {
                     let shown = shown(stream, &frame);
                     assert!(shown.contains(&format!(r#""code":"{code}""#)), "{shown}");
                     self.told.push_str(&shown);
                     self.refusals += 1;
                 }
-                Action::Publish(ticket, draft) => {
+                DialectAction::Publish(ticket, draft) => {
                     self.told.push_str(&format!("⇒ {}\n", draft.envelope().text()));
                     self.drafts.push_back((ticket, *draft));
                 }
-                Action::Close(reason) => {
+                DialectAction::Close(reason) => {
                     self.told.push_str(&format!("close {}\n", reason.word()));
                     self.ended = true;
                 }

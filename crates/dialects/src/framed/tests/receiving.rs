@@ -129,7 +129,7 @@ fn who_hung_up_takes_nothing() {
         hangup 1
         bob → * e1 {CHAT}
     "#))), @r#"2 ← 200 RECEIVE r2 {"messages":[{"id":"e1","sender":"bob","payload":…,"timestamp":5001,"destination":"*","kind":"mcp"}]}"#);
-    play.event(Event::StreamClosed(StreamId(2)));
+    play.event(DialectEvent::StreamClosed(StreamId(2)));
     play.framed.handle_frame(StreamId(2), Frame::Binary(request("RECEIVE", "{}")), play.now);
     assert_eq!(play.run("wants"), "wants false\n");
 }
@@ -147,13 +147,13 @@ fn messages_say_what_their_envelopes_say() {
     play.presence(PresenceEvent::Join, "alice");
     play.publish(r#"bob → alice q1 {"jsonrpc":"2.0", "id":12345678901234567890,"method":"tools/call"}"#);
     play.publish(r#"bob → alice,carol n1/e0 {"jsonrpc":"2.0","method":"notifications/x"}"#);
-    play.event(Event::CallFailed {
+    play.event(DialectEvent::CallFailed {
         request: EnvelopeId::new("x:s1").unwrap(),
         id: RpcId::parse("\"7\"").unwrap(),
         callee: id("bob"),
         cause: FailureCause::CalleeLeft,
     });
-    play.event(Event::Gap);
+    play.event(DialectEvent::Gap);
     play.collect();
     assert_snapshot!(play.told.replace("},{\"id\"", "},\n{\"id\""), @r#"
     1 ← 200 RECEIVE r1 {"messages":[{"id":"p1","sender":"system:gateway","payload":{"event":"join","participant":{"id":"bob","mcp":{"version":"2025-06-18"}}},"timestamp":5001,"destination":"*","kind":"presence"},
@@ -167,15 +167,15 @@ fn messages_say_what_their_envelopes_say() {
 #[test]
 fn who_asks_is_told_of_an_outage_and_who_does_not_is_not_told_later() {
     let mut play = Play::seated();
-    play.event(Event::Outage);
-    play.event(Event::Recovered);
+    play.event(DialectEvent::Outage);
+    play.event(DialectEvent::Recovered);
     assert_eq!(play.run("1 RECEIVE r1 {}"), "", "it is over");
-    play.event(Event::Outage);
+    play.event(DialectEvent::Outage);
     play.collect();
     let told = std::mem::take(&mut play.told);
     assert!(told.starts_with("1 ← 200 RECEIVE r1 ") && told.contains(r#""code":"closing""#), "{told}");
     assert!(told.contains(r#""details":{"passing":true}"#) && told.contains(r#""kind":"system""#), "{told}");
-    play.event(Event::Recovered);
+    play.event(DialectEvent::Recovered);
     let told = play.run("1 RECEIVE r2 {}");
     assert!(told.contains(r#""payload":{"event":"ready","type":"ready""#), "{told}");
 }

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::{Form, Head, History, Joined};
+use crate::{BodyForm, History, Joined, StreamHead};
 use insta::assert_snapshot;
 use salon_mcp::listing::{Listing, read_page};
 use salon_protocol::{Entry, FailureCause, Members, Message, Participant, Position, Stamp};
@@ -56,9 +56,9 @@ struct Play {
 }
 
 impl Play {
-    fn new(change: impl FnOnce(&mut Options)) -> Self {
+    fn new(change: impl FnOnce(&mut MachineOptions)) -> Self {
         let now = Instant::now();
-        let mut options = Options {
+        let mut options = MachineOptions {
             me: id("alice"),
             topic: TopicName::new("room:a").unwrap(),
             limits: Limits::default(),
@@ -85,9 +85,9 @@ impl Play {
         Self::seated_with(|_| {})
     }
 
-    fn seated_with(change: impl FnOnce(&mut Options)) -> Self {
+    fn seated_with(change: impl FnOnce(&mut MachineOptions)) -> Self {
         let mut play = Self::new(change);
-        play.event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
+        play.event(DialectEvent::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
         play.after("seat")
     }
 
@@ -116,7 +116,7 @@ impl Play {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DialectEvent) {
         self.door.handle_event(event, self.now);
         self.collect();
     }
@@ -126,9 +126,9 @@ impl Play {
             self.door.handle_frame(StreamId::ONLY, Frame::Text(text.into()), self.now);
             return self.collect();
         };
-        let Options { me, limits, .. } = &self.door.options;
+        let MachineOptions { me, limits, .. } = &self.door.options;
         let message = UnverifiedMessage::parse(text, limits).verify(me, None);
-        self.event(Event::StreamOpened(stream, MachineOpening::Post(message.map(Box::new))));
+        self.event(DialectEvent::StreamOpened(stream, MachineOpening::Post(message.map(Box::new))));
     }
 
     fn client(&mut self, line: &str) -> bool {
@@ -171,7 +171,7 @@ impl Play {
         };
         let envelope = compose.envelope();
         let (position, arrived, stamp) = (Position::start(1), Timestamp(0), self.stamps.get(from).cloned());
-        self.event(Event::Entry(Arc::new(Entry { position, arrived, stamp, envelope })));
+        self.event(DialectEvent::Entry(Arc::new(Entry { position, arrived, stamp, envelope })));
     }
 
     fn answer(&mut self, from: &str, method: &str, outcome: &str) {
@@ -211,7 +211,7 @@ impl Play {
             "list" => {
                 let items = RawValue::from_string(more.into()).ok().and_then(|page| read_page(Listing::Tools, &page));
                 let items = items.map(|(items, _)| items.into());
-                self.event(Event::Answered(CatalogueAnswer {
+                self.event(DialectEvent::Answered(CatalogueAnswer {
                     query: CatalogueQuery { who: id(second), listing: Listing::Tools },
                     items,
                 }));
@@ -240,7 +240,7 @@ impl Play {
             "gone" => {
                 let id = salon_protocol::RpcId::parse("1").unwrap();
                 let (request, callee) = (EnvelopeId::new(second).unwrap(), self::id(more));
-                self.event(Event::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
+                self.event(DialectEvent::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
             }
             "tick" => {
                 self.now += Duration::from_millis(rest.parse().unwrap());
@@ -252,7 +252,7 @@ impl Play {
                 let history = History { enabled: true, limit: 1000, recent: None };
                 let topic = TopicName::new("room:a").unwrap();
                 let participant = roster[0].clone();
-                self.event(Event::Joined(Joined {
+                self.event(DialectEvent::Joined(Joined {
                     topic,
                     participant,
                     roster: roster.into(),
@@ -260,16 +260,19 @@ impl Play {
                     durability: None,
                 }));
             }
-            "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::RateLimited, "the room is full"))),
-            "gap" => self.event(Event::Gap),
-            "outage" => self.event(Event::Outage),
-            "recovered" => self.event(Event::Recovered),
-            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "no-seat" => self.event(DialectEvent::NotJoined(Refusal::new(Code::RateLimited, "the room is full"))),
+            "gap" => self.event(DialectEvent::Gap),
+            "outage" => self.event(DialectEvent::Outage),
+            "recovered" => self.event(DialectEvent::Recovered),
+            "closing" => self.event(DialectEvent::Closing(CloseReason::Shutdown)),
             "get" => {
                 let after = Some(more).filter(|after| !after.is_empty()).map(Into::into);
-                self.event(Event::StreamOpened(StreamId(second.parse().unwrap()), MachineOpening::Listen(after)));
+                self.event(DialectEvent::StreamOpened(
+                    StreamId(second.parse().unwrap()),
+                    MachineOpening::Listen(after),
+                ));
             }
-            "hangup" => self.event(Event::StreamClosed(StreamId(second.parse().unwrap()))),
+            "hangup" => self.event(DialectEvent::StreamClosed(StreamId(second.parse().unwrap()))),
             _ => return false,
         }
         true
@@ -283,22 +286,24 @@ impl Play {
     fn collect(&mut self) {
         while let Some(action) = self.door.poll_action() {
             match action {
-                Action::Publish(ticket, draft) => self.published("⇒", ticket, *draft),
-                Action::Reply(ticket, draft) => self.published("↩", ticket, *draft),
-                Action::Send(stream, frame) => self.sent(stream, "←", &frame),
-                Action::Refuse(stream, code, frame) => self.sent(stream, &format!("← [{code}]"), &frame),
-                Action::Begin(stream, Head { status, form, .. }) => {
+                DialectAction::Publish(ticket, draft) => self.published("⇒", ticket, *draft),
+                DialectAction::Reply(ticket, draft) => self.published("↩", ticket, *draft),
+                DialectAction::Send(stream, frame) => self.sent(stream, "←", &frame),
+                DialectAction::Refuse(stream, code, frame) => self.sent(stream, &format!("← [{code}]"), &frame),
+                DialectAction::Begin(stream, StreamHead { status, form, .. }) => {
                     let form = match form {
-                        Form::Empty => "",
-                        Form::Json => " json",
-                        Form::Events => " events",
+                        BodyForm::Empty => "",
+                        BodyForm::Json => " json",
+                        BodyForm::Events => " events",
                     };
                     self.note(&format!("{} {status}{form}", stream.0));
                 }
-                Action::Finish(stream) => self.note(&format!("{} ends", stream.0)),
-                Action::Join(_) => self.note("join"),
-                Action::Ask(CatalogueQuery { who, listing }) => self.note(&format!("consult {who} {}", listing.key())),
-                Action::Close(reason) => self.note(&format!("close {}", reason.word())),
+                DialectAction::Finish(stream) => self.note(&format!("{} ends", stream.0)),
+                DialectAction::Join(_) => self.note("join"),
+                DialectAction::Ask(CatalogueQuery { who, listing }) => {
+                    self.note(&format!("consult {who} {}", listing.key()))
+                }
+                DialectAction::Close(reason) => self.note(&format!("close {}", reason.word())),
                 other => panic!("{other:?}"),
             }
         }
@@ -332,13 +337,13 @@ impl Play {
         let event = match self.fate.take() {
             Some(Some(code)) => {
                 let refusal = Refusal::new(code, "no").regarding(Some(envelope.id().clone()));
-                Event::Refused { ticket, refusal }
+                DialectEvent::Refused { ticket, refusal }
             }
             fate => {
                 let repeated = fate.is_some();
                 let entry =
                     Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope: draft.trust() };
-                Event::Accepted { ticket, entry: Arc::new(entry), repeated }
+                DialectEvent::Accepted { ticket, entry: Arc::new(entry), repeated }
             }
         };
         self.door.handle_event(event, self.now);

@@ -1,4 +1,4 @@
-//! Over HTTP: a POST has its answer, everything else goes to whoever listens.
+//! Over HTTP: a POST has its answer, everything else goes to the listener.
 
 use super::*;
 
@@ -223,7 +223,7 @@ fn what_waits_for_a_listener_is_bounded() {
 #[test]
 fn what_waits_for_the_seat_is_bounded() {
     let mut play = Play::new(|_| {});
-    play.event(Event::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
+    play.event(DialectEvent::StreamOpened(StreamId::ONLY, MachineOpening::Duplex));
     for at in 0..64 {
         play.run(&format!("notification m{at} * {{}}"));
     }

@@ -1,21 +1,21 @@
 //! From the others to the client: what they ask of it, and its answers.
 //!
-//! A participant may ask whoever it was greeted by: for a model's answer, a person's, or where its roots are. A client of the legacy
+//! A participant may ask its caller: for a model's answer, a person's, or where its roots are. A client of the legacy
 //! era hears a request, on the stream of the call that caused it where that is known; one of the modern era is asked by an answer ([`super::modern`]).
 
 use std::time::Instant;
 
-use salon_mcp::input::{self, InputRequired, MAX_QUESTIONS, MAX_ROUNDS, Put, Question, ROOTS, SAMPLING};
+use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS, Question, ROOTS, SAMPLING};
 pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
-use salon_mcp::{Era, Head, Revision, meta, upgrade};
+use salon_mcp::{Era, Revision, RpcHead, meta, upgrade};
 use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, Call, Errand, State, read_error};
+use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
 use super::incoming::{text_of, token_of};
 use super::kept::Voice;
-use super::{Door, Due, route};
+use super::{Door, DoorTimer, route};
 use crate::streams::Channel;
 
 /// Questions that may be open, and of them those of one asker.
@@ -24,23 +24,23 @@ pub(super) const MAX_ASKS_EACH: usize = 16;
 
 /// A question to the client.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct ClientQuestion {
     method: Box<str>,
-    cause: Cause,
+    cause: QuestionOrigin,
     /// The call it belongs to.
     call: Option<u64>,
     /// The asker's own progress token.
     token: Option<Box<RawValue>>,
 }
 
-impl Ask {
+impl ClientQuestion {
     fn is_from(&self, who: &ParticipantId) -> bool {
-        matches!(&self.cause, Cause::Request { from, .. } if from == who)
+        matches!(&self.cause, QuestionOrigin::Request { from, .. } if from == who)
     }
 }
 
 #[derive(Debug)]
-enum Cause {
+enum QuestionOrigin {
     /// A request in the room. What a modern client is asked, and whether it has been.
     Request { from: ParticipantId, envelope: EnvelopeId, id: RpcId, params: Option<Box<RawValue>> },
     /// A question of a modern participant's answer, under its key.
@@ -52,7 +52,7 @@ impl Door {
     pub(super) fn asked(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Instant) {
         let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
         let outcome = match method {
-            "initialize" => Ok(self.be_greeted(params.as_deref())),
+            "initialize" => Ok(self.answer_handshake(params.as_deref())),
             "server/discover" => Ok(self.be_discovered()),
             "ping" => Ok(super::empty()),
             SAMPLING | ELICITATION | ROOTS => match self.question(envelope, id, method, params, now) {
@@ -78,9 +78,9 @@ impl Door {
     }
 
     /// The client is a server too, with nothing to offer unless it is asked back.
-    fn be_greeted(&self, params: Option<&RawValue>) -> Box<RawValue> {
+    fn answer_handshake(&self, params: Option<&RawValue>) -> Box<RawValue> {
         let asked = text_of(params, "protocolVersion").unwrap_or_default();
-        let info = self.manner.as_ref().and_then(|manner| manner.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
         let mut result = Members::default();
         result.set("protocolVersion", McpVersion::answer_to(&asked));
         result.set("capabilities", &json!({}));
@@ -93,7 +93,7 @@ impl Door {
         let mut result = Members::default();
         result.set("supportedVersions", &Revision::all_dates());
         result.set("capabilities", &json!({}));
-        let info = self.manner.as_ref().and_then(|manner| manner.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
         upgrade::result("server/discover", &result.to_raw(), Some(&info))
     }
 
@@ -107,7 +107,7 @@ impl Door {
         now: Instant,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
         let from = envelope.from();
-        let is_of = |call: &Call| call.to == *from && matches!(call.errand, Errand::Client(_));
+        let is_of = |call: &DoorCall| call.to == *from && matches!(call.purpose, CallPurpose::Client(_));
         let named = envelope.correlation().map(|correlation| self.sent.get(correlation).copied());
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
@@ -119,65 +119,67 @@ impl Door {
             Some(None) | None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
-        let is_met = self.peers.get(from).is_some_and(|peer| peer.is_met());
-        let manner = match call.and_then(|number| self.calls.get(&number)) {
-            Some(call) => Some(call.manner.clone()),
-            None => self.introduced.clone().filter(|_| is_met),
+        let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
+        let profile = match call.and_then(|number| self.calls.get(&number)) {
+            Some(call) => Some(call.profile.clone()),
+            None => self.introduced.clone().filter(|_| is_handshake_done),
         };
-        // Another session may have called whoever asks, and its answer is the one that counts.
-        let Some(manner) = manner else { return self.leave_to_siblings(envelope, id, now) };
+        // Another session may have called the asker, and its answer is the one that counts.
+        let Some(profile) = profile else { return self.leave_to_siblings(envelope, id, now) };
         let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
-        if manner.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
+        if profile.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
             return refused(format!(
                 "a client of this revision cannot be asked during `{}`",
                 method_of_call.unwrap_or_default()
             ));
         }
-        if !offers(&manner.capabilities, method) {
+        if !offers(&profile.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
         if self.asks.len() >= MAX_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MAX_ASKS_EACH {
             return Some(Err(too_many()));
         }
-        let params = match manner.era() {
+        let params = match profile.era() {
             // What it cannot be asked in its revision is answered for it.
-            Era::Legacy if manner.revision < Revision::R2025_11_25 => {
-                match input::put(&Question { method: method.into(), params }, manner.revision, "") {
-                    Put::Ask(params) => params,
-                    Put::Answer(answer) => return Some(Ok(answer)),
+            Era::Legacy if profile.revision < Revision::R2025_11_25 => {
+                match input::put(&Question { method: method.into(), params }, profile.revision, "") {
+                    LegacyQuestion::Ask(params) => params,
+                    LegacyQuestion::Answer(answer) => return Some(Ok(answer)),
                 }
             }
             Era::Legacy => params,
             Era::Modern => params.map(|params| without_elicitation_id(&params)),
         };
         let token = token_of(params.as_deref());
-        let cause = Cause::Request {
+        let cause = QuestionOrigin::Request {
             from: from.clone(),
             envelope: envelope.id().clone(),
             id: id.clone(),
-            params: params.clone().filter(|_| manner.era() == Era::Modern),
+            params: params.clone().filter(|_| profile.era() == Era::Modern),
         };
         let number = self.fresh();
-        self.asks.insert(number, Ask { method: method.into(), cause, call, token });
-        match (manner.era(), call) {
+        self.asks.insert(number, ClientQuestion { method: method.into(), cause, call, token });
+        match (profile.era(), call) {
             (Era::Modern, Some(call)) => self.question_came(call, now),
             _ => self.put(number, method, params.as_deref(), now),
         }
         if call.is_none() && self.asks.contains_key(&number) {
-            self.after(CALL_TIMEOUT, Due::Ask(number), now);
+            self.after(CALL_TIMEOUT, DoorTimer::Ask(number), now);
         }
         None
     }
 
     /// Takes a question away.
-    fn take_ask(&mut self, number: u64) -> Option<Ask> {
-        self.forget_timer(Due::Ask(number));
+    fn take_ask(&mut self, number: u64) -> Option<ClientQuestion> {
+        self.forget_timer(DoorTimer::Ask(number));
         self.asks.remove(&number)
     }
 
     /// A question that ends with no call has been open for long enough.
     pub(super) fn ask_due(&mut self, number: u64, now: Instant) {
-        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.drop_ask(number) {
+        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
+            self.drop_ask(number)
+        {
             let error = RpcError::internal("the client did not answer in time");
             self.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
         }
@@ -186,7 +188,9 @@ impl Door {
     /// Nobody is there to answer any more.
     pub(super) fn refuse_asks(&mut self, now: Instant) {
         for number in self.asks.keys().copied().collect::<Vec<_>>() {
-            if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.take_ask(number) {
+            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
+                self.take_ask(number)
+            {
                 self.reply(&from, &envelope, &id, &Err(gone()), now);
             }
         }
@@ -203,32 +207,32 @@ impl Door {
         }
         let nobody = gone();
         match self.take_ask(number) {
-            Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) => {
+            Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
                 self.reply(&from, &envelope, &id, &Err(nobody), now);
             }
-            Some(Ask { call: Some(call), .. }) => self.fail(call, &nobody, now),
+            Some(ClientQuestion { call: Some(call), .. }) => self.fail(call, &nobody, now),
             _ => {}
         }
     }
 
     /// Where what belongs to a call is said.
     pub(super) fn channel_of(&self, call: u64) -> Option<Channel> {
-        match self.calls.get(&call).map(|call| &call.errand) {
-            Some(Errand::Client(asked)) => Some(asked.request.channel),
+        match self.calls.get(&call).map(|call| &call.purpose) {
+            Some(CallPurpose::Client(asked)) => Some(asked.request.channel),
             _ => None,
         }
     }
 
     /// Where a question was put, unless it is one for an answer of the modern era.
-    fn channel_of_ask(&self, ask: &Ask) -> Option<Channel> {
+    fn channel_of_ask(&self, ask: &ClientQuestion) -> Option<Channel> {
         match ask.call.and_then(|number| self.calls.get(&number)) {
-            Some(call) if call.manner.era() == Era::Modern => None,
+            Some(call) if call.profile.era() == Era::Modern => None,
             _ => Some(ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION)),
         }
     }
 
     /// A client of the legacy era answered.
-    pub(super) fn client_answered(&mut self, id: &RawValue, head: &Head<'_>, now: Instant) {
+    pub(super) fn client_answered(&mut self, id: &RawValue, head: &RpcHead<'_>, now: Instant) {
         let Some(number) = id.get().parse::<u64>().ok() else { return };
         let Some(ask) = self.take_ask(number) else { return };
         let outcome = match (head.result, head.error) {
@@ -237,7 +241,7 @@ impl Door {
             (None, None) => Ok(super::empty()),
         };
         match (ask.cause, ask.call) {
-            (Cause::Request { from, envelope, id, .. }, _) => {
+            (QuestionOrigin::Request { from, envelope, id, .. }, _) => {
                 let mut message = Members::default();
                 message.set("jsonrpc", "2.0");
                 message.set("id", &id.to_raw());
@@ -247,7 +251,7 @@ impl Door {
                 }
                 self.pass_answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
-            (Cause::Input { key }, Some(call)) => {
+            (QuestionOrigin::Input { key }, Some(call)) => {
                 let answer = match outcome {
                     Ok(result) => Some(result),
                     Err(_) => input::instead_of_error(&ask.method),
@@ -260,7 +264,7 @@ impl Door {
                     }
                 }
             }
-            (Cause::Input { .. }, None) => {}
+            (QuestionOrigin::Input { .. }, None) => {}
         }
     }
 
@@ -268,7 +272,7 @@ impl Door {
     pub(super) fn questions_of(&self, call: u64) -> Vec<(String, Members)> {
         let mine = self.asks.iter().filter(|(_, ask)| ask.call == Some(call));
         mine.filter_map(|(number, ask)| {
-            let Cause::Request { params, .. } = &ask.cause else { return None };
+            let QuestionOrigin::Request { params, .. } = &ask.cause else { return None };
             let mut question = Members::default();
             question.set("method", &*ask.method);
             if let Some(params) = params {
@@ -285,7 +289,9 @@ impl Door {
         if self.asks.get(&number).is_none_or(|ask| ask.call != Some(call)) {
             return;
         }
-        if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.take_ask(number) {
+        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
+            self.take_ask(number)
+        {
             let message = rpc::response(&id.to_raw(), answer);
             self.pass_answer(&from, &envelope, &id, message, Voice::Client, now);
         }
@@ -303,18 +309,18 @@ impl Door {
     /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
     pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
         let Some(over) = self.calls.get(&call) else { return };
-        let (who, era) = (over.to.clone(), over.manner.era());
+        let (who, era) = (over.to.clone(), over.profile.era());
         for number in self.asks_of(call) {
             // What a modern participant wants to know for this very call, nobody else does.
-            if matches!(self.asks.get(&number), Some(Ask { cause: Cause::Input { .. }, .. })) {
+            if matches!(self.asks.get(&number), Some(ClientQuestion { cause: QuestionOrigin::Input { .. }, .. })) {
                 self.drop_ask(number);
             }
         }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
-        let is_heir = |number: u64, other: &Call| {
-            let is_open = matches!(&other.errand, Errand::Client(asked) if asked.pause.is_under_way());
-            let is_call = is_open && (other.manner.era() == Era::Legacy || may_ask_back(&other.method));
-            number != call && is_call && other.to == who && other.manner.era() == era
+        let is_heir = |number: u64, other: &DoorCall| {
+            let is_open = matches!(&other.purpose, CallPurpose::Client(asked) if asked.pause.is_under_way());
+            let is_call = is_open && (other.profile.era() == Era::Legacy || may_ask_back(&other.method));
+            number != call && is_call && other.to == who && other.profile.era() == era
         };
         let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);
         let heir = heir.filter(|_| era == Era::Modern);
@@ -327,7 +333,7 @@ impl Door {
                 ask.call = heir;
             }
             if heir.is_none() {
-                self.after(CALL_TIMEOUT, Due::Ask(*number), now);
+                self.after(CALL_TIMEOUT, DoorTimer::Ask(*number), now);
             }
         }
         if let Some(heir) = heir.filter(|_| !asks.is_empty()) {
@@ -338,14 +344,16 @@ impl Door {
     /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
         for number in self.asks_of(call) {
-            if let Some(Ask { cause: Cause::Request { from, envelope, id, .. }, .. }) = self.drop_ask(number) {
+            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
+                self.drop_ask(number)
+            {
                 let error = RpcError::internal("the call that this was asked with is over");
                 self.reply(&from, &envelope, &id, &Err(error), now);
             }
         }
     }
 
-    /// Whoever has gone away is not answered any more.
+    /// A participant that has left is not answered any more.
     pub(super) fn drop_asks_from(&mut self, who: &ParticipantId) {
         let theirs: Vec<u64> =
             self.asks.iter().filter(|(_, ask)| ask.is_from(who)).map(|(number, _)| *number).collect();
@@ -355,7 +363,7 @@ impl Door {
     }
 
     /// Takes a question back from the client, if it has been asked.
-    fn drop_ask(&mut self, number: u64) -> Option<Ask> {
+    fn drop_ask(&mut self, number: u64) -> Option<ClientQuestion> {
         let ask = self.take_ask(number)?;
         if let Some(channel) = self.channel_of_ask(&ask) {
             let mut params = Members::default();
@@ -370,8 +378,7 @@ impl Door {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
         self.siblings.withdrawn(from, &named);
-        let is_it =
-            |ask: &Ask| matches!(&ask.cause, Cause::Request { from: asker, id, .. } if asker == from && *id == named);
+        let is_it = |ask: &ClientQuestion| matches!(&ask.cause, QuestionOrigin::Request { from: asker, id, .. } if asker == from && *id == named);
         let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
         let Some(ask) = self.take_ask(number) else { return };
         if let Some(channel) = self.channel_of_ask(&ask) {
@@ -385,7 +392,7 @@ impl Door {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
         let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
-        if let (Cause::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
+        if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
             let (from, envelope) = (from.clone(), envelope.clone());
             params.set("progressToken", token);
             // Not kept: said later, it would tell of what is over.
@@ -397,8 +404,8 @@ impl Door {
     /// A modern participant wants answers before it goes on, of a client of the legacy era: it is asked all of it at once.
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let (who, manner) = (call.to.clone(), call.manner.clone());
-        let Errand::Client(asked) = &mut call.errand else { return };
+        let (who, profile) = (call.to.clone(), call.profile.clone());
+        let CallPurpose::Client(asked) = &mut call.purpose else { return };
         asked.rounds += 1;
         if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
@@ -407,7 +414,7 @@ impl Door {
             return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
-        let is_asked = |question: &Question| offers(&manner.capabilities, &question.method);
+        let is_asked = |question: &Question| offers(&profile.capabilities, &question.method);
         // What a person would be asked can be declined for them; for the rest there is no answer but theirs.
         let is_vain = |question: &Question| !is_asked(question) && question.method != ELICITATION;
         if let Some((_, question)) = wanted.questions.iter().find(|(_, question)| is_vain(question)) {
@@ -419,18 +426,18 @@ impl Door {
         for (key, question) in wanted.questions {
             let ask = self.fresh();
             let put = match is_asked(&question) {
-                true => input::put(&question, manner.revision, &format!("{}-{ask}", self.options.me)),
-                false => Put::Answer(input::declined()),
+                true => input::put(&question, profile.revision, &format!("{}-{ask}", self.options.me)),
+                false => LegacyQuestion::Answer(input::declined()),
             };
             match put {
-                Put::Answer(answer) => self.hold_answer(number, key, answer),
-                Put::Ask(params) => {
+                LegacyQuestion::Answer(answer) => self.hold_answer(number, key, answer),
+                LegacyQuestion::Ask(params) => {
                     if let Some(page) = text_of(params.as_deref(), "elicitationId") {
                         self.note_page(number, page);
                     }
                     let method: Box<str> = question.method.as_str().into();
-                    let cause = Cause::Input { key };
-                    self.asks.insert(ask, Ask { method, cause, call: Some(number), token: None });
+                    let cause = QuestionOrigin::Input { key };
+                    self.asks.insert(ask, ClientQuestion { method, cause, call: Some(number), token: None });
                     self.put(ask, &question.method, params.as_deref(), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.
                     if !self.calls.contains_key(&number) {
@@ -440,13 +447,13 @@ impl Door {
             }
         }
         if !self.wants_input(number) {
-            self.after(input::retry_delay(rounds), Due::Again(number), now);
+            self.after(input::retry_delay(rounds), DoorTimer::Again(number), now);
         }
     }
 
     /// Remembers that the client is to be told when a page it was asked to open has been dealt with.
     fn note_page(&mut self, number: u64, page: String) {
-        if let Some(Call { errand: Errand::Client(asked), .. }) = self.calls.get_mut(&number) {
+        if let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get_mut(&number) {
             asked.pages.push(page);
         }
     }
@@ -454,7 +461,7 @@ impl Door {
     /// Makes ready to say a call again, with the state that came.
     fn hold(&mut self, number: u64, state: Option<Box<RawValue>>) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let State::Sent(envelope, _) = std::mem::replace(&mut call.state, State::Waiting) {
+        if let CallStage::Sent(envelope, _) = std::mem::replace(&mut call.state, CallStage::Waiting) {
             self.sent.remove(&envelope);
         }
         // The answers of the round before are answered for.
@@ -477,7 +484,7 @@ impl Door {
 
     /// Whether a call waits for answers of the client's before it is made again.
     fn wants_input(&self, number: u64) -> bool {
-        self.asks.values().any(|ask| ask.call == Some(number) && matches!(ask.cause, Cause::Input { .. }))
+        self.asks.values().any(|ask| ask.call == Some(number) && matches!(ask.cause, QuestionOrigin::Input { .. }))
     }
 
     fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {

@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 use super::asks::{ELICITATION, offers};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
-use super::lists::Reading;
-use super::merge::Found;
+use super::lists::PagedList;
+use super::merge::OwnerLookup;
 use super::modern::{self, Pause};
-use super::targets::{Target, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{Action, Door, Due, Manner, Request, Scope, route};
+use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
+use super::{ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
@@ -25,25 +25,25 @@ const MAX_OWNER_LENGTH: usize = 128;
 /// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Subscriptions that are made again when whoever has the resource comes back.
+/// Subscriptions that are made again when the owner of the resource comes back.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// A request in the room.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct DoorCall {
     pub(super) to: ParticipantId,
     pub(super) method: Box<str>,
     /// As the client's era has them. Gone once they are not needed again.
     pub(super) params: Option<Box<RawValue>>,
-    pub(super) manner: Arc<Manner>,
-    pub(super) errand: Errand,
-    pub(super) state: State,
+    pub(super) profile: Arc<ClientProfile>,
+    pub(super) purpose: CallPurpose,
+    pub(super) state: CallStage,
     /// How an errand was said, until the room has taken it.
     pub(super) draft: Option<Box<Draft>>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum State {
+pub(super) enum CallStage {
     /// For a handshake, or for its time to come again.
     Waiting,
     /// The room did not take it for now. It may have been stored all the same: it is said again as it was, and an answer that comes is one.
@@ -52,7 +52,7 @@ pub(super) enum State {
     Sent(EnvelopeId, Era),
 }
 
-impl State {
+impl CallStage {
     /// What it is in the room, where it is, or may be.
     pub(super) fn envelope(&self) -> Option<&EnvelopeId> {
         match self {
@@ -64,23 +64,23 @@ impl State {
 
 /// What a request is for.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum CallPurpose {
     /// A handshake.
     Greet,
     /// A page of a list.
-    List(Box<Reading>),
+    List(Box<PagedList>),
     /// Its answer changes nothing.
     Duty,
     /// A modern participant's part in a subscription of the client's.
     Listen(u64),
     /// The client asked.
-    Client(Box<Asked>),
+    Client(Box<ClientRequest>),
 }
 
 /// What is kept of a request of the client's.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) request: Request,
+pub(super) struct ClientRequest {
+    pub(super) request: DoorRequest,
     pub(super) token: Option<Box<RawValue>>,
     /// A resource as the client calls it, and as its owner does.
     pub(super) uri: Option<(String, String)>,
@@ -94,14 +94,14 @@ pub(super) struct Asked {
 
 impl Door {
     /// Sees to a request of a client that has its seat.
-    pub(super) fn serve(&mut self, request: Request, now: Instant) {
+    pub(super) fn serve(&mut self, request: DoorRequest, now: Instant) {
         let modern = request.is_modern();
         match &*request.method {
             "initialize" if !modern => return self.introduce(request, now),
             "server/discover" if modern => return self.discover(request, now),
             "subscriptions/listen" if modern => return self.open_listen(request, now),
             "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" if modern => {
-                let told = format!("MCP {} has no `{}`", request.manner.revision, request.method);
+                let told = format!("MCP {} has no `{}`", request.profile.revision, request.method);
                 return self.refuse(&request, RpcError::new(RpcError::METHOD_NOT_FOUND, told));
             }
             _ => {}
@@ -117,21 +117,21 @@ impl Door {
             return self.gather_tool(request, now);
         }
         match &self.options.scope {
-            Scope::One(who) => {
+            DoorScope::One(who) => {
                 let who = who.clone();
                 self.pass_on(request, &who, None, now);
             }
-            Scope::Room => self.serve_room(request, false, now),
+            DoorScope::Room => self.serve_room(request, false, now),
         }
     }
 
     /// The same once the lists that it needed are there, or not to be had.
-    pub(super) fn serve_gathered(&mut self, request: Request, now: Instant) {
+    pub(super) fn serve_gathered(&mut self, request: DoorRequest, now: Instant) {
         if &*request.method == "subscriptions/listen" {
             return self.begin_listen(request, now);
         }
         match &self.options.scope {
-            Scope::One(who) => {
+            DoorScope::One(who) => {
                 let who = who.clone();
                 let name = text_of(request.params.as_deref(), "name").unwrap_or_default();
                 match self.check_headers(&request, &who, &name) {
@@ -139,18 +139,18 @@ impl Door {
                     Err(wrong) => self.refuse_with(&request, wrong.status, &wrong.error),
                 }
             }
-            Scope::Room => self.serve_room(request, true, now),
+            DoorScope::Room => self.serve_room(request, true, now),
         }
     }
 
-    fn refuse_with(&mut self, request: &Request, status: u16, error: &RpcError) {
+    fn refuse_with(&mut self, request: &DoorRequest, status: u16, error: &RpcError) {
         self.count(code_of(error));
         let message = rpc::failure(&request.id, error);
         self.say_answer(request.channel, status, &message);
     }
 
     /// The headers that repeat arguments of a tool.
-    fn check_headers(&self, request: &Request, who: &ParticipantId, name: &str) -> Result<(), route::Wrong> {
+    fn check_headers(&self, request: &DoorRequest, who: &ParticipantId, name: &str) -> Result<(), route::ModernError> {
         let Some(headers) = request.headers.as_deref().filter(|_| request.is_modern()) else { return Ok(()) };
         let tools = self.shelf.items(who, Listing::Tools);
         let Some(tool) = tools.iter().find(|tool| *tool.name == *name) else { return Ok(()) };
@@ -158,7 +158,7 @@ impl Door {
         route::check_params(headers, &tool.raw, params.get("arguments"))
     }
 
-    fn serve_room(&mut self, request: Request, gathered: bool, now: Instant) {
+    fn serve_room(&mut self, request: DoorRequest, gathered: bool, now: Instant) {
         if let Some(listing) = Listing::of_method(&request.method) {
             return self.list(request, listing, now);
         }
@@ -167,10 +167,10 @@ impl Door {
         }
         let params = request.params.as_deref();
         let target = match &*request.method {
-            "tools/call" => text_of(params, "name").map(|name| Target::Name(Listing::Tools, name)),
-            "prompts/get" => text_of(params, "name").map(|name| Target::Name(Listing::Prompts, name)),
+            "tools/call" => text_of(params, "name").map(|name| RequestTarget::Name(Listing::Tools, name)),
+            "prompts/get" => text_of(params, "name").map(|name| RequestTarget::Name(Listing::Prompts, name)),
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                text_of(params, "uri").map(Target::Uri)
+                text_of(params, "uri").map(RequestTarget::Uri)
             }
             "completion/complete" => completed(params),
             other => {
@@ -187,22 +187,22 @@ impl Door {
             return self.refuse(&request, RpcError::invalid_params(what));
         };
         let (found, needs): (_, &'static [Listing]) = match &target {
-            Target::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
-            Target::Name(_, name) => (self.shelf.find(Listing::Prompts, name), &[Listing::Prompts]),
-            Target::Uri(uri) => (self.shelf.find_uri(uri), &[Listing::Resources, Listing::Templates]),
-            Target::Template(uri) => (self.shelf.find_template(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
+            RequestTarget::Name(_, name) => (self.shelf.find(Listing::Prompts, name), &[Listing::Prompts]),
+            RequestTarget::Uri(uri) => (self.shelf.find_uri(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Template(uri) => (self.shelf.find_template(uri), &[Listing::Resources, Listing::Templates]),
         };
         match found {
-            Found::One(who, theirs) => self.pass_to(request, &who, &target, theirs, now),
-            Found::Several(owners) => {
+            OwnerLookup::One(who, theirs) => self.pass_to(request, &who, &target, theirs, now),
+            OwnerLookup::Several(owners) => {
                 let error = ambiguous(&target, &owners);
                 self.refuse(&request, error);
             }
-            Found::Nobody => match self.owner_named(&target) {
+            OwnerLookup::Nobody => match self.owner_named(&target) {
                 Some((who, theirs)) => self.pass_to(request, &who, &target, theirs, now),
                 None if gathered => {
                     let is_settled = self.options.returning_until.is_none_or(|until| until <= now);
-                    let error = if is_settled { unknown(&target, request.manner.era()) } else { not_yet(&target) };
+                    let error = if is_settled { unknown(&target, request.profile.era()) } else { not_yet(&target) };
                     self.refuse(&request, error);
                 }
                 None => self.gather(needs, request, now),
@@ -212,10 +212,10 @@ impl Door {
 
     /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say: they may offer this client
     /// more than they list to others.
-    fn owner_named(&self, target: &Target) -> Option<(ParticipantId, String)> {
-        let Target::Name(_, name) = target else { return None };
+    fn owner_named(&self, target: &RequestTarget) -> Option<(ParticipantId, String)> {
+        let RequestTarget::Name(_, name) = target else { return None };
         let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= MAX_OWNER_LENGTH)?;
-        // More than one way to read it is none.
+        // An ambiguous one counts as missing.
         if theirs.starts_with('_') || theirs.contains("__") {
             return None;
         }
@@ -223,7 +223,14 @@ impl Door {
         self.peers.contains_key(&who).then(|| (who, theirs.to_owned()))
     }
 
-    fn pass_to(&mut self, mut request: Request, who: &ParticipantId, target: &Target, theirs: String, now: Instant) {
+    fn pass_to(
+        &mut self,
+        mut request: DoorRequest,
+        who: &ParticipantId,
+        target: &RequestTarget,
+        theirs: String,
+        now: Instant,
+    ) {
         if let Err(wrong) = self.check_headers(&request, who, &theirs) {
             return self.refuse_with(&request, wrong.status, &wrong.error);
         }
@@ -231,10 +238,10 @@ impl Door {
         let renamed = request.params.as_deref().and_then(|params| Members::parse(params.get())).map(|mut params| {
             if &*request.method == "completion/complete" {
                 let mut named = params.get("ref").and_then(|named| Members::parse(named.get())).unwrap_or_default();
-                let key = if matches!(target, Target::Name(..)) { "name" } else { "uri" };
+                let key = if matches!(target, RequestTarget::Name(..)) { "name" } else { "uri" };
                 named.set(key, &theirs);
                 params.set("ref", &named);
-            } else if let Target::Uri(asked) = target {
+            } else if let RequestTarget::Uri(asked) = target {
                 params.set("uri", &theirs);
                 uri = Some((asked.clone(), theirs.clone()));
             } else {
@@ -251,12 +258,12 @@ impl Door {
     /// Passes a request on as it is.
     pub(super) fn pass_on(
         &mut self,
-        mut request: Request,
+        mut request: DoorRequest,
         who: &ParticipantId,
         uri: Option<(String, String)>,
         now: Instant,
     ) {
-        let era = self.peers.get(who).map(|peer| peer.era_for(request.manner.era()));
+        let era = self.peers.get(who).map(|peer| peer.era_for(request.profile.era()));
         match (&*request.method, era) {
             (_, Some(Era::Legacy)) if request.is_modern() && modern::has_state(&request) => {
                 return self.refuse(&request, modern::lost());
@@ -264,12 +271,12 @@ impl Door {
             ("logging/setLevel", Some(Era::Legacy)) => self.note_level(&request, who),
             ("logging/setLevel", Some(Era::Modern)) => return self.set_level(&request, now),
             ("resources/subscribe" | "resources/unsubscribe", Some(Era::Modern)) => {
-                return self.subscribe_anew(&request, who, now);
+                return self.resubscribe(&request, who, now);
             }
             _ => {}
         }
         let params = request.params.take();
-        let (method, manner) = (request.method.clone(), request.manner.clone());
+        let (method, profile) = (request.method.clone(), request.profile.clone());
         let uri = uri.or_else(|| text_of(params.as_deref(), "uri").map(|uri| (uri.clone(), uri)));
         // Another subscription of the same client's goes on.
         if let Some((_, theirs)) = uri.as_ref().filter(|_| &*method == "resources/unsubscribe")
@@ -279,16 +286,16 @@ impl Door {
             return self.answer(&request, &Ok(super::empty()));
         }
         let token = token_of(params.as_deref());
-        let asked = Asked { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
+        let asked = ClientRequest { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
         let number = self.fresh();
-        let errand = Errand::Client(Box::new(asked));
+        let purpose = CallPurpose::Client(Box::new(asked));
         // The gateway's own participant answers always, and a subscription lasts.
         if !who.is_host() && &*method != "subscriptions/listen" {
-            self.after(CALL_TIMEOUT, Due::Errand(number), now);
+            self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
         }
         self.calls.insert(
             number,
-            Call { to: who.clone(), method, params, manner, errand, state: State::Waiting, draft: None },
+            DoorCall { to: who.clone(), method, params, profile, purpose, state: CallStage::Waiting, draft: None },
         );
         self.dispatch(number, now);
     }
@@ -296,14 +303,14 @@ impl Door {
     /// Says a request in the room, as soon as whom it asks knows the client.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
-        let (who, manner) = (call.to.clone(), call.manner.clone());
+        let (who, profile) = (call.to.clone(), call.profile.clone());
         let Some(peer) = self.peers.get(&who) else {
             let error = self.absent(&who);
             return self.fail(number, &error, now);
         };
-        let era = peer.era_for(manner.era());
-        if era == Era::Legacy && !matches!(call.errand, Errand::Greet) {
-            match self.is_acquainted(&who, number, &manner, now) {
+        let era = peer.era_for(profile.era());
+        if era == Era::Legacy && !matches!(call.purpose, CallPurpose::Greet) {
+            match self.is_peer_ready(&who, number, &profile, now) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => return self.fail(number, &error, now),
@@ -311,8 +318,8 @@ impl Door {
             if self.lacks(number, &who) {
                 return self.answered_empty(number, now);
             }
-            if let Some(level) = manner.level {
-                self.want_level(&who, level, &manner, now);
+            if let Some(level) = profile.level {
+                self.want_level(&who, level, &profile, now);
             }
         }
         self.send(number, era, now);
@@ -320,35 +327,35 @@ impl Door {
 
     /// Whether somebody said in its handshake that it has no such list.
     fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
-        let Some(Call { errand: Errand::List(reading), .. }) = self.calls.get(&number) else { return false };
+        let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(&number) else { return false };
         let server = self.peers.get(who).and_then(|peer| peer.server());
         server.is_some_and(|server| !server.has(reading.listing.capability()))
     }
 
     fn answered_empty(&mut self, number: u64, now: Instant) {
-        if let Some(Call { to, errand: Errand::List(reading), .. }) = self.drop_call(number) {
+        if let Some(DoorCall { to, purpose: CallPurpose::List(reading), .. }) = self.drop_call(number) {
             self.shelve(&to, reading.listing, Vec::new(), None, now);
         }
     }
 
     fn send(&mut self, number: u64, era: Era, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let (who, method, manner) = (call.to.clone(), call.method.clone(), call.manner.clone());
-        let is_client = matches!(call.errand, Errand::Client(_));
-        let keeps_token = matches!(&call.errand, Errand::Client(asked) if asked.token.is_some());
+        let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
+        let is_client = matches!(call.purpose, CallPurpose::Client(_));
+        let keeps_token = matches!(&call.purpose, CallPurpose::Client(asked) if asked.token.is_some());
         // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
-        let kept = !is_client || manner.era() != era;
+        let kept = !is_client || profile.era() != era;
         let params = if kept { call.params.clone() } else { call.params.take() };
-        let params = match (manner.era(), era) {
+        let params = match (profile.era(), era) {
             (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
             (Era::Modern, Era::Modern) if is_client => params,
             (_, Era::Modern) => {
                 let me = self.info();
-                let hello = manner.hello();
-                let asker = meta::Asker {
+                let hello = profile.hello();
+                let asker = meta::RequesterMeta {
                     capabilities: &hello.modern_capabilities(),
                     info: hello.info.as_deref().unwrap_or(&me),
-                    level: manner.level.or(self.level),
+                    level: profile.level.or(self.level),
                 };
                 meta::upgrade(params.as_deref(), asker)
             }
@@ -375,20 +382,25 @@ impl Door {
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let envelope = draft.envelope().id().clone();
-        call.state = State::Sent(envelope.clone(), era);
-        call.draft = (!matches!(call.errand, Errand::Client(_))).then(|| draft.clone());
+        call.state = CallStage::Sent(envelope.clone(), era);
+        call.draft = (!matches!(call.purpose, CallPurpose::Client(_))).then(|| draft.clone());
         self.sent.insert(envelope, number);
         let ticket = self.ticket();
-        self.actions.push_back(Action::Publish(ticket, draft));
+        self.actions.push_back(DialectAction::Publish(ticket, draft));
     }
 
     /// Takes a call away.
-    pub(super) fn drop_call(&mut self, number: u64) -> Option<Call> {
+    pub(super) fn drop_call(&mut self, number: u64) -> Option<DoorCall> {
         let call = self.calls.remove(&number)?;
         if let Some(envelope) = call.state.envelope() {
             self.sent.remove(envelope);
         }
-        for due in [Due::Errand(number), Due::Questions(number), Due::Parked(number), Due::Again(number)] {
+        for due in [
+            DoorTimer::OwnRequest(number),
+            DoorTimer::Questions(number),
+            DoorTimer::Parked(number),
+            DoorTimer::Again(number),
+        ] {
             self.forget_timer(due);
         }
         Some(call)
@@ -401,12 +413,12 @@ impl Door {
             return;
         }
         let Some(call) = self.drop_call(number) else { return };
-        match call.errand {
-            Errand::Greet => self.greeted(&call.to, Err(error.clone()), &call.manner, now),
-            Errand::List(reading) => self.not_listed(&call.to, reading.listing, now),
-            Errand::Duty => {}
-            Errand::Listen(listen) => self.listen_settled(listen, number),
-            Errand::Client(asked) => self.answer(&asked.request, &Err(error.clone())),
+        match call.purpose {
+            CallPurpose::Greet => self.handshake_done(&call.to, Err(error.clone()), &call.profile, now),
+            CallPurpose::List(reading) => self.not_listed(&call.to, reading.listing, now),
+            CallPurpose::Duty => {}
+            CallPurpose::Listen(listen) => self.listen_settled(listen, number),
+            CallPurpose::Client(asked) => self.answer(&asked.request, &Err(error.clone())),
         }
     }
 
@@ -415,40 +427,42 @@ impl Door {
         let Some(message) = Members::parse(payload) else { return };
         let Some(call) = self.calls.get(&number) else { return };
         let failed = message.get("error").map(read_error);
-        match call.errand {
-            Errand::Client(_) => return self.client_call_answered(number, message, now),
-            Errand::Listen(listen) => return self.listen_answered(listen, number, failed.as_ref(), now),
+        match call.purpose {
+            CallPurpose::Client(_) => return self.client_call_answered(number, message, now),
+            CallPurpose::Listen(listen) => return self.listen_answered(listen, number, failed.as_ref(), now),
             _ => {}
         }
         let Some(call) = self.drop_call(number) else { return };
-        match (call.errand, message.get("result"), failed) {
-            (Errand::Greet, Some(result), _) => self.greeted(&call.to, Ok(result), &call.manner, now),
-            (Errand::Greet, None, error) => {
+        match (call.purpose, message.get("result"), failed) {
+            (CallPurpose::Greet, Some(result), _) => self.handshake_done(&call.to, Ok(result), &call.profile, now),
+            (CallPurpose::Greet, None, error) => {
                 let error = error.unwrap_or_else(|| RpcError::internal("the handshake was answered with nothing"));
-                self.greeted(&call.to, Err(error), &call.manner, now);
+                self.handshake_done(&call.to, Err(error), &call.profile, now);
             }
-            (Errand::List(reading), Some(result), _) => self.listed(&call.to, *reading, result, &call.manner, now),
+            (CallPurpose::List(reading), Some(result), _) => {
+                self.listed(&call.to, *reading, result, &call.profile, now)
+            }
             // Who has no such method has an empty list.
-            (Errand::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
+            (CallPurpose::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
                 self.shelve(&call.to, reading.listing, Vec::new(), None, now);
             }
-            (Errand::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
-            (Errand::Duty | Errand::Listen(_) | Errand::Client(_), ..) => {}
+            (CallPurpose::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
+            (CallPurpose::Duty | CallPurpose::Listen(_) | CallPurpose::Client(_), ..) => {}
         }
     }
 
     fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
-        let State::Sent(_, era) = call.state else { return };
-        let (method, manner, who) = (call.method.clone(), call.manner.clone(), call.to.clone());
-        let client = manner.era();
+        let CallStage::Sent(_, era) = call.state else { return };
+        let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
+        let client = profile.era();
         let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
         if let Some(wanted) = wanted.and_then(InputRequired::read) {
             return self.input_required(number, wanted, now);
         }
         if client == Era::Modern && era == Era::Legacy {
             if let Some(wanted) = message.get("error").and_then(upgrade::url_elicitation) {
-                return match offers(&manner.capabilities, ELICITATION) {
+                return match offers(&profile.capabilities, ELICITATION) {
                     true => self.elicit_by_url(number, &wanted, now),
                     false => self.fail(number, &cannot_open_pages(&who), now),
                 };
@@ -465,11 +479,11 @@ impl Door {
         if self.park_outcome(number, || message.to_raw()) {
             return;
         }
-        let Some(Call { errand: Errand::Client(asked), .. }) = self.drop_call(number) else { return };
+        let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.drop_call(number) else { return };
         if let Some(result) = message.get("result") {
             let plain = match (client, era) {
-                (Era::Legacy, Era::Modern) => Some(downgrade::result(&method, result, manner.revision)),
-                (Era::Legacy, Era::Legacy) => downgrade::older(&method, result, manner.revision),
+                (Era::Legacy, Era::Modern) => Some(downgrade::result(&method, result, profile.revision)),
+                (Era::Legacy, Era::Legacy) => downgrade::older(&method, result, profile.revision),
                 (Era::Modern, _) => None,
             };
             if let Some(plain) = plain {
@@ -487,7 +501,7 @@ impl Door {
     }
 
     /// Gives a client the answer to its request.
-    pub(super) fn pass_back(&mut self, request: &Request, mut message: Members) {
+    pub(super) fn pass_back(&mut self, request: &DoorRequest, mut message: Members) {
         let status = match message.get("error") {
             Some(error) if request.is_modern() => route::status(read_error(error).code),
             _ => 200,
@@ -498,7 +512,7 @@ impl Door {
     }
 
     /// Says what belongs to one participant as the room says it.
-    pub(super) fn adapt(&mut self, asked: &Asked, who: &ParticipantId, message: &mut Members) {
+    pub(super) fn adapt(&mut self, asked: &ClientRequest, who: &ParticipantId, message: &mut Members) {
         let Some(result) = message.get("result") else { return };
         match (&*asked.request.method, &asked.uri) {
             ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MAX_SUBSCRIPTIONS => {
@@ -522,7 +536,7 @@ impl Door {
     }
 }
 
-/// What a modern client is told that would have to open pages first, and does not say that it can.
+/// The error for a modern client that would have to open pages first, and does not declare that it can.
 fn cannot_open_pages(who: &ParticipantId) -> RpcError {
     let told = format!("`{who}` wants a page to be opened first, and the client does not offer `{ELICITATION}`");
     let data = json!({ "requiredCapabilities": { "elicitation": { "url": {} } } });

@@ -1,4 +1,4 @@
-//! What the client is told no for, in the room's own words: to be counted, for in MCP a no is an answer like any other.
+//! The refusals that the client gets, in the room's codes: to be counted, because in MCP a refusal is an answer like any other.
 //!
 //! Deliberately absent: what others answer, and calls that come to nothing through nobody's fault here.
 
@@ -6,17 +6,17 @@ use salon_mcp::code;
 use salon_protocol::{Code, RpcError};
 use serde::Deserialize;
 
-use super::{Action, Door, Request};
+use super::{DialectAction, Door, DoorRequest};
 
 impl Door {
     /// Says no to a request of the client's.
-    pub(super) fn refuse(&mut self, request: &Request, error: RpcError) {
+    pub(super) fn refuse(&mut self, request: &DoorRequest, error: RpcError) {
         self.count(code_of(&error));
         self.answer(request, &Err(error));
     }
 
     pub(super) fn count(&mut self, code: Code) {
-        self.actions.push_back(Action::Refused(code));
+        self.actions.push_back(DialectAction::Refused(code));
     }
 }
 

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_mcp::{Head, Revision, meta};
+use salon_mcp::{Revision, RpcHead, meta};
 use salon_protocol::{Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::counted::code_of;
-use super::route::{self, Body, ClientMessage, Fault, INVALID_REQUEST, Messages, ReadMessage, Route};
-use super::{Door, MAX_CALLS, MAX_EARLY, Manner, Place, Post, Request};
+use super::route::{self, Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
+use super::{ClientProfile, Door, DoorRequest, DoorSeatState, MAX_CALLS, MAX_EARLY, Post};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 
 /// Where a message came from.
-struct Source {
+struct MessageSource {
     stream: StreamId,
     /// Over HTTP, what the request said of itself.
     request: Option<HttpSource>,
@@ -29,35 +29,35 @@ struct HttpSource {
 
 impl Door {
     /// Hears a frame on a stream that lasts.
-    pub(in crate::mcp) fn hear_body(&mut self, stream: StreamId, body: Result<Body, Fault>, now: Instant) {
+    pub(in crate::mcp) fn hear_body(&mut self, stream: StreamId, body: Result<Body, ErrorBody>, now: Instant) {
         self.client_is_back(now);
-        self.hear(Source { stream, request: None }, body, now);
+        self.hear(MessageSource { stream, request: None }, body, now);
     }
 
     /// A request over HTTP.
     pub(super) fn hear_post(&mut self, stream: StreamId, post: Post, now: Instant) {
         let Post { body, headers, apart } = post;
         self.client_is_back(now);
-        self.hear(Source { stream, request: Some(HttpSource { headers, apart }) }, body, now);
+        self.hear(MessageSource { stream, request: Some(HttpSource { headers, apart }) }, body, now);
     }
 
-    fn hear(&mut self, source: Source, body: Result<Body, Fault>, now: Instant) {
+    fn hear(&mut self, source: MessageSource, body: Result<Body, ErrorBody>, now: Instant) {
         match body {
             Err(fault) => self.refuse_message(&source, &fault),
-            Ok(Body { messages: Messages::Batch(messages), .. }) => self.hear_batch(source, messages, now),
-            Ok(Body { route: Route::Modern, messages: Messages::One(message) }) => {
+            Ok(Body { messages: BodyMessages::Batch(messages), .. }) => self.hear_batch(source, messages, now),
+            Ok(Body { route: PostRoute::Modern, messages: BodyMessages::One(message) }) => {
                 self.hear_modern(source, *message, now);
             }
-            Ok(Body { messages: Messages::One(message), .. }) => self.hear_legacy(source, *message, now),
+            Ok(Body { messages: BodyMessages::One(message), .. }) => self.hear_legacy(source, *message, now),
         }
     }
 
-    fn refuse_message(&mut self, source: &Source, fault: &Fault) {
+    fn refuse_message(&mut self, source: &MessageSource, fault: &ErrorBody) {
         self.count(code_of(&fault.error));
         self.say_fault(source, fault.status, &fault.message());
     }
 
-    fn say_fault(&mut self, source: &Source, status: u16, message: &RawValue) {
+    fn say_fault(&mut self, source: &MessageSource, status: u16, message: &RawValue) {
         match &source.request {
             Some(_) => self.streams.refuse(source.stream, status, message),
             None => self.streams.answer(Channel::SESSION, status, message),
@@ -65,7 +65,7 @@ impl Door {
     }
 
     /// Opens a channel for so many requests; what wants no answer is acknowledged.
-    fn channel(&mut self, source: &Source, requests: usize, style: PostStyle) -> Channel {
+    fn channel(&mut self, source: &MessageSource, requests: usize, style: PostStyle) -> Channel {
         match &source.request {
             None => Channel::SESSION,
             Some(request) if request.apart => {
@@ -76,7 +76,7 @@ impl Door {
         }
     }
 
-    fn hear_modern(&mut self, source: Source, message: ClientMessage, now: Instant) {
+    fn hear_modern(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
         let style = PostStyle::default();
         let (Some(method), Some(id)) = (&message.method, &message.id) else {
             self.channel(&source, 0, style);
@@ -94,22 +94,22 @@ impl Door {
                 return self.say_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
             }
         };
-        let manner = Manner {
+        let profile = ClientProfile {
             revision: Revision::MODERN,
             capabilities: asker.capabilities,
             info: asker.info,
             level: asker.level,
         };
-        let manner = Arc::new(manner);
-        self.manner = Some(manner.clone());
+        let profile = Arc::new(profile);
+        self.profile = Some(profile.clone());
         let channel = self.channel(&source, 1, style);
         let headers = source.request.map(|request| request.headers);
-        if let Some(request) = request(channel, message, manner, headers) {
+        if let Some(request) = request(channel, message, profile, headers) {
             self.admit(request, now);
         }
     }
 
-    fn hear_legacy(&mut self, source: Source, message: ClientMessage, now: Instant) {
+    fn hear_legacy(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
         let method = message.method.as_deref();
         let style = PostStyle {
             resumable: true,
@@ -122,15 +122,15 @@ impl Door {
     }
 
     fn revision(&self) -> Revision {
-        self.introduced.as_ref().map_or(Revision::ROOM, |manner| manner.revision)
+        self.introduced.as_ref().map_or(Revision::ROOM, |profile| profile.revision)
     }
 
     /// Several messages at once, which one revision has; each is answered for itself.
-    fn hear_batch(&mut self, source: Source, messages: Vec<ReadMessage>, now: Instant) {
+    fn hear_batch(&mut self, source: MessageSource, messages: Vec<ReadMessage>, now: Instant) {
         if self.revision() > Revision::R2025_03_26 {
             let told =
                 format!("batches were removed from MCP after 2025-03-26; this session speaks {}", self.revision());
-            return self.refuse_message(&source, &Fault::invalid(told));
+            return self.refuse_message(&source, &ErrorBody::invalid(told));
         }
         let wants_answer = |message: &ReadMessage| message.as_ref().map_or(true, ClientMessage::is_request);
         let answers = messages.iter().filter(|message| wants_answer(message)).count();
@@ -150,13 +150,16 @@ impl Door {
         if !message.is_request() {
             return self.hear_the_rest(&message.head(), now);
         }
-        let manner = match self.introduced.clone() {
-            Some(manner) => manner,
-            None => {
-                Arc::new(Manner { revision: Revision::ROOM, capabilities: super::empty(), info: None, level: None })
-            }
+        let profile = match self.introduced.clone() {
+            Some(profile) => profile,
+            None => Arc::new(ClientProfile {
+                revision: Revision::ROOM,
+                capabilities: super::empty(),
+                info: None,
+                level: None,
+            }),
         };
-        let Some(request) = request(channel, message, manner, None) else { return };
+        let Some(request) = request(channel, message, profile, None) else { return };
         match &*request.method {
             "initialize" => self.initialize(request, now),
             "ping" => self.answer(&request, &Ok(super::empty())),
@@ -174,32 +177,32 @@ impl Door {
     }
 
     /// Takes a request on, now or when the client has its seat.
-    pub(super) fn admit(&mut self, request: Request, now: Instant) {
+    pub(super) fn admit(&mut self, request: DoorRequest, now: Instant) {
         if self.open_requests() >= MAX_CALLS {
             let told = format!("{MAX_CALLS} requests of yours are open already; wait for an answer");
             let error = RpcError::internal(told).with_data(&json!({ "code": "rate_limited" }));
             return self.refuse(&request, error);
         }
         self.streams.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
-        match self.place {
-            Place::Inside => self.serve(request, now),
-            Place::Outside | Place::Entering if self.early.len() >= MAX_EARLY => {
+        match self.seat_state {
+            DoorSeatState::Inside => self.serve(request, now),
+            DoorSeatState::Outside | DoorSeatState::Entering if self.early.len() >= MAX_EARLY => {
                 self.refuse(&request, RpcError::internal("too many requests before the room was entered"));
             }
-            Place::Outside | Place::Entering => {
-                self.join(&request.manner.clone());
+            DoorSeatState::Outside | DoorSeatState::Entering => {
+                self.join(&request.profile.clone());
                 self.early.push_back(request);
             }
         }
     }
 
     /// Notifications and answers.
-    fn hear_the_rest(&mut self, head: &Head<'_>, now: Instant) {
+    fn hear_the_rest(&mut self, head: &RpcHead<'_>, now: Instant) {
         match (head.method.as_deref(), head.id) {
             (Some("notifications/cancelled"), _) => self.client_cancelled(head.params, now),
             (Some("notifications/progress"), _) => self.client_progressed(head.params, now),
             (Some("notifications/roots/list_changed"), _) => {
-                self.tell_met("notifications/roots/list_changed", head.params, now)
+                self.notify_peers("notifications/roots/list_changed", head.params, now)
             }
             (None, Some(id)) => self.client_answered(id, head, now),
             // `notifications/initialized` among them: nothing waits for it here.
@@ -211,11 +214,11 @@ impl Door {
 fn request(
     channel: Channel,
     message: ClientMessage,
-    manner: Arc<Manner>,
+    profile: Arc<ClientProfile>,
     headers: Option<Vec<(Box<str>, Box<str>)>>,
-) -> Option<Request> {
+) -> Option<DoorRequest> {
     let ClientMessage { id: Some(id), method: Some(method), params, .. } = message else { return None };
-    Some(Request { channel, id, method, params, manner, headers })
+    Some(DoorRequest { channel, id, method, params, profile, headers })
 }
 
 /// A string member of a request's parameters.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use salon_protocol::{Code, Draft, EnvelopeId, Message, ParticipantId, Refusal, RpcId, rpc};
 use serde_json::value::RawValue;
 
-use super::{Action, Door, Due};
+use super::{DialectAction, Door, DoorTimer};
 use crate::Ticket;
 
 /// How long what the room did not take waits before it is said again.
@@ -29,20 +29,20 @@ pub(super) enum Voice {
     Client,
     /// The door answers for the client, who knows nothing of it and must not pay for it.
     Door,
-    /// Somebody is told something.
+    /// A notification.
     Note,
 }
 
 /// Something that was said.
 #[derive(Debug)]
-struct Said {
+struct KeptDraft {
     /// The ticket it was first said with.
     first: u64,
     draft: Draft,
     voice: Voice,
 }
 
-impl Said {
+impl KeptDraft {
     /// Whom this tells that the handshake is over.
     fn welcomes(&self) -> Option<&ParticipantId> {
         match (self.draft.envelope().message(), self.draft.envelope().to()) {
@@ -54,16 +54,16 @@ impl Said {
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct DraftQueue {
     /// On its way, by ticket.
-    sent: HashMap<u64, Said>,
+    sent: HashMap<u64, KeptDraft>,
     /// What the room has not taken, in the order in which it was said.
-    late: BTreeMap<u64, Said>,
+    late: BTreeMap<u64, KeptDraft>,
     /// The ticket of what is being tried again, before the rest of it.
     trial: Option<u64>,
 }
 
-impl Kept {
+impl DraftQueue {
     fn count(&self, is_counted: impl Fn(Voice) -> bool) -> usize {
         self.sent.values().chain(self.late.values()).filter(|said| is_counted(said.voice)).count()
     }
@@ -125,14 +125,14 @@ impl Door {
 
     fn keep(&mut self, draft: Draft, voice: Voice) {
         let ticket = self.ticket();
-        self.say_kept(ticket, Said { first: ticket.0, draft, voice });
+        self.say_kept(ticket, KeptDraft { first: ticket.0, draft, voice });
     }
 
-    fn say_kept(&mut self, ticket: Ticket, said: Said) {
+    fn say_kept(&mut self, ticket: Ticket, said: KeptDraft) {
         let draft = Box::new(said.draft.clone());
         self.actions.push_back(match said.voice {
-            Voice::Door => Action::Reply(ticket, draft),
-            Voice::Client | Voice::Note => Action::Publish(ticket, draft),
+            Voice::Door => DialectAction::Reply(ticket, draft),
+            Voice::Client | Voice::Note => DialectAction::Publish(ticket, draft),
         });
         if said.voice != Voice::Note || self.kept.count(|voice| voice == Voice::Note) < MAX_NOTES {
             self.kept.sent.insert(ticket.0, said);
@@ -161,8 +161,8 @@ impl Door {
     }
 
     fn wait_to_say(&mut self, now: Instant) {
-        if self.kept.trial.is_none() && !self.timers.has(Due::Late) {
-            self.after(RETRY_DELAY, Due::Late, now);
+        if self.kept.trial.is_none() && !self.timers.has(DoorTimer::Late) {
+            self.after(RETRY_DELAY, DoorTimer::Late, now);
         }
     }
 
@@ -171,21 +171,21 @@ impl Door {
         if self.is_out || self.kept.trial.is_some() {
             return;
         }
-        self.forget_timer(Due::Late);
+        self.forget_timer(DoorTimer::Late);
         if let Some((_, said)) = self.kept.late.pop_first() {
             let welcomed = said.welcomes().cloned();
             let ticket = self.ticket();
             self.kept.trial = Some(ticket.0);
             self.say_kept(ticket, said);
             if let Some(who) = welcomed {
-                self.acquainted(&who, now);
+                self.peer_ready(&who, now);
             }
         }
     }
 
     /// Says all of it again.
-    pub(super) fn say_again(&mut self, now: Instant) {
-        self.forget_timer(Due::Late);
+    pub(super) fn resend_drafts(&mut self, now: Instant) {
+        self.forget_timer(DoorTimer::Late);
         self.kept.trial = None;
         let late = std::mem::take(&mut self.kept.late);
         let welcomed: Vec<_> = late.values().filter_map(|said| said.welcomes().cloned()).collect();
@@ -194,7 +194,7 @@ impl Door {
             self.say_kept(ticket, said);
         }
         for who in welcomed {
-            self.acquainted(&who, now);
+            self.peer_ready(&who, now);
         }
     }
 }

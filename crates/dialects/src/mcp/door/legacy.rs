@@ -3,49 +3,49 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_mcp::handshake::Hello;
+use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{Members, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::peers::Greeting;
+use super::peers::PeerHandshake;
 use super::siblings::level_of;
-use super::{Door, Manner, Request, Scope};
+use super::{ClientProfile, Door, DoorRequest, DoorScope};
 
 /// The longest name taken from a client.
 const MAX_NAME_CHARS: usize = 256;
 
 impl Door {
     /// A client says who it is: it takes its seat, and is answered when it has it.
-    pub(super) fn initialize(&mut self, mut request: Request, now: Instant) {
+    pub(super) fn initialize(&mut self, mut request: DoorRequest, now: Instant) {
         if self.is_introduced() {
             let error = RpcError::new(-32600, "this session has begun already; open another one to begin anew");
             return self.refuse(&request, error);
         }
-        let hello = Hello::read(request.params.as_deref());
+        let hello = HandshakeParams::read(request.params.as_deref());
         let asked = hello.asked.as_deref().and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));
-        let manner = Arc::new(Manner {
+        let profile = Arc::new(ClientProfile {
             // A client that cannot speak what it is answered with hangs up; the newest with a handshake is the likeliest to suit it.
             revision: asked.unwrap_or(Revision::R2025_11_25),
             capabilities: hello.capabilities,
             info: hello.info,
             level: None,
         });
-        self.manner = Some(manner.clone());
-        self.introduced = Some(manner.clone());
-        request.manner = manner;
+        self.profile = Some(profile.clone());
+        self.introduced = Some(profile.clone());
+        request.profile = profile;
         self.admit(request, now);
     }
 
     /// Answers the handshake of a client that has its seat.
-    pub(super) fn introduce(&mut self, request: Request, now: Instant) {
+    pub(super) fn introduce(&mut self, request: DoorRequest, now: Instant) {
         match &self.options.scope {
-            Scope::Room => {
-                let result = self.introduction(request.manner.revision);
+            DoorScope::Room => {
+                let result = self.introduction(request.profile.revision);
                 self.answer(&request, &Ok(result));
             }
-            Scope::One(who) => {
+            DoorScope::One(who) => {
                 let who = who.clone();
                 self.introduce_one(request, &who, now);
             }
@@ -53,38 +53,39 @@ impl Door {
     }
 
     /// Answers with what the one participant says of itself, when that is known.
-    pub(super) fn introduce_one(&mut self, request: Request, who: &salon_protocol::ParticipantId, now: Instant) {
+    pub(super) fn introduce_one(&mut self, request: DoorRequest, who: &salon_protocol::ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get(who) else {
             return self.not_introduced(&request, self.absent(who));
         };
         match &peer.greeting {
-            Greeting::Met { server, told } if told.get() == request.manner.capabilities.get() => {
-                let agreed = request.manner.revision.min(server.revision());
-                let result = match request.manner.era() {
+            PeerHandshake::Met { server, told } if told.get() == request.profile.capabilities.get() => {
+                let agreed = request.profile.revision.min(server.revision());
+                let result = match request.profile.era() {
                     Era::Legacy => server.introduce(agreed, |_| true, &[]),
                     Era::Modern => server.discovery(&Revision::all_dates()),
                 };
-                if request.manner.era() == Era::Legacy {
-                    let manner = Arc::new(Manner { revision: agreed, ..Manner::clone(&request.manner) });
-                    self.manner = Some(manner.clone());
-                    self.introduced = Some(manner);
+                if request.profile.era() == Era::Legacy {
+                    let profile =
+                        Arc::new(ClientProfile { revision: agreed, ..ClientProfile::clone(&request.profile) });
+                    self.profile = Some(profile.clone());
+                    self.introduced = Some(profile);
                 }
                 self.answer(&request, &Ok(result));
             }
-            Greeting::Mute { error, until } if *until > now => {
+            PeerHandshake::Mute { error, until } if *until > now => {
                 let error = error.clone();
                 self.not_introduced(&request, error);
             }
             _ => {
-                let manner = request.manner.clone();
+                let profile = request.profile.clone();
                 self.introducing.push(request);
-                self.greet(who, &manner, now);
+                self.start_handshake(who, &profile, now);
             }
         }
     }
 
     /// What the one participant says of itself is not to be had. A session whose handshake failed has nothing to go on with.
-    pub(super) fn not_introduced(&mut self, request: &Request, error: RpcError) {
+    pub(super) fn not_introduced(&mut self, request: &DoorRequest, error: RpcError) {
         self.refuse(request, error);
         if &*request.method == "initialize" {
             self.end(salon_protocol::CloseReason::Bye);
@@ -105,7 +106,7 @@ impl Door {
         result.to_raw()
     }
 
-    /// What a room can do, whoever is in it.
+    /// What a room can do, regardless of its participants.
     pub(super) fn capabilities(&self) -> Members {
         let mut capabilities = Members::default();
         capabilities.set("tools", &json!({ "listChanged": true }));
@@ -132,7 +133,7 @@ impl Door {
     }
 
     /// Which log lines the client wants, of everybody.
-    pub(super) fn set_level(&mut self, request: &Request, now: Instant) {
+    pub(super) fn set_level(&mut self, request: &DoorRequest, now: Instant) {
         let Some(level) = level_of(request.params.as_deref()) else {
             let error = RpcError::invalid_params(
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency",
@@ -140,9 +141,10 @@ impl Door {
             return self.refuse(request, error);
         };
         self.level = Some(level);
-        let met: Vec<_> = self.peers.iter().filter(|(_, peer)| peer.is_met()).map(|(who, _)| who.clone()).collect();
+        let met: Vec<_> =
+            self.peers.iter().filter(|(_, peer)| peer.is_handshake_done()).map(|(who, _)| who.clone()).collect();
         for who in met {
-            self.want_level(&who, level, &request.manner.clone(), now);
+            self.want_level(&who, level, &request.profile.clone(), now);
         }
         self.answer(request, &Ok(super::empty()));
     }

@@ -10,10 +10,10 @@ use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Call, Errand};
+use super::calls::{CallPurpose, DoorCall};
 use super::incoming::text_of;
-use super::merge::Found;
-use super::{Door, Due, Manner, Request, Scope};
+use super::merge::OwnerLookup;
+use super::{ClientProfile, Door, DoorRequest, DoorScope, DoorTimer};
 use crate::streams::Channel;
 
 /// Resources that one subscription may name.
@@ -29,7 +29,7 @@ const NEWS: [(&str, Listing); 3] = [
     ("resourcesListChanged", Listing::Resources),
 ];
 
-/// How long a subscription waits for those who are to tell.
+/// How long a subscription waits for the participants it depends on.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// In place of a subscription's number: what a legacy client has subscribed to one by one.
@@ -37,19 +37,19 @@ const ONE_BY_ONE: u64 = 0;
 
 /// One subscription.
 #[derive(Debug)]
-pub(super) struct Listening {
-    request: Request,
-    /// The lists whose changes are told.
+pub(super) struct ListenStream {
+    request: DoorRequest,
+    /// The lists whose changes are announced.
     lists: BTreeSet<&'static str>,
-    /// The resources whose updates are told, by owner, as their owners call them.
+    /// The resources whose updates are announced, by owner, as their owners call them.
     uris: BTreeSet<(ParticipantId, String)>,
-    /// What is acknowledged, until the client is told so.
+    /// What is acknowledged, until that is sent.
     acknowledgement: Option<Honoured>,
     /// The door's own requests that must be acknowledged first, so that nothing that happens then is missed.
     awaited: BTreeSet<u64>,
 }
 
-impl Listening {
+impl ListenStream {
     pub(super) fn uris(&self) -> impl Iterator<Item = &(ParticipantId, String)> {
         self.uris.iter()
     }
@@ -84,20 +84,20 @@ impl Honoured {
 }
 
 impl Door {
-    pub(super) fn open_listen(&mut self, request: Request, now: Instant) {
+    pub(super) fn open_listen(&mut self, request: DoorRequest, now: Instant) {
         let Some(filter) = filter_of(&request) else {
             let error = RpcError::invalid_params("`notifications` must be an object that says what to tell");
             return self.refuse(&request, error);
         };
         let modern = match &self.options.scope {
-            Scope::One(who) if *who == self.options.me => {
+            DoorScope::One(who) if *who == self.options.me => {
                 let error = self.absent(who);
                 return self.refuse(&request, error);
             }
-            Scope::One(who) => {
+            DoorScope::One(who) => {
                 self.peers.get(who).filter(|peer| peer.era_for(Era::Modern) == Era::Modern).map(|_| who.clone())
             }
-            Scope::Room => None,
+            DoorScope::Room => None,
         };
         match modern {
             Some(who) => self.pass_on(request, &who, None, now),
@@ -110,12 +110,12 @@ impl Door {
 
     /// Whether a call is a subscription of the client's that a modern participant sees to.
     pub(super) fn is_subscription(&self, number: u64) -> bool {
-        let errand = self.calls.get(&number).map(|call| &call.errand);
-        matches!(errand, Some(Errand::Client(asked)) if &*asked.request.method == "subscriptions/listen")
+        let purpose = self.calls.get(&number).map(|call| &call.purpose);
+        matches!(purpose, Some(CallPurpose::Client(asked)) if &*asked.request.method == "subscriptions/listen")
     }
 
     /// Begins a subscription whose resources can be found by now.
-    pub(super) fn begin_listen(&mut self, request: Request, now: Instant) {
+    pub(super) fn begin_listen(&mut self, request: DoorRequest, now: Instant) {
         let filter = filter_of(&request).unwrap_or_default();
         let is_wanted = |key: &str| filter.get(key).is_some_and(|wanted| wanted.get() == "true");
         let wanted: Vec<_> = NEWS.into_iter().filter(|(key, _)| is_wanted(key)).collect();
@@ -126,10 +126,10 @@ impl Door {
         let (mut honoured, mut known) = (Vec::new(), BTreeSet::new());
         for uri in uris.into_iter().take(MAX_URIS) {
             let found = match &self.options.scope {
-                Scope::One(who) => Found::One(who.clone(), uri.clone()),
-                Scope::Room => self.shelf.find_uri(&uri),
+                DoorScope::One(who) => OwnerLookup::One(who.clone(), uri.clone()),
+                DoorScope::Room => self.shelf.find_uri(&uri),
             };
-            if let Found::One(who, theirs) = found {
+            if let OwnerLookup::One(who, theirs) = found {
                 known.insert((who.clone(), theirs.clone()));
                 honoured.push((who, theirs, uri));
             }
@@ -138,15 +138,15 @@ impl Door {
         let lists = wanted.iter().map(|(_, listing)| listing.changed()).collect();
         self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
         self.watch_lists(wanted.iter().map(|(_, listing)| *listing).collect());
-        let (channel, manner) = (request.channel, request.manner.clone());
+        let (channel, profile) = (request.channel, request.profile.clone());
         self.streams.open_at(channel, None);
         let number = self.fresh();
         self.listens
-            .insert(number, Listening { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
-        self.after(ACKNOWLEDGEMENT_TIMEOUT, Due::Listen(number), now);
+            .insert(number, ListenStream { request, lists, uris: known, acknowledgement, awaited: BTreeSet::new() });
+        self.after(ACKNOWLEDGEMENT_TIMEOUT, DoorTimer::Listen(number), now);
         let peers: Vec<_> = self.peers.keys().cloned().collect();
         for who in peers {
-            self.subscribe_to(number, &who, &manner, now);
+            self.subscribe_to(number, &who, &profile, now);
         }
         if self.listens.get(&number).is_some_and(|listening| listening.awaited.is_empty()) {
             self.acknowledge(number);
@@ -155,7 +155,7 @@ impl Door {
 
     /// Somebody answered for its part in a subscription. A resource is subscribed to then; a modern participant's part is over.
     pub(super) fn listen_answered(&mut self, number: u64, call: u64, error: Option<&RpcError>, now: Instant) {
-        let Some(Call { to, method, params, .. }) = self.calls.get(&call) else { return };
+        let Some(DoorCall { to, method, params, .. }) = self.calls.get(&call) else { return };
         let is_listen = &**method == "subscriptions/listen";
         let one = text_of(params.as_deref(), "uri").filter(|_| !is_listen);
         let who = to.clone();
@@ -195,9 +195,9 @@ impl Door {
         }
     }
 
-    /// Tells the client that it is told from now on; once.
+    /// Sends the acknowledgement; once.
     pub(super) fn acknowledge(&mut self, number: u64) {
-        self.forget_timer(Due::Listen(number));
+        self.forget_timer(DoorTimer::Listen(number));
         let Some(listening) = self.listens.get_mut(&number) else { return };
         let Some(params) = listening.acknowledgement.take().map(|honoured| honoured.params()) else { return };
         let (channel, id) = (listening.request.channel, listening.request.id.clone());
@@ -205,13 +205,13 @@ impl Door {
     }
 
     /// Has somebody tell what a subscription wants of them.
-    fn subscribe_to(&mut self, number: u64, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+    fn subscribe_to(&mut self, number: u64, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let Some(listening) = self.listens.get(&number) else { return };
         let theirs: Vec<String> =
             listening.uris.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.clone()).collect();
         let lists: Vec<_> =
             NEWS.into_iter().filter(|(_, listing)| listening.lists.contains(listing.changed())).collect();
-        match self.peers.get(who).map(|peer| peer.era_for(manner.era())) {
+        match self.peers.get(who).map(|peer| peer.era_for(profile.era())) {
             Some(Era::Modern) if !theirs.is_empty() || !lists.is_empty() => {
                 let mut filter = Members::default();
                 for (key, _) in lists {
@@ -222,12 +222,12 @@ impl Door {
                 }
                 let mut params = Members::default();
                 params.set("notifications", &filter);
-                self.listen_to(number, who, "subscriptions/listen", params.to_raw(), manner, now);
+                self.listen_to(number, who, "subscriptions/listen", params.to_raw(), profile, now);
             }
             Some(Era::Legacy) => {
                 for uri in theirs {
                     let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
-                    self.listen_to(number, who, "resources/subscribe", params, manner, now);
+                    self.listen_to(number, who, "resources/subscribe", params, profile, now);
                 }
             }
             _ => {}
@@ -240,10 +240,10 @@ impl Door {
         who: &ParticipantId,
         method: &str,
         params: Box<RawValue>,
-        manner: &Arc<Manner>,
+        profile: &Arc<ClientProfile>,
         now: Instant,
     ) {
-        let call = self.run(who, Errand::Listen(number), method, Some(params), manner, now);
+        let call = self.run(who, CallPurpose::Listen(number), method, Some(params), profile, now);
         if self.calls.contains_key(&call)
             && let Some(listening) = self.listens.get_mut(&number).filter(|known| known.acknowledgement.is_some())
         {
@@ -251,14 +251,21 @@ impl Door {
         }
     }
 
-    pub(super) fn duty(&mut self, who: &ParticipantId, method: &str, uri: &str, manner: &Arc<Manner>, now: Instant) {
+    pub(super) fn duty(
+        &mut self,
+        who: &ParticipantId,
+        method: &str,
+        uri: &str,
+        profile: &Arc<ClientProfile>,
+        now: Instant,
+    ) {
         let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
-        self.run(who, Errand::Duty, method, Some(params), manner, now);
+        self.run(who, CallPurpose::Duty, method, Some(params), profile, now);
     }
 
     /// A legacy client subscribes to a resource of a modern participant's, or no longer: all that it has subscribed to there is one subscription,
-    /// which is made anew.
-    pub(super) fn subscribe_anew(&mut self, request: &Request, who: &ParticipantId, now: Instant) {
+    /// which is made again.
+    pub(super) fn resubscribe(&mut self, request: &DoorRequest, who: &ParticipantId, now: Instant) {
         let Some(uri) = text_of(request.params.as_deref(), "uri") else {
             return self.refuse(request, RpcError::invalid_params("`uri` is missing"));
         };
@@ -276,18 +283,18 @@ impl Door {
             self.subscriptions.remove(&one)
         };
         self.answer(request, &Ok(super::empty()));
-        self.listen_anew(who, &request.manner.clone(), now);
+        self.listen_again(who, &request.profile.clone(), now);
     }
 
-    fn listen_anew(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
-        let is_it = |call: &Call| call.to == *who && matches!(call.errand, Errand::Listen(ONE_BY_ONE));
+    fn listen_again(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
+        let is_it = |call: &DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Listen(ONE_BY_ONE));
         let before: Vec<u64> = self.calls.iter().filter(|(_, call)| is_it(call)).map(|(number, _)| *number).collect();
         let uris: Vec<&str> =
             self.subscriptions.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.as_str()).collect();
         if !uris.is_empty() {
             let params = json!({ "notifications": { "resourceSubscriptions": uris } });
             let params = to_raw_value(&params).expect("strings");
-            self.run(who, Errand::Listen(ONE_BY_ONE), "subscriptions/listen", Some(params), manner, now);
+            self.run(who, CallPurpose::Listen(ONE_BY_ONE), "subscriptions/listen", Some(params), profile, now);
         }
         for number in before {
             self.cancel(number, None, now);
@@ -295,32 +302,32 @@ impl Door {
     }
 
     /// Somebody is back who has forgotten what it was to tell.
-    pub(super) fn resume_news(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+    pub(super) fn resume_news(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let mine: Vec<_> = self.subscriptions.iter().filter(|(owner, _)| owner == who).cloned().collect();
         if self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Legacy) == Era::Modern) {
-            self.listen_anew(who, manner, now);
+            self.listen_again(who, profile, now);
         } else {
             for (_, uri) in mine {
-                self.duty(who, "resources/subscribe", &uri, manner, now);
+                self.duty(who, "resources/subscribe", &uri, profile, now);
             }
         }
         let listens: Vec<_> =
-            self.listens.iter().map(|(number, listening)| (*number, listening.request.manner.clone())).collect();
-        for (number, manner) in listens {
-            self.subscribe_to(number, who, &manner, now);
+            self.listens.iter().map(|(number, listening)| (*number, listening.request.profile.clone())).collect();
+        for (number, profile) in listens {
+            self.subscribe_to(number, who, &profile, now);
         }
     }
 
     /// The subscription that a request of the door's own is part of.
     pub(super) fn listen_of(&self, number: u64) -> Option<u64> {
-        match self.calls.get(&number).map(|call| &call.errand) {
-            Some(Errand::Listen(listen)) => Some(*listen),
+        match self.calls.get(&number).map(|call| &call.purpose) {
+            Some(CallPurpose::Listen(listen)) => Some(*listen),
             _ => None,
         }
     }
 
     /// A modern participant tells something for a subscription.
-    pub(super) fn listen_told(
+    pub(super) fn listen_notified(
         &mut self,
         (number, call): (u64, u64),
         from: &ParticipantId,
@@ -335,7 +342,7 @@ impl Door {
         if method == "notifications/subscriptions/acknowledged" {
             return self.listen_settled(number, call);
         }
-        // Nobody is told what it did not ask for.
+        // A client gets nothing that it did not ask for.
         let listening = self.listens.get(&number);
         if let Some((_, listing)) = NEWS.into_iter().find(|(_, listing)| listing.changed() == method) {
             if listening.is_none_or(|listening| !listening.lists.contains(method)) {
@@ -388,7 +395,7 @@ impl Door {
 
     /// Whether a subscription names that very resource.
     pub(super) fn listens_to(&self, owner: &ParticipantId, uri: &str) -> bool {
-        self.listens.values().flat_map(Listening::uris).any(|(known, wanted)| known == owner && wanted == uri)
+        self.listens.values().flat_map(ListenStream::uris).any(|(known, wanted)| known == owner && wanted == uri)
     }
 
     /// Whether the client has subscribed to that very resource, in one way or the other.
@@ -404,7 +411,7 @@ impl Door {
         }
     }
 
-    /// Tells a subscription something. The client hears first that it is told.
+    /// Sends a notification to a subscription, after its acknowledgement.
     fn tell_listen(&mut self, number: u64, method: &str, params: Option<&RawValue>) {
         self.acknowledge(number);
         let Some(listening) = self.listens.get(&number) else { return };
@@ -427,7 +434,7 @@ impl Door {
         }
     }
 
-    fn say_ended(&mut self, listening: &Listening) {
+    fn say_ended(&mut self, listening: &ListenStream) {
         let id = &listening.request.id;
         let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
         let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
@@ -440,7 +447,7 @@ impl Door {
     }
 
     /// Ends the subscriptions that their client takes back.
-    pub(super) fn end_listens_where(&mut self, wanted: &impl Fn(&Request) -> bool, now: Instant) {
+    pub(super) fn end_listens_where(&mut self, wanted: &impl Fn(&DoorRequest) -> bool, now: Instant) {
         let ended: Vec<u64> = self
             .listens
             .iter()
@@ -455,24 +462,24 @@ impl Door {
     }
 
     /// Nobody need tell anything for a subscription any more.
-    fn release_listen(&mut self, number: u64, listening: &Listening, now: Instant) {
-        self.forget_timer(Due::Listen(number));
+    fn release_listen(&mut self, number: u64, listening: &ListenStream, now: Instant) {
+        self.forget_timer(DoorTimer::Listen(number));
         let upstream: Vec<u64> =
             self.calls.keys().copied().filter(|call| self.listen_of(*call) == Some(number)).collect();
         for call in upstream {
             self.cancel(call, None, now);
         }
-        let manner = listening.request.manner.clone();
+        let profile = listening.request.profile.clone();
         for (who, uri) in listening.uris() {
             let is_legacy = self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Modern) == Era::Legacy);
             if is_legacy && !self.wants_resource(who, uri) {
-                self.duty(who, "resources/unsubscribe", uri, &manner, now);
+                self.duty(who, "resources/unsubscribe", uri, &profile, now);
             }
         }
     }
 }
 
-fn filter_of(request: &Request) -> Option<Members> {
+fn filter_of(request: &DoorRequest) -> Option<Members> {
     let params = Members::parse(request.params.as_deref()?.get())?;
     Members::parse(params.get("notifications")?.get())
 }

@@ -9,23 +9,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::{self, Item, Listing};
+use salon_mcp::listing::{self, ListItem, Listing};
 use salon_mcp::{Era, downgrade, handshake, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::value::RawValue;
 
-use super::calls::Errand;
+use super::calls::CallPurpose;
 use super::incoming::text_of;
-use super::merge::Found;
-use super::peers::Peer;
-use super::{Action, CatalogueAnswer, CatalogueQuery, Door, Due, Manner, Request, RoomAnswer, RoomQuery, Scope};
-use crate::Snapshot;
+use super::merge::OwnerLookup;
+use super::peers::DoorPeer;
+use super::{
+    CatalogueAnswer, CatalogueQuery, ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, RoomAnswer,
+    RoomQuery,
+};
+use crate::CatalogueSnapshot;
 
 /// How long a list waits for the catalogue.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long it then waits for participants that are listed in the client's own name: a guest may have to start a server for that.
 const OWN_LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long changes are gathered before the client is told.
+/// How long changes are gathered before the client is notified.
 const CHANGE_DELAY: Duration = Duration::from_millis(50);
 /// The longest time for which a participant's `ttlMs` is believed (MCP 2026-07-28, "Caching").
 const MAX_TTL: Duration = Duration::from_secs(3600);
@@ -37,7 +40,7 @@ const MAX_BYTES_IN_ALL: usize = 32 << 20;
 
 /// What is known of a list that the catalogue does not have: one in the client's own name, or the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum PeerList {
     /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
     Asking { until: Instant, stale: bool },
     /// It is known, and asked for again when the client lists after a moment: not every server announces its changes.
@@ -46,20 +49,20 @@ pub(super) enum List {
     Lacking { until: Instant },
 }
 
-impl List {
+impl PeerList {
     /// Whether a request for lists waits for it.
     fn is_awaited(&self, now: Instant) -> bool {
         matches!(self, Self::Asking { until, .. } if *until > now)
     }
 }
 
-pub(super) type Lists = BTreeMap<Listing, List>;
+pub(super) type Lists = BTreeMap<Listing, PeerList>;
 
 /// A list that is being read.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct PagedList {
     pub(super) listing: Listing,
-    items: Vec<Item>,
+    items: Vec<ListItem>,
     pages: usize,
     /// How long it may be kept, by what its pages say of that.
     ttl: Option<Duration>,
@@ -67,9 +70,9 @@ pub(super) struct Reading {
 
 /// A request that waits for lists.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct ListWaiter {
     needs: &'static [Listing],
-    pub(super) request: Request,
+    pub(super) request: DoorRequest,
     /// The host is bringing the catalogue up to date.
     awaits_catalogue: bool,
     /// The catalogue has answered, and participants are listed in the client's own name.
@@ -78,7 +81,7 @@ pub(super) struct Gather {
 
 impl Door {
     /// Answers a request for a list.
-    pub(super) fn list(&mut self, request: Request, listing: Listing, now: Instant) {
+    pub(super) fn list(&mut self, request: DoorRequest, listing: Listing, now: Instant) {
         self.interest.insert(listing);
         let needs: &'static [Listing] = match listing {
             Listing::Tools => &[Listing::Tools],
@@ -94,33 +97,33 @@ impl Door {
     }
 
     /// Has a request wait until lists are known, or have been waited for long enough.
-    pub(super) fn gather(&mut self, needs: &'static [Listing], request: Request, now: Instant) {
-        let manner = request.manner.clone();
+    pub(super) fn gather(&mut self, needs: &'static [Listing], request: DoorRequest, now: Instant) {
+        let profile = request.profile.clone();
         let number = self.fresh();
         let awaits_catalogue = self.is_room();
-        self.gathers.insert(number, Gather { needs, request, awaits_catalogue, is_in_own_name: false });
+        self.gathers.insert(number, ListWaiter { needs, request, awaits_catalogue, is_in_own_name: false });
         if awaits_catalogue {
-            self.actions.push_back(Action::Ask(RoomQuery::Gather { number, listings: needs }));
+            self.actions.push_back(DialectAction::Ask(RoomQuery::Gather { number, listings: needs }));
         }
         for who in self.listed_apart() {
             for listing in needs {
-                self.ask_list(&who, *listing, &manner, now);
+                self.ask_list(&who, *listing, &profile, now);
             }
         }
-        self.after(LIST_TIMEOUT, Due::Gather(number), now);
+        self.after(LIST_TIMEOUT, DoorTimer::Gather(number), now);
         self.settle_gathers(now);
     }
 
     /// The same for a tool call, which lists of any age will do for.
-    pub(super) fn gather_tool(&mut self, request: Request, now: Instant) {
+    pub(super) fn gather_tool(&mut self, request: DoorRequest, now: Instant) {
         let is_known = match &self.options.scope {
-            Scope::Room => {
+            DoorScope::Room => {
                 let name = text_of(request.params.as_deref(), "name");
-                name.is_some_and(|name| self.shelf.find(Listing::Tools, &name) != Found::Nobody)
+                name.is_some_and(|name| self.shelf.find(Listing::Tools, &name) != OwnerLookup::Nobody)
             }
-            Scope::One(who) => {
+            DoorScope::One(who) => {
                 let list = self.peers.get(who).and_then(|peer| peer.lists.get(&Listing::Tools));
-                matches!(list, Some(List::Known { .. }))
+                matches!(list, Some(PeerList::Known { .. }))
             }
         };
         match is_known {
@@ -132,8 +135,8 @@ impl Door {
     /// The participants whose lists may be others than the catalogue's, in order.
     fn listed_apart(&self) -> Vec<ParticipantId> {
         match &self.options.scope {
-            Scope::One(_) => self.peers.keys().cloned().collect(),
-            Scope::Room => {
+            DoorScope::One(_) => self.peers.keys().cloned().collect(),
+            DoorScope::Room => {
                 let mut apart: Vec<_> = self.list_candidates.iter().cloned().chain([ParticipantId::host()]).collect();
                 apart.sort_unstable();
                 apart
@@ -147,7 +150,7 @@ impl Door {
             return;
         }
         let apart = self.listed_apart();
-        let is_settled = |gather: &Gather| {
+        let is_settled = |gather: &ListWaiter| {
             let peers = apart.iter().filter_map(|who| self.peers.get(who));
             let mut lists = peers.flat_map(|peer| gather.needs.iter().filter_map(|need| peer.lists.get(need)));
             !gather.awaits_catalogue && lists.all(|list| !list.is_awaited(now))
@@ -161,7 +164,7 @@ impl Door {
 
     /// Goes on with requests that name something on a list that has come, so that nobody else's lists matter.
     fn settle_found(&mut self, now: Instant) {
-        let is_found = |gather: &Gather| {
+        let is_found = |gather: &ListWaiter| {
             let listing = match &*gather.request.method {
                 "tools/call" => Listing::Tools,
                 "prompts/get" => Listing::Prompts,
@@ -179,14 +182,14 @@ impl Door {
     /// Follows the room's catalogue from now on.
     pub(super) fn follow_catalogue(&mut self) {
         if self.is_room() {
-            self.actions.push_back(Action::Ask(RoomQuery::Next { after: self.shelf.version() }));
+            self.actions.push_back(DialectAction::Ask(RoomQuery::Next { after: self.shelf.version() }));
         }
     }
 
     /// Has the host look at these lists of newcomers, for a client that is told of changes and has not listed.
     pub(super) fn watch_lists(&mut self, listings: Vec<Listing>) {
         if self.is_room() && !listings.is_empty() {
-            self.actions.push_back(Action::Ask(RoomQuery::Watch { listings }));
+            self.actions.push_back(DialectAction::Ask(RoomQuery::Watch { listings }));
         }
     }
 
@@ -215,7 +218,7 @@ impl Door {
     }
 
     /// There is a newer snapshot. The client is told of what differs for it, unless it is about to be answered with it.
-    fn catalogue_changed(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+    fn catalogue_changed(&mut self, snapshot: Arc<CatalogueSnapshot>, now: Instant) {
         for listing in self.shelf.update(snapshot, &self.interest) {
             if !self.is_listing(listing) {
                 self.list_changed(listing, now);
@@ -231,14 +234,14 @@ impl Door {
 
     /// Goes on with a request, whether everything has come or not.
     pub(super) fn gathered(&mut self, number: u64, now: Instant) {
-        self.forget_timer(Due::Gather(number));
+        self.forget_timer(DoorTimer::Gather(number));
         if let Some(gather) = self.gathers.get_mut(&number) {
             gather.awaits_catalogue = false;
         }
         if self.is_more_to_come(number, now) {
             return;
         }
-        let Some(Gather { request, .. }) = self.gathers.remove(&number) else { return };
+        let Some(ListWaiter { request, .. }) = self.gathers.remove(&number) else { return };
         match Listing::of_method(&request.method) {
             Some(listing) => self.answer_page(&request, listing),
             None => self.serve_gathered(request, now),
@@ -252,21 +255,22 @@ impl Door {
             return false;
         };
         gather.is_in_own_name = true;
-        let manner = gather.request.manner.clone();
-        if !self.list_in_own_name(listing, &manner, now) {
+        let profile = gather.request.profile.clone();
+        if !self.list_in_own_name(listing, &profile, now) {
             return false;
         }
-        self.after(OWN_LIST_TIMEOUT, Due::Gather(number), now);
+        self.after(OWN_LIST_TIMEOUT, DoorTimer::Gather(number), now);
         true
     }
 
     /// In a room of few, servers that offer a client with capabilities more are asked for it. In a full room that waits until it calls
     /// somebody. Whether any of them has to be waited for.
-    fn list_in_own_name(&mut self, listing: Listing, manner: &Arc<Manner>, now: Instant) -> bool {
-        if !self.is_room() || self.peers.len() > self.options.few || !handshake::can_be_asked(&manner.capabilities) {
+    fn list_in_own_name(&mut self, listing: Listing, profile: &Arc<ClientProfile>, now: Instant) -> bool {
+        if !self.is_room() || self.peers.len() > self.options.few || !handshake::takes_questions(&profile.capabilities)
+        {
             return false;
         }
-        let is_due = |(who, peer): &(&ParticipantId, &Peer)| {
+        let is_due = |(who, peer): &(&ParticipantId, &DoorPeer)| {
             !who.is_host() && !peer.lists_apart && self.is_list_known(who, peer, listing)
         };
         let due: Vec<_> = self.peers.iter().filter(is_due).map(|(who, _)| who.clone()).collect();
@@ -275,20 +279,20 @@ impl Door {
             if let Some(peer) = self.peers.get_mut(&who) {
                 peer.lists.remove(&listing);
             }
-            self.ask_list(&who, listing, manner, now);
+            self.ask_list(&who, listing, profile, now);
         }
         self.peers.values().filter_map(|peer| peer.lists.get(&listing)).any(|list| list.is_awaited(now))
     }
 
     /// Whether a participant's list is known, to this client alone or to the catalogue.
-    fn is_list_known(&self, who: &ParticipantId, peer: &Peer, listing: Listing) -> bool {
+    fn is_list_known(&self, who: &ParticipantId, peer: &DoorPeer, listing: Listing) -> bool {
         match peer.lists.get(&listing) {
-            Some(list) => matches!(list, List::Known { .. }),
+            Some(list) => matches!(list, PeerList::Known { .. }),
             None => self.shelf.is_catalogued(who, listing),
         }
     }
 
-    fn answer_page(&mut self, request: &Request, listing: Listing) {
+    fn answer_page(&mut self, request: &DoorRequest, listing: Listing) {
         let page = cursor_of(request).ok().and_then(|cursor| self.shelf.page(listing, cursor.as_deref()));
         let Some((items, next)) = page else {
             return self.refuse(request, RpcError::invalid_params("`cursor` is none that was given out here"));
@@ -299,46 +303,52 @@ impl Door {
             result.set("nextCursor", &next);
         }
         let result = result.to_raw();
-        let result = match request.manner.era() {
-            Era::Legacy => downgrade::result(listing.method(), &result, request.manner.revision),
+        let result = match request.profile.era() {
+            Era::Legacy => downgrade::result(listing.method(), &result, request.profile.revision),
             Era::Modern => upgrade::result(listing.method(), &result, Some(&self.server_info())),
         };
         self.answer(request, &Ok(result));
     }
 
     /// Asks a participant for a list that the catalogue does not have, unless it is known well enough or being asked for.
-    pub(super) fn ask_list(&mut self, who: &ParticipantId, listing: Listing, manner: &Arc<Manner>, now: Instant) {
+    pub(super) fn ask_list(
+        &mut self,
+        who: &ParticipantId,
+        listing: Listing,
+        profile: &Arc<ClientProfile>,
+        now: Instant,
+    ) {
         let is_room = self.is_room();
         let Some(peer) = self.peers.get_mut(who) else { return };
         match peer.lists.get(&listing) {
-            Some(List::Asking { .. }) => return,
-            Some(List::Known { until } | List::Lacking { until }) if *until > now => return,
+            Some(PeerList::Asking { .. }) => return,
+            Some(PeerList::Known { until } | PeerList::Lacking { until }) if *until > now => return,
             _ => {}
         }
         // What the host lists depends on who asks, and it is here.
         if is_room && who.is_host() {
-            peer.lists.insert(listing, List::Asking { until: now + LIST_TIMEOUT, stale: false });
+            peer.lists.insert(listing, PeerList::Asking { until: now + LIST_TIMEOUT, stale: false });
             let query = CatalogueQuery { who: who.clone(), listing };
-            return self.actions.push_back(Action::Ask(RoomQuery::One(query)));
+            return self.actions.push_back(DialectAction::Ask(RoomQuery::One(query)));
         }
         // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
         // told it of a change.
         // And a server that speaks both eras may be another process in each: what counts is the one that the client's calls go to.
         let offers_more = peer.lists_apart
-            || (peer.is_met() && handshake::can_be_asked(&manner.capabilities))
-            || (peer.was_called && manner.era() == Era::Modern && peer.speaks_both_eras());
+            || (peer.is_handshake_done() && handshake::takes_questions(&profile.capabilities))
+            || (peer.was_called && profile.era() == Era::Modern && peer.speaks_both_eras());
         if is_room && !offers_more {
             return;
         }
-        peer.lists.insert(listing, List::Asking { until: now + OWN_LIST_TIMEOUT, stale: false });
-        let reading = Reading { listing, items: Vec::new(), pages: 0, ttl: None };
-        self.run(who, Errand::List(Box::new(reading)), listing.method(), None, manner, now);
+        peer.lists.insert(listing, PeerList::Asking { until: now + OWN_LIST_TIMEOUT, stale: false });
+        let reading = PagedList { listing, items: Vec::new(), pages: 0, ttl: None };
+        self.run(who, CallPurpose::List(Box::new(reading)), listing.method(), None, profile, now);
     }
 
-    /// Lists somebody's offers anew who has just met the client.
-    pub(super) fn list_met(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+    /// Lists the offers of a participant again after its first handshake with the client.
+    pub(super) fn list_peers(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         self.list_candidates.insert(who.clone());
-        if !self.is_room() || !handshake::can_be_asked(&manner.capabilities) {
+        if !self.is_room() || !handshake::takes_questions(&profile.capabilities) {
             return;
         }
         for listing in self.interest.clone() {
@@ -348,7 +358,7 @@ impl Door {
             if let Some(peer) = self.peers.get_mut(who) {
                 peer.lists.remove(&listing);
             }
-            self.ask_list(who, listing, manner, now);
+            self.ask_list(who, listing, profile, now);
         }
     }
 
@@ -356,9 +366,9 @@ impl Door {
     pub(super) fn listed(
         &mut self,
         who: &ParticipantId,
-        mut reading: Reading,
+        mut reading: PagedList,
         result: &RawValue,
-        manner: &Arc<Manner>,
+        profile: &Arc<ClientProfile>,
         now: Instant,
     ) {
         let listing = reading.listing;
@@ -376,7 +386,7 @@ impl Door {
         if let Some(cursor) = next {
             let mut params = Members::default();
             params.set("cursor", &*cursor);
-            self.run(who, Errand::List(Box::new(reading)), listing.method(), Some(params.to_raw()), manner, now);
+            self.run(who, CallPurpose::List(Box::new(reading)), listing.method(), Some(params.to_raw()), profile, now);
             return;
         }
         self.shelve(who, listing, reading.items, reading.ttl, now);
@@ -387,13 +397,14 @@ impl Door {
         &mut self,
         who: &ParticipantId,
         listing: Listing,
-        items: impl Into<Arc<[Item]>>,
+        items: impl Into<Arc<[ListItem]>>,
         ttl: Option<Duration>,
         now: Instant,
     ) {
         let Some(peer) = self.peers.get_mut(who) else { return };
         let until = now + ttl.map_or(self.options.list_max_age, |ttl| ttl.min(MAX_TTL));
-        let stale = matches!(peer.lists.insert(listing, List::Known { until }), Some(List::Asking { stale: true, .. }));
+        let stale =
+            matches!(peer.lists.insert(listing, PeerList::Known { until }), Some(PeerList::Asking { stale: true, .. }));
         let is_awaited = self.gathers.values().any(|gather| gather.needs.contains(&listing));
         if self.shelf.put(who, listing, items) && !is_awaited {
             self.list_changed(listing, now);
@@ -426,23 +437,23 @@ impl Door {
         for listing in listings {
             let Some(peer) = self.peers.get_mut(who) else { return };
             match peer.lists.get_mut(listing) {
-                Some(List::Asking { stale, .. }) => {
+                Some(PeerList::Asking { stale, .. }) => {
                     *stale = true;
                     continue;
                 }
-                Some(List::Known { .. } | List::Lacking { .. }) => {
+                Some(PeerList::Known { .. } | PeerList::Lacking { .. }) => {
                     peer.lists.remove(listing);
                 }
                 None if self.interest.contains(listing) => {}
                 None => continue,
             }
-            if let Some(manner) = self.manner.clone().filter(|_| self.follows(*listing)) {
-                self.ask_list(who, *listing, &manner, now);
+            if let Some(profile) = self.profile.clone().filter(|_| self.follows(*listing)) {
+                self.ask_list(who, *listing, &profile, now);
             }
         }
     }
 
-    /// Whether the client is told of changes of a list: the room announces `listChanged` to every client of the legacy era, whether or not
+    /// Whether the client is notified of changes of a list: the room announces `listChanged` to every client of the legacy era, whether or not
     /// it has listed.
     pub(super) fn follows(&self, listing: Listing) -> bool {
         self.interest.contains(&listing) || (self.is_room() && self.is_introduced())
@@ -452,7 +463,7 @@ impl Door {
     pub(super) fn list_changed(&mut self, listing: Listing, now: Instant) {
         if self.follows(listing) || !self.listens.is_empty() {
             if self.changed.is_empty() {
-                self.after(CHANGE_DELAY, Due::Changed, now);
+                self.after(CHANGE_DELAY, DoorTimer::Changed, now);
             }
             self.changed.insert(listing.changed());
         }
@@ -460,7 +471,7 @@ impl Door {
 }
 
 /// Where a list is to be gone on with; an error if that is no text.
-fn cursor_of(request: &Request) -> Result<Option<String>, serde_json::Error> {
+fn cursor_of(request: &DoorRequest) -> Result<Option<String>, serde_json::Error> {
     let params = request.params.as_deref().and_then(|params| Members::parse(params.get()));
     params.and_then(|mut params| params.remove("cursor")).map_or(Ok(None), |cursor| serde_json::from_str(cursor.get()))
 }

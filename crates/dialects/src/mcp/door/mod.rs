@@ -1,7 +1,7 @@
 //! The door for MCP clients: a room as one server, or one participant as itself, in every revision.
 //!
 //! One value per session: a WebSocket, a session over HTTP, or all requests that one participant makes without a session. The client
-//! speaks MCP; in the room it is a participant whose requests are envelopes like everybody's. The door shakes hands with the others in the client's
+//! speaks MCP; in the room it is a participant whose requests are envelopes like everybody's. The door performs the MCP handshake with the others in the client's
 //! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
 //! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
 //!
@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::Hello;
+use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
@@ -48,21 +48,21 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
-use asks::Ask;
-use calls::{Call, Errand};
-use kept::Kept;
-use listens::Listening;
-use lists::Gather;
-use merge::Shelf;
-use peers::Peer;
+use asks::ClientQuestion;
+use calls::{CallPurpose, DoorCall};
+use kept::DraftQueue;
+use listens::ListenStream;
+use lists::ListWaiter;
+use merge::MergedLists;
+use peers::DoorPeer;
 use siblings::Siblings;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
 pub(in crate::mcp) use opening::stream_options;
-pub use opening::{Action, Event, Listen, McpOpening, Post};
-pub(in crate::mcp) use route::Messages;
-pub use route::{Body, ClientMessage, Fault, PollBody, Route};
+pub use opening::{DialectAction, DialectEvent, Listen, McpOpening, Post};
+pub(in crate::mcp) use route::BodyMessages;
+pub use route::{Body, ClientMessage, ErrorBody, PollBody, PostRoute};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
@@ -74,7 +74,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum DoorScope {
     /// Everybody in the room, merged.
     Room,
     /// One participant, as it is.
@@ -83,13 +83,13 @@ pub enum Scope {
 
 /// What does not change while a session lasts.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct McpDoorOptions {
     /// Who the client is in the room.
     pub me: ParticipantId,
     /// The room.
     pub topic: TopicName,
     /// What it sees of it.
-    pub scope: Scope,
+    pub scope: DoorScope,
     /// Bounds on what it sends.
     pub limits: Limits,
     /// The id of its session, where there is one to be told.
@@ -115,7 +115,7 @@ pub struct Options {
 
 /// How a client speaks, and what it said of itself: once in a handshake, or with every request.
 #[derive(Debug, Clone)]
-struct Manner {
+struct ClientProfile {
     revision: Revision,
     capabilities: Box<RawValue>,
     info: Option<Box<RawValue>>,
@@ -123,45 +123,45 @@ struct Manner {
     level: Option<LogLevel>,
 }
 
-impl Scope {
+impl DoorScope {
     /// Whether the whole room is seen.
     pub fn is_room(&self) -> bool {
         *self == Self::Room
     }
 }
 
-impl Manner {
+impl ClientProfile {
     fn era(&self) -> Era {
         self.revision.era()
     }
 
     /// The same as a handshake says it.
-    fn hello(&self) -> Hello {
-        Hello { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
+    fn hello(&self) -> HandshakeParams {
+        HandshakeParams { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
     }
 }
 
 /// A request of the client's.
 #[derive(Debug)]
-struct Request {
+struct DoorRequest {
     channel: Channel,
     id: Box<RawValue>,
     method: Box<str>,
     params: Option<Box<RawValue>>,
-    manner: Arc<Manner>,
+    profile: Arc<ClientProfile>,
     /// The headers it came with, where it came over HTTP.
     headers: Option<Vec<(Box<str>, Box<str>)>>,
 }
 
-impl Request {
+impl DoorRequest {
     fn is_modern(&self) -> bool {
-        self.manner.era() == Era::Modern
+        self.profile.era() == Era::Modern
     }
 }
 
 /// Whether the client has its seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum DoorSeatState {
     Outside,
     Entering,
     Inside,
@@ -169,7 +169,7 @@ enum Place {
 
 /// Whether the client listens to its session over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listener {
+enum SessionStream {
     None,
     Open(StreamId),
     /// It hung up while it listened or waited for an answer, and has sent nothing since. Many clients end without another word.
@@ -178,11 +178,11 @@ enum Listener {
 
 /// What falls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Due {
+enum DoorTimer {
     /// A list has been waited for long enough.
     Gather(u64),
     /// Somebody was asked something by the door itself and has not answered.
-    Errand(u64),
+    OwnRequest(u64),
     /// The questions of a call have been gathered.
     Questions(u64),
     /// A client has not come back with answers.
@@ -208,65 +208,65 @@ enum Due {
 /// One MCP client.
 #[derive(Debug)]
 pub struct Door {
-    options: Options,
+    options: McpDoorOptions,
     stamps: Stamps,
-    place: Place,
+    seat_state: DoorSeatState,
     duplex: Option<StreamId>,
     siblings: Siblings,
-    listener: Listener,
+    listener: SessionStream,
     /// Requests that came before the seat.
-    early: VecDeque<Request>,
+    early: VecDeque<DoorRequest>,
     /// How the client spoke last.
-    manner: Option<Arc<Manner>>,
+    profile: Option<Arc<ClientProfile>>,
     /// How it introduced itself, where it did.
-    introduced: Option<Arc<Manner>>,
+    introduced: Option<Arc<ClientProfile>>,
     /// The level of log lines a legacy client asked for.
     level: Option<LogLevel>,
     /// A handshake that waits for the one participant's.
-    introducing: Vec<Request>,
-    peers: BTreeMap<ParticipantId, Peer>,
-    shelf: Shelf,
+    introducing: Vec<DoorRequest>,
+    peers: BTreeMap<ParticipantId, DoorPeer>,
+    shelf: MergedLists,
     /// The lists the client has asked for.
     interest: BTreeSet<Listing>,
-    gathers: BTreeMap<u64, Gather>,
+    gathers: BTreeMap<u64, ListWaiter>,
     /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
     list_candidates: BTreeSet<ParticipantId>,
-    calls: BTreeMap<u64, Call>,
+    calls: BTreeMap<u64, DoorCall>,
     sent: HashMap<EnvelopeId, u64>,
-    asks: BTreeMap<u64, Ask>,
-    kept: Kept,
+    asks: BTreeMap<u64, ClientQuestion>,
+    kept: DraftQueue,
     /// Whether the room is known to store nothing for now.
     is_out: bool,
-    listens: BTreeMap<u64, Listening>,
+    listens: BTreeMap<u64, ListenStream>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
     streams: Streams<RoomQuery>,
-    timers: Timers<Due>,
+    timers: Timers<DoorTimer>,
     next: u64,
     tickets: u64,
-    actions: VecDeque<Action>,
+    actions: VecDeque<DialectAction>,
     closing: Option<CloseReason>,
 }
 
 impl Door {
     /// A session of which nothing has been heard yet.
-    pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
+    pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         let first = options.first;
-        let shelf = Shelf::of(&options.me);
+        let shelf = MergedLists::of(&options.me);
         let mut timers = Timers::default();
         if let Some(idle) = options.idle {
-            timers.set(Due::Idle, now + idle);
+            timers.set(DoorTimer::Idle, now + idle);
         }
         Self {
             streams: Streams::new(stream_options(options.session.clone()), now),
             options,
             stamps,
-            place: Place::Outside,
+            seat_state: DoorSeatState::Outside,
             duplex: None,
             siblings: Siblings::default(),
-            listener: Listener::None,
+            listener: SessionStream::None,
             early: VecDeque::new(),
-            manner: None,
+            profile: None,
             introduced: None,
             level: None,
             introducing: Vec::new(),
@@ -278,7 +278,7 @@ impl Door {
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
-            kept: Kept::default(),
+            kept: DraftQueue::default(),
             is_out: false,
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
@@ -300,28 +300,28 @@ impl Door {
         self.options.scope.is_room()
     }
 
-    fn after(&mut self, delay: Duration, due: Due, now: Instant) {
+    fn after(&mut self, delay: Duration, due: DoorTimer, now: Instant) {
         self.timers.set(due, now + delay);
     }
 
-    fn forget_timer(&mut self, due: Due) {
+    fn forget_timer(&mut self, due: DoorTimer) {
         self.timers.forget(due);
     }
 
     /// Takes a seat under the name the client gave itself.
-    fn join(&mut self, manner: &Manner) {
-        if self.place != Place::Outside {
+    fn join(&mut self, profile: &ClientProfile) {
+        if self.seat_state != DoorSeatState::Outside {
             return;
         }
-        self.place = Place::Entering;
-        let name = manner.info.as_deref().and_then(legacy::name_of);
-        // A modern client is asked by answers, and to those who call it the door answers in every revision.
-        let versions = match manner.era() {
+        self.seat_state = DoorSeatState::Entering;
+        let name = profile.info.as_deref().and_then(legacy::name_of);
+        // A modern client is asked by `input_required`; to its callers the door answers in every revision.
+        let versions = match profile.era() {
             Era::Legacy => Vec::new(),
             Era::Modern => Revision::all_dates().map(Into::into).to_vec(),
         };
-        let mcp = McpVersion { version: manner.revision.date().into(), versions };
-        self.actions.push_back(Action::Join(Box::new(Introduction {
+        let mcp = McpVersion { version: profile.revision.date().into(), versions };
+        self.actions.push_back(DialectAction::Join(Box::new(Introduction {
             name: name.map(Into::into),
             mcp,
             ..Introduction::default()
@@ -362,7 +362,7 @@ impl Door {
         let draft = self.compose(to, correlation, payload, now)?;
         let id = draft.envelope().id().clone();
         let ticket = self.ticket();
-        self.actions.push_back(Action::Publish(ticket, Box::new(draft)));
+        self.actions.push_back(DialectAction::Publish(ticket, Box::new(draft)));
         Ok(id)
     }
 
@@ -372,7 +372,7 @@ impl Door {
     }
 
     /// Answers a request of the client's.
-    fn answer(&mut self, request: &Request, outcome: &Result<Box<RawValue>, RpcError>) {
+    fn answer(&mut self, request: &DoorRequest, outcome: &Result<Box<RawValue>, RpcError>) {
         let status = match outcome {
             Err(error) if request.is_modern() => route::status(error.code),
             _ => 200,
@@ -396,19 +396,19 @@ impl Door {
 
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
-        let calls = self.calls.values().filter(|call| matches!(call.errand, Errand::Client(_))).count();
+        let calls = self.calls.values().filter(|call| matches!(call.purpose, CallPurpose::Client(_))).count();
         calls + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
     }
 
     fn seated(&mut self, now: Instant) {
-        self.place = Place::Inside;
+        self.seat_state = DoorSeatState::Inside;
         for request in std::mem::take(&mut self.early) {
             self.serve(request, now);
         }
     }
 
     fn not_seated(&mut self, refusal: &Refusal) {
-        self.place = Place::Outside;
+        self.seat_state = DoorSeatState::Outside;
         for request in std::mem::take(&mut self.early) {
             self.answer(&request, &Err(told(refusal)));
         }
@@ -424,30 +424,30 @@ impl Door {
     /// The client sends something, so it has not ended without a word.
     fn client_is_back(&mut self, now: Instant) {
         self.streams.touch(now);
-        if self.listener == Listener::Gone {
-            self.listener = Listener::None;
+        if self.listener == SessionStream::Gone {
+            self.listener = SessionStream::None;
         }
     }
 
     /// The client hung up in the middle of something, and may have ended without another word.
     fn vanished(&mut self, now: Instant) {
-        self.listener = Listener::Gone;
+        self.listener = SessionStream::Gone;
         let timeout = self.options.vanished_timeout;
-        self.after(self.options.idle.map_or(timeout, |idle| idle.min(timeout)), Due::Idle, now);
+        self.after(self.options.idle.map_or(timeout, |idle| idle.min(timeout)), DoorTimer::Idle, now);
     }
 
     fn idle(&mut self, now: Instant) {
         let Some(mut idle) = self.options.idle else { return };
-        if self.listener == Listener::Gone {
+        if self.listener == SessionStream::Gone {
             idle = idle.min(self.options.vanished_timeout);
         }
         let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
         if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
-            self.after(kept::RETRY_DELAY, Due::Idle, now);
+            self.after(kept::RETRY_DELAY, DoorTimer::Idle, now);
         } else if due <= now {
             self.close("nothing was said for long", CloseReason::Bye, now);
         } else {
-            self.timers.set(Due::Idle, due);
+            self.timers.set(DoorTimer::Idle, due);
         }
     }
 }
@@ -461,27 +461,27 @@ impl Dialect for Door {
         self.hear_body(stream, Body::read_frame(&frame), now);
     }
 
-    fn handle_event(&mut self, event: Event, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent, now: Instant) {
         // Silence is counted from the last answer.
         self.streams.pass_time(now);
         match event {
-            Event::Joined(joined) => {
+            DialectEvent::Joined(joined) => {
                 self.meet(&joined.roster);
                 self.follow_catalogue();
                 self.seated(now);
             }
-            Event::NotJoined(refusal) => self.not_seated(&refusal),
-            Event::Accepted { ticket, entry, .. } => {
+            DialectEvent::NotJoined(refusal) => self.not_seated(&refusal),
+            DialectEvent::Accepted { ticket, entry, .. } => {
                 self.kept_taken(ticket, now);
                 self.taken(entry.envelope.id(), now);
             }
-            Event::Refused { ticket, refusal } => {
+            DialectEvent::Refused { ticket, refusal } => {
                 if !self.kept_not_taken(ticket, &refusal, now) {
                     self.not_taken(&refusal, now);
                 }
             }
-            Event::Entry(entry) => self.overhear(&entry.envelope, now),
-            Event::CallFailed { request, callee, cause, .. } => {
+            DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
+            DialectEvent::CallFailed { request, callee, cause, .. } => {
                 self.siblings_call_over(&request, now);
                 if let Some(number) = self.sent.get(&request).copied() {
                     let refusal = cause.refusal(&callee);
@@ -489,20 +489,22 @@ impl Dialect for Door {
                     self.fail(number, &error.with_data(&json!({ "code": refusal.code })), now);
                 }
             }
-            Event::Outage => {
+            DialectEvent::Outage => {
                 self.is_out = true;
                 self.tell_outage(LogLevel::Warning, OUTAGE);
             }
-            Event::Recovered => {
+            DialectEvent::Recovered => {
                 self.is_out = false;
                 self.tell_outage(LogLevel::Notice, READY);
                 self.forgive();
-                self.say_again(now);
+                self.resend_drafts(now);
                 self.ask_again();
             }
-            Event::Gap => self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now),
-            Event::Answered(answer) => self.resolved(answer, now),
-            Event::StreamOpened(stream, opening) => match opening {
+            DialectEvent::Gap => {
+                self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now)
+            }
+            DialectEvent::Answered(answer) => self.resolved(answer, now),
+            DialectEvent::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => {
                     self.duplex = Some(stream);
                     self.streams.open_duplex(stream);
@@ -514,13 +516,13 @@ impl Dialect for Door {
                     self.streams.touch(now);
                     // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
                     if listen.open(&mut self.streams, stream) == Channel::SESSION {
-                        self.listener = Listener::Open(stream);
+                        self.listener = SessionStream::Open(stream);
                     }
                 }
             },
-            Event::StreamClosed(stream) => {
+            DialectEvent::StreamClosed(stream) => {
                 self.streams.touch(now);
-                let was_listener = self.listener == Listener::Open(stream);
+                let was_listener = self.listener == SessionStream::Open(stream);
                 let unanswered = self.streams.closed(stream);
                 if was_listener || (unanswered.is_some() && self.is_introduced() && !self.streams.is_attended()) {
                     self.vanished(now);
@@ -533,7 +535,7 @@ impl Dialect for Door {
                     self.part("the client has gone away", now);
                 }
             }
-            Event::Closing(reason) => self.close(&reason.to_string(), reason, now),
+            DialectEvent::Closing(reason) => self.close(&reason.to_string(), reason, now),
         }
     }
 
@@ -541,18 +543,18 @@ impl Dialect for Door {
         self.streams.handle_timeout(now);
         while let Some(due) = self.timers.take(now) {
             match due {
-                Due::Gather(number) => self.gathered(number, now),
-                Due::Errand(number) => self.errand_due(number, now),
-                Due::Questions(number) => self.put_questions(number, now),
-                Due::Parked(number) => self.not_resumed(number, now),
-                Due::Again(number) => self.dispatch(number, now),
-                Due::Ask(number) => self.ask_due(number, now),
-                Due::Doubt(number) => self.doubt_due(number, now),
-                Due::Changed => self.tell_changes(),
-                Due::Listen(number) => self.acknowledge(number),
-                Due::Late => self.say_oldest(now),
-                Due::Refused => self.ask_oldest(now),
-                Due::Idle => self.idle(now),
+                DoorTimer::Gather(number) => self.gathered(number, now),
+                DoorTimer::OwnRequest(number) => self.errand_due(number, now),
+                DoorTimer::Questions(number) => self.put_questions(number, now),
+                DoorTimer::Parked(number) => self.not_resumed(number, now),
+                DoorTimer::Again(number) => self.dispatch(number, now),
+                DoorTimer::Ask(number) => self.ask_due(number, now),
+                DoorTimer::Doubt(number) => self.doubt_due(number, now),
+                DoorTimer::Changed => self.tell_changes(),
+                DoorTimer::Listen(number) => self.acknowledge(number),
+                DoorTimer::Late => self.say_oldest(now),
+                DoorTimer::Refused => self.ask_oldest(now),
+                DoorTimer::Idle => self.idle(now),
             }
         }
     }
@@ -561,12 +563,12 @@ impl Dialect for Door {
         self.timers.next().into_iter().chain(self.streams.poll_timeout()).min()
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<DialectAction> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.streams.poll_action().or_else(|| self.closing.take().map(Action::Close))
+        self.streams.poll_action().or_else(|| self.closing.take().map(DialectAction::Close))
     }
 
     /// What others ask waits in the room while answers to them do not get in.

@@ -9,9 +9,9 @@ use salon_mcp::{Era, Revision, upgrade};
 use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{Asked, Call, Errand, State};
+use super::calls::{CallPurpose, CallStage, ClientRequest, DoorCall};
 use super::incoming::{text_of, token_of};
-use super::{Door, Due, Request, Scope};
+use super::{Door, DoorRequest, DoorScope, DoorTimer};
 
 /// How long questions of one call are gathered.
 const QUESTION_DELAY: Duration = Duration::from_millis(30);
@@ -41,13 +41,13 @@ impl Pause {
 }
 
 impl Door {
-    pub(super) fn discover(&mut self, request: Request, now: Instant) {
+    pub(super) fn discover(&mut self, request: DoorRequest, now: Instant) {
         let who = match &self.options.scope {
-            Scope::Room => {
+            DoorScope::Room => {
                 let result = self.discovery();
                 return self.answer(&request, &Ok(result));
             }
-            Scope::One(who) => who.clone(),
+            DoorScope::One(who) => who.clone(),
         };
         match self.peers.get(&who).map(|peer| peer.era_for(Era::Modern)) {
             Some(Era::Modern) => self.pass_on(request, &who, None, now),
@@ -65,9 +65,9 @@ impl Door {
         upgrade::result("server/discover", &result.to_raw(), Some(&self.server_info()))
     }
 
-    fn asked_mut(&mut self, number: u64) -> Option<&mut Asked> {
+    fn asked_mut(&mut self, number: u64) -> Option<&mut ClientRequest> {
         match self.calls.get_mut(&number) {
-            Some(Call { errand: Errand::Client(asked), .. }) => Some(asked),
+            Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) => Some(asked),
             _ => None,
         }
     }
@@ -75,7 +75,7 @@ impl Door {
     /// A question has come for a call of a modern client; others may follow at once.
     pub(super) fn question_came(&mut self, number: u64, now: Instant) {
         let parked = self.asked_mut(number).is_none_or(|asked| asked.pause.is_parked());
-        let due = Due::Questions(number);
+        let due = DoorTimer::Questions(number);
         if !parked && !self.timers.has(due) {
             self.after(QUESTION_DELAY, due, now);
         }
@@ -104,30 +104,30 @@ impl Door {
         result.set("inputRequests", wanted);
         result.set("requestState", &state);
         self.say_answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
-        self.after(ANSWER_TIMEOUT, Due::Parked(number), now);
+        self.after(ANSWER_TIMEOUT, DoorTimer::Parked(number), now);
     }
 
     /// The call whose state a request gives back; an error for a state of ours that is no longer known.
-    pub(super) fn resumed(&self, request: &Request) -> Option<Result<u64, RpcError>> {
+    pub(super) fn resumed(&self, request: &DoorRequest) -> Option<Result<u64, RpcError>> {
         let prefix = self.state_prefix();
         let state = text_of(request.params.as_deref(), "requestState").filter(|state| state.starts_with(&prefix))?;
-        let is_it = |call: &Call| match &call.errand {
-            Errand::Client(asked) => asked.pause.state.as_deref() == Some(&state) && call.method == request.method,
+        let is_it = |call: &DoorCall| match &call.purpose {
+            CallPurpose::Client(asked) => asked.pause.state.as_deref() == Some(&state) && call.method == request.method,
             _ => false,
         };
         let found = self.calls.iter().find(|(_, call)| is_it(call)).map(|(number, _)| *number);
         Some(found.ok_or_else(lost))
     }
 
-    /// What begins the states that are given out here, so that a participant's own are told apart: it may be another gateway.
+    /// What begins the states that are given out here, so that a participant's own are distinguished: it may be another gateway.
     fn state_prefix(&self) -> String {
         let salt: String = self.options.salt.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("salon.{salt}.")
     }
 
     /// Goes on with a call whose client has come back with answers.
-    pub(super) fn resume(&mut self, number: u64, mut request: Request, now: Instant) {
-        self.forget_timer(Due::Parked(number));
+    pub(super) fn resume(&mut self, number: u64, mut request: DoorRequest, now: Instant) {
+        self.forget_timer(DoorTimer::Parked(number));
         let params = request.params.take();
         let token = token_of(params.as_deref());
         let answers = params.as_deref().and_then(|params| Members::parse(params.get()));
@@ -142,14 +142,14 @@ impl Door {
             self.question_answered(number, key, answer, now);
         }
         if let Some(message) = outcome.and_then(|outcome| Members::parse(outcome.get())) {
-            if let Some(Call { errand: Errand::Client(asked), to, .. }) = self.drop_call(number) {
+            if let Some(DoorCall { purpose: CallPurpose::Client(asked), to, .. }) = self.drop_call(number) {
                 let mut message = message;
                 self.adapt(&asked, &to, &mut message);
                 self.pass_back(&asked.request, message);
             }
         } else if anew {
             if let Some(call) = self.calls.get_mut(&number) {
-                call.state = State::Waiting;
+                call.state = CallStage::Waiting;
             }
             self.dispatch(number, now);
         } else if !self.questions_of(number).is_empty() {
@@ -166,7 +166,7 @@ impl Door {
             return true;
         }
         asked.pause.outcome = Some(outcome());
-        if let Some(State::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
+        if let Some(CallStage::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
             self.sent.remove(&envelope);
         }
         true
@@ -186,8 +186,8 @@ impl Door {
     /// A participant wants somebody to open pages in a browser, and then to be asked again.
     pub(super) fn elicit_by_url(&mut self, number: u64, wanted: &[Box<RawValue>], now: Instant) {
         self.drop_asks_of(number, now);
-        self.forget_timer(Due::Questions(number));
-        if let Some(State::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
+        self.forget_timer(DoorTimer::Questions(number));
+        if let Some(CallStage::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
             self.sent.remove(&envelope);
         }
         let mut questions = Members::default();
@@ -207,7 +207,7 @@ impl Door {
 }
 
 /// Whether a request gives back a state, which a participant of the legacy era never gave it.
-pub(super) fn has_state(request: &Request) -> bool {
+pub(super) fn has_state(request: &DoorRequest) -> bool {
     text_of(request.params.as_deref(), "requestState").is_some()
 }
 

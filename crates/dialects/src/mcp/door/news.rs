@@ -8,9 +8,9 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members,
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, Call, Errand};
+use super::calls::{CALL_TIMEOUT, CallPurpose, DoorCall};
 use super::incoming::text_of;
-use super::{Door, Due};
+use super::{Door, DoorTimer};
 use crate::streams::Channel;
 
 impl Door {
@@ -59,12 +59,12 @@ impl Door {
         let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
         let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
         if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
-            return self.listen_told((listen, call.unwrap_or_default()), from, method, params, now);
+            return self.listen_notified((listen, call.unwrap_or_default()), from, method, params, now);
         }
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
             return self.passed_on(Some(number), from, method, params);
         }
-        let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_met() || peer.was_called);
+        let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done() || peer.was_called);
         // Whom the client has never turned to cannot turn to it.
         let is_stranger = !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
@@ -109,13 +109,13 @@ impl Door {
         let Some(number) = number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from)) else {
             return;
         };
-        // Whoever gets on with it is not silent.
-        let due = Due::Errand(number);
+        // A callee that reports progress is not silent.
+        let due = DoorTimer::OwnRequest(number);
         if self.timers.has(due) {
             self.forget_timer(due);
             self.after(CALL_TIMEOUT, due, now);
         }
-        let Some(Call { errand: Errand::Client(asked), .. }) = self.calls.get(&number) else { return };
+        let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get(&number) else { return };
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);
             let channel = asked.request.channel;
@@ -124,9 +124,9 @@ impl Door {
     }
 
     /// The call of the client's that something from somebody belongs to: the one it names, else the oldest that is open.
-    fn cause(&self, named: Option<u64>, from: &ParticipantId) -> Option<&Call> {
-        let is_open = |call: &&Call| {
-            call.to == *from && matches!(&call.errand, Errand::Client(asked) if !asked.pause.is_parked())
+    fn cause(&self, named: Option<u64>, from: &ParticipantId) -> Option<&DoorCall> {
+        let is_open = |call: &&DoorCall| {
+            call.to == *from && matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked())
         };
         match named {
             Some(number) => self.calls.get(&number).filter(is_open),
@@ -149,8 +149,8 @@ impl Door {
         let level = text_of(params, "level").and_then(|level| level.parse::<LogLevel>().ok());
         let message = rpc::notification("notifications/message", params);
         let cause = self.cause(named, from);
-        let channel = cause.and_then(|call| match &call.errand {
-            Errand::Client(asked) => Some((asked.request.channel, call.manner.era(), call.manner.level)),
+        let channel = cause.and_then(|call| match &call.purpose {
+            CallPurpose::Client(asked) => Some((asked.request.channel, call.profile.era(), call.profile.level)),
             _ => None,
         });
         let admits = |wanted: Option<LogLevel>| match (wanted, level) {
@@ -192,14 +192,14 @@ impl Door {
 
     /// Whatever else somebody tells the client: with the call it is about, else by itself.
     fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
-        let channel = match self.cause(named, from).map(|call| &call.errand) {
+        let channel = match self.cause(named, from).map(|call| &call.purpose) {
             // The modern era has no ids of questions, so nothing can be told of them.
-            Some(Errand::Client(asked))
+            Some(CallPurpose::Client(asked))
                 if asked.request.is_modern() && method == "notifications/elicitation/complete" =>
             {
                 return;
             }
-            Some(Errand::Client(asked)) => {
+            Some(CallPurpose::Client(asked)) => {
                 // A subscription's own news carry its id as the client knows it.
                 let is_listen = &*asked.request.method == "subscriptions/listen";
                 let id = asked.request.id.clone();

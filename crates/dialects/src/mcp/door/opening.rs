@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::route::{Body, Fault, PollBody};
+use super::route::{Body, ErrorBody, PollBody};
 use crate::streams::{Bound, Channel, StreamOptions, Streams};
 use crate::{EventFrame, RoomAnswer, RoomQuery, StreamId};
 
 /// An event of this door.
-pub type Event = crate::Event<McpOpening, RoomAnswer>;
+pub type DialectEvent = crate::DialectEvent<McpOpening, RoomAnswer>;
 
 /// An action of this door.
-pub type Action = crate::Action<RoomQuery>;
+pub type DialectAction = crate::DialectAction<RoomQuery>;
 
 /// How a stream begins.
 #[derive(Debug, Clone, Default)]
@@ -23,14 +23,14 @@ pub enum McpOpening {
     /// A request over HTTP for a stream of events.
     Listen(Listen),
     /// A request of the draft dialect that brings messages or none, and waits this long for others.
-    Poll(Duration, Result<PollBody, Fault>),
+    Poll(Duration, Result<PollBody, ErrorBody>),
 }
 
 /// A request that sends something.
 #[derive(Debug, Clone)]
 pub struct Post {
     /// What it says, or the answer to what cannot be read.
-    pub body: Result<Body, Fault>,
+    pub body: Result<Body, ErrorBody>,
     /// Its headers that matter here, their names in lower case.
     pub headers: Vec<(Box<str>, Box<str>)>,
     /// Answers go to the session's stream, and this one only hears that the message has come (MCP 2024-11-05, HTTP with SSE).

@@ -1,7 +1,7 @@
-//! The end of a session, as the room is told of it.
+//! The end of a session, as the room sees it.
 //!
-//! Its participant may stay, in another session, and then nobody sees anybody leave. So whoever works for this client is told to stop, whoever
-//! asked it something hears that no answer will come, and its subscriptions end.
+//! Its participant may stay, in another session, and then nobody sees anybody leave. So calls of this client are cancelled, participants that
+//! asked it something get an error, and its subscriptions end.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::Door;
-use super::calls::{Errand, State};
+use super::calls::{CallPurpose, CallStage};
 
 impl Door {
     /// Answers everything that is open, and ends the session.
@@ -42,9 +42,9 @@ impl Door {
         self.refuse_asks(now);
         let reason = to_raw_value("the session of the client has ended").ok();
         // What the door asked for its own sake is answered soon, or was to be.
-        let lasts = |errand: &Errand| matches!(errand, Errand::Client(_) | Errand::Listen(_));
-        let is_open = |state: &State| state.envelope().is_some_and(|envelope| self.sent.contains_key(envelope));
-        let open = self.calls.iter().filter(|(_, call)| lasts(&call.errand) && is_open(&call.state));
+        let lasts = |purpose: &CallPurpose| matches!(purpose, CallPurpose::Client(_) | CallPurpose::Listen(_));
+        let is_open = |state: &CallStage| state.envelope().is_some_and(|envelope| self.sent.contains_key(envelope));
+        let open = self.calls.iter().filter(|(_, call)| lasts(&call.purpose) && is_open(&call.state));
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.withdraw_from(number, reason.as_deref(), now);
         }
@@ -59,7 +59,7 @@ impl Door {
         let wanted: BTreeSet<_> = listened.chain(&self.subscriptions).cloned().collect();
         self.subscriptions.clear();
         for (who, uri) in wanted {
-            if self.peers.get(&who).is_some_and(|peer| peer.is_met() && peer.has_handshake()) {
+            if self.peers.get(&who).is_some_and(|peer| peer.is_handshake_done() && peer.has_handshake()) {
                 let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
                 let _ = self.publish(&who, None, |id| rpc::request(id, "resources/unsubscribe", Some(&params)), now);
             }

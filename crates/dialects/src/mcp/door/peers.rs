@@ -1,28 +1,28 @@
-//! The others in the room, as servers: shaking hands with them in the client's name.
+//! The others in the room, as servers: performing the MCP handshake with them in the client's name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::{Hello, Server, Unfit};
+use salon_mcp::handshake::{HandshakeError, HandshakeParams, ServerProfile};
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, Call, Errand, State};
-use super::lists::{List, Lists};
-use super::{Door, Due, Manner, Scope};
+use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall};
+use super::lists::{Lists, PeerList};
+use super::{ClientProfile, Door, DoorScope, DoorTimer};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
-const ERRAND_TIMEOUT: Duration = Duration::from_secs(120);
+const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long somebody who did not answer is left alone.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How far an acquaintance has got.
+/// How far the handshake with a participant has got.
 #[derive(Debug)]
-pub(super) enum Greeting {
+pub(super) enum PeerHandshake {
     Stranger,
     /// It was greeted, with these capabilities of the client's.
     Greeted {
@@ -30,7 +30,7 @@ pub(super) enum Greeting {
     },
     Met {
         told: Box<RawValue>,
-        server: Server,
+        server: ServerProfile,
     },
     /// It is no server, or does not answer; not asked again before a moment.
     Mute {
@@ -41,9 +41,9 @@ pub(super) enum Greeting {
 
 /// Somebody in the room.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct DoorPeer {
     mcp: McpVersion,
-    pub(super) greeting: Greeting,
+    pub(super) greeting: PeerHandshake,
     /// Calls that wait for the greeting.
     waiting: VecDeque<u64>,
     /// The level of log lines it was told, and whether another session told it.
@@ -52,18 +52,18 @@ pub(super) struct Peer {
     pub(super) has_met: bool,
     /// The client has called it.
     pub(super) was_called: bool,
-    /// Another session shook hands with it, after this one had.
+    /// Another session performed the MCP handshake with it, after this one had.
     is_undone: bool,
     pub(super) lists: Lists,
     /// It told this client alone that a list changed: what it lists to others may be something else.
     pub(super) lists_apart: bool,
 }
 
-impl Peer {
+impl DoorPeer {
     fn new(mcp: McpVersion) -> Self {
         Self {
             mcp,
-            greeting: Greeting::Stranger,
+            greeting: PeerHandshake::Stranger,
             waiting: VecDeque::new(),
             level: None,
             has_met: false,
@@ -79,7 +79,7 @@ impl Peer {
         client.with(&self.mcp)
     }
 
-    /// Whether a client of the legacy era shakes hands with it, as those do who can be subscribed to one by one.
+    /// Whether a client of the legacy era performs the MCP handshake with it, as a subscription to single resources needs.
     pub(super) fn has_handshake(&self) -> bool {
         self.era_for(Era::Legacy) == Era::Legacy
     }
@@ -95,7 +95,7 @@ impl Peer {
             return;
         }
         for list in self.lists.values_mut() {
-            if let List::Known { until } = list {
+            if let PeerList::Known { until } = list {
                 *until = now;
             }
         }
@@ -105,13 +105,13 @@ impl Peer {
         self.level = Some((level, elsewhere));
     }
 
-    pub(super) fn is_met(&self) -> bool {
-        matches!(self.greeting, Greeting::Met { .. })
+    pub(super) fn is_handshake_done(&self) -> bool {
+        matches!(self.greeting, PeerHandshake::Met { .. })
     }
 
-    pub(super) fn server(&self) -> Option<&Server> {
+    pub(super) fn server(&self) -> Option<&ServerProfile> {
         match &self.greeting {
-            Greeting::Met { server, .. } => Some(server),
+            PeerHandshake::Met { server, .. } => Some(server),
             _ => None,
         }
     }
@@ -122,21 +122,21 @@ impl Door {
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         for participant in roster {
             if self.is_peer(&participant.id) {
-                self.peers.insert(participant.id.clone(), Peer::new(participant.mcp.clone()));
+                self.peers.insert(participant.id.clone(), DoorPeer::new(participant.mcp.clone()));
             }
         }
         // The host is in every room and on nobody's list.
         let host = ParticipantId::host();
         if self.is_peer(&host) {
-            self.peers.insert(host, Peer::new(McpVersion::default()));
+            self.peers.insert(host, DoorPeer::new(McpVersion::default()));
         }
     }
 
     fn is_peer(&self, who: &ParticipantId) -> bool {
         match &self.options.scope {
-            Scope::Room => *who != self.options.me,
+            DoorScope::Room => *who != self.options.me,
             // Nobody is its own server: what one says to oneself nobody else answers.
-            Scope::One(one) => who == one && *who != self.options.me,
+            DoorScope::One(one) => who == one && *who != self.options.me,
         }
     }
 
@@ -165,7 +165,7 @@ impl Door {
                 let waiting: Vec<u64> = self
                     .calls
                     .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.state, State::Sent(..)))
+                    .filter(|(_, call)| call.to == who && !matches!(call.state, CallStage::Sent(..)))
                     .map(|(n, _)| *n)
                     .collect();
                 for number in waiting {
@@ -174,22 +174,22 @@ impl Door {
                 }
             }
             PresenceEvent::Join => {
-                // Whoever joins again has forgotten us: its open handshakes and lists are void.
+                // A participant that joins again has forgotten us: its open handshakes and lists are void.
                 let errands: Vec<u64> = self
                     .calls
                     .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.errand, Errand::Client(_)))
+                    .filter(|(_, call)| call.to == who && !matches!(call.purpose, CallPurpose::Client(_)))
                     .map(|(number, _)| *number)
                     .collect();
                 for number in errands {
                     self.drop_call(number);
                 }
                 self.drop_asks_from(&who);
-                let old = self.peers.insert(who.clone(), Peer::new(participant.mcp));
+                let old = self.peers.insert(who.clone(), DoorPeer::new(participant.mcp));
                 self.list_candidates.remove(&who);
                 self.shelf.joined(&who);
-                if let Some(manner) = self.manner.clone() {
-                    self.resume_news(&who, &manner, now);
+                if let Some(profile) = self.profile.clone() {
+                    self.resume_news(&who, &profile, now);
                     // What waited for the one before waits for this one.
                     for number in old.map(|old| old.waiting).unwrap_or_default() {
                         self.dispatch(number, now);
@@ -214,22 +214,22 @@ impl Door {
         RpcError::new(code::GONE, format!("`{who}` is not in the room {}", self.options.topic)).with_data(&data)
     }
 
-    /// Shakes hands, unless that is under way: whoever was to be greeted otherwise waits for its end, for two at once would undo each other.
-    pub(super) fn greet(&mut self, who: &ParticipantId, manner: &Arc<Manner>, now: Instant) {
+    /// Performs the MCP handshake, unless that is under way: a second handshake waits for its end, for two at once would undo each other.
+    pub(super) fn start_handshake(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
-        if matches!(&peer.greeting, Greeting::Greeted { .. }) {
+        if matches!(&peer.greeting, PeerHandshake::Greeted { .. }) {
             return;
         }
-        peer.greeting = Greeting::Greeted { told: manner.capabilities.clone() };
+        peer.greeting = PeerHandshake::Greeted { told: profile.capabilities.clone() };
         // Where there is no handshake, discovery says the same.
-        if peer.era_for(manner.era()) == Era::Modern {
-            self.run(who, Errand::Greet, "server/discover", None, manner, now);
+        if peer.era_for(profile.era()) == Era::Modern {
+            self.run(who, CallPurpose::Greet, "server/discover", None, profile, now);
             return;
         }
-        let hello = manner.hello();
-        let revision = if manner.era() == Era::Modern { Revision::R2025_11_25 } else { manner.revision };
+        let hello = profile.hello();
+        let revision = if profile.era() == Era::Modern { Revision::R2025_11_25 } else { profile.revision };
         let params = hello.params(revision, &self.info());
-        self.run(who, Errand::Greet, "initialize", Some(params), manner, now);
+        self.run(who, CallPurpose::Greet, "initialize", Some(params), profile, now);
     }
 
     /// Who the client is, where it has not said so itself.
@@ -242,50 +242,50 @@ impl Door {
     pub(super) fn run(
         &mut self,
         who: &ParticipantId,
-        errand: Errand,
+        purpose: CallPurpose,
         method: &str,
         params: Option<Box<RawValue>>,
-        manner: &Arc<Manner>,
+        profile: &Arc<ClientProfile>,
         now: Instant,
     ) -> u64 {
         let number = self.fresh();
-        let call = Call {
+        let call = DoorCall {
             to: who.clone(),
             method: method.into(),
             params,
-            manner: manner.clone(),
-            errand,
-            state: State::Waiting,
+            profile: profile.clone(),
+            purpose,
+            state: CallStage::Waiting,
             draft: None,
         };
         self.calls.insert(number, call);
-        self.after(ERRAND_TIMEOUT, Due::Errand(number), now);
+        self.after(OWN_REQUEST_TIMEOUT, DoorTimer::OwnRequest(number), now);
         self.dispatch(number, now);
         number
     }
 
     /// A handshake was answered.
-    pub(super) fn greeted(
+    pub(super) fn handshake_done(
         &mut self,
         who: &ParticipantId,
         outcome: Result<&RawValue, RpcError>,
-        manner: &Arc<Manner>,
+        profile: &Arc<ClientProfile>,
         now: Instant,
     ) {
         let Some(peer) = self.peers.get_mut(who) else { return };
-        let Greeting::Greeted { told } = &peer.greeting else { return };
+        let PeerHandshake::Greeted { told } = &peer.greeting else { return };
         let told = told.clone();
-        let era = peer.era_for(manner.era());
+        let era = peer.era_for(profile.era());
         let server = outcome.and_then(|result| {
             let server = match era {
-                Era::Legacy => Server::from_initialize(result),
-                Era::Modern => Server::from_discover(result),
+                Era::Legacy => ServerProfile::from_initialize(result),
+                Era::Modern => ServerProfile::from_discover(result),
             };
             server.map_err(|unfit| match unfit {
-                Unfit::Unreadable => {
+                HandshakeError::Unreadable => {
                     RpcError::internal(format!("`{who}` introduced itself in a way that cannot be read"))
                 }
-                Unfit::Revision(named) => {
+                HandshakeError::Revision(named) => {
                     let data = json!({ "supported": Revision::all_dates(), "requested": named });
                     RpcError::invalid_params(format!("`{who}` speaks MCP {named}, which is not known here"))
                         .with_data(&data)
@@ -294,36 +294,36 @@ impl Door {
         });
         match server {
             Ok(server) => {
-                peer.greeting = Greeting::Met { told, server };
+                peer.greeting = PeerHandshake::Met { told, server };
                 peer.level = None;
                 peer.has_met = true;
                 let was_undone = std::mem::take(&mut peer.is_undone);
                 if era == Era::Legacy {
                     self.tell(who, None, "notifications/initialized", None, now);
                 }
-                if let Some(level) = self.level.filter(|_| manner.era() == Era::Legacy) {
-                    self.want_level(who, level, manner, now);
+                if let Some(level) = self.level.filter(|_| profile.era() == Era::Legacy) {
+                    self.want_level(who, level, profile, now);
                 }
                 if was_undone {
                     self.renew_subscriptions(who, now);
                 }
             }
             Err(error) => {
-                // Whoever has no such method is no server, and stays none until it joins again.
+                // A participant without this method is not a server, until it joins again.
                 let quiet = if error.code == RpcError::METHOD_NOT_FOUND { RETRY_AFTER * 60 } else { RETRY_AFTER };
-                peer.greeting = Greeting::Mute { until: now + quiet, error };
+                peer.greeting = PeerHandshake::Mute { until: now + quiet, error };
             }
         }
-        self.acquainted(who, now);
-        if self.peers.get(who).is_some_and(Peer::is_met) {
-            self.list_met(who, manner, now);
+        self.peer_ready(who, now);
+        if self.peers.get(who).is_some_and(DoorPeer::is_handshake_done) {
+            self.list_peers(who, profile, now);
         }
     }
 
     /// The room did not take a handshake. Whatever waited for it fails; the next call begins with another one.
-    pub(super) fn not_greeted(&mut self, who: &ParticipantId, error: &RpcError, now: Instant) {
+    pub(super) fn handshake_failed(&mut self, who: &ParticipantId, error: &RpcError, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
-        peer.greeting = Greeting::Stranger;
+        peer.greeting = PeerHandshake::Stranger;
         for number in std::mem::take(&mut peer.waiting) {
             self.fail(number, error, now);
         }
@@ -335,21 +335,21 @@ impl Door {
     /// What could not be said or heard for a while was not anybody's silence.
     pub(super) fn forgive(&mut self) {
         for peer in self.peers.values_mut() {
-            if matches!(&peer.greeting, Greeting::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
-                peer.greeting = Greeting::Stranger;
+            if matches!(&peer.greeting, PeerHandshake::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
+                peer.greeting = PeerHandshake::Stranger;
             }
-            peer.lists.retain(|_, list| !matches!(list, List::Lacking { .. }));
+            peer.lists.retain(|_, list| !matches!(list, PeerList::Lacking { .. }));
         }
     }
 
     /// Goes on with what waited for a handshake.
-    pub(super) fn acquainted(&mut self, who: &ParticipantId, now: Instant) {
+    pub(super) fn peer_ready(&mut self, who: &ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get_mut(who) else { return };
         let waiting: Vec<u64> = std::mem::take(&mut peer.waiting).into();
-        // Those whom this handshake serves go first: the next one may undo it.
+        // Requests that this handshake serves go first: the next one may undo it.
         let (served, others): (Vec<_>, Vec<_>) = match &peer.greeting {
-            Greeting::Met { told, .. } => waiting.into_iter().partition(|number| {
-                self.calls.get(number).is_some_and(|call| call.manner.capabilities.get() == told.get())
+            PeerHandshake::Met { told, .. } => waiting.into_iter().partition(|number| {
+                self.calls.get(number).is_some_and(|call| call.profile.capabilities.get() == told.get())
             }),
             _ => (waiting, Vec::new()),
         };
@@ -364,61 +364,67 @@ impl Door {
         }
     }
 
-    /// Another session of the same participant shook hands with somebody, who knows only the newest handshake: if it said something
+    /// Another session of the same participant performed the MCP handshake with somebody, who knows only the newest handshake: if it said something
     /// else, this session's next call begins with one of its own.
     pub(super) fn greeted_elsewhere(&mut self, who: &ParticipantId, params: Option<&RawValue>) {
         let Some(peer) = self.peers.get_mut(who) else { return };
-        let said = Hello::read(params).capabilities;
-        if matches!(&peer.greeting, Greeting::Met { told, .. } if told.get() != said.get()) {
-            peer.greeting = Greeting::Stranger;
+        let said = HandshakeParams::read(params).capabilities;
+        if matches!(&peer.greeting, PeerHandshake::Met { told, .. } if told.get() != said.get()) {
+            peer.greeting = PeerHandshake::Stranger;
             peer.is_undone = true;
         }
     }
 
     /// Whether a call may be made now: with a handshake where its era wants one. Otherwise it waits, or the error says why it never can.
-    pub(super) fn is_acquainted(
+    pub(super) fn is_peer_ready(
         &mut self,
         who: &ParticipantId,
         number: u64,
-        manner: &Arc<Manner>,
+        profile: &Arc<ClientProfile>,
         now: Instant,
     ) -> Result<bool, RpcError> {
         let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
         match &peer.greeting {
-            Greeting::Met { told, .. } if told.get() == manner.capabilities.get() => {
+            PeerHandshake::Met { told, .. } if told.get() == profile.capabilities.get() => {
                 if !self.kept.is_unwelcomed(who) {
                     return Ok(true);
                 }
                 peer.waiting.push_back(number);
                 return Ok(false);
             }
-            Greeting::Mute { until, error } if *until > now => return Err(error.clone()),
+            PeerHandshake::Mute { until, error } if *until > now => return Err(error.clone()),
             _ => {}
         }
         peer.waiting.push_back(number);
-        self.greet(who, manner, now);
+        self.start_handshake(who, profile, now);
         Ok(false)
     }
 
-    /// Has somebody log at a level, if it can, or at a more talkative one where something else that is open needs that: whoever wants less
-    /// is told less.
-    pub(super) fn want_level(&mut self, who: &ParticipantId, level: LogLevel, manner: &Arc<Manner>, now: Instant) {
+    /// Has somebody log at a level, if it can, or at a more talkative one where something else that is open needs that: a client that wants less
+    /// gets less.
+    pub(super) fn want_level(
+        &mut self,
+        who: &ParticipantId,
+        level: LogLevel,
+        profile: &Arc<ClientProfile>,
+        now: Instant,
+    ) {
         let level = self.finest_level(who).map_or(level, |finest| finest.min(level));
         let Some(peer) = self.peers.get_mut(who) else { return };
         let logs = peer.server().is_some_and(|server| server.has("logging"));
         let is_told = peer.level.is_some_and(|(told, elsewhere)| told == level || (elsewhere && told < level));
         // The modern era says the level with each request.
-        if !logs || is_told || peer.era_for(manner.era()) == Era::Modern {
+        if !logs || is_told || peer.era_for(profile.era()) == Era::Modern {
             return;
         }
         peer.note_level(level, false);
         let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
-        self.run(who, Errand::Duty, "logging/setLevel", Some(params), manner, now);
+        self.run(who, CallPurpose::Duty, "logging/setLevel", Some(params), profile, now);
     }
 
-    /// Tells everybody whose acquaintance was made by a handshake.
-    pub(super) fn tell_met(&mut self, method: &str, params: Option<&RawValue>, now: Instant) {
-        let is_greeted = |peer: &Peer| peer.is_met() && peer.has_handshake();
+    /// Notifies every participant with a handshake.
+    pub(super) fn notify_peers(&mut self, method: &str, params: Option<&RawValue>, now: Instant) {
+        let is_greeted = |peer: &DoorPeer| peer.is_handshake_done() && peer.has_handshake();
         let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
         for who in met {
             self.tell(&who, None, method, params, now);
@@ -429,21 +435,23 @@ impl Door {
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(&number) else { return };
         // A subscription lasts, and is made again until the room takes it.
-        if let (State::Refused(_, _, refusal), false) = (&call.state, matches!(call.errand, Errand::Listen(_))) {
+        if let (CallStage::Refused(_, _, refusal), false) =
+            (&call.state, matches!(call.purpose, CallPurpose::Listen(_)))
+        {
             let refusal = refusal.clone();
             return self.fail_refused(number, &refusal, now);
         }
         let who = call.to.clone();
         let error = RpcError::internal(format!("`{who}` did not answer in time"));
-        match &call.errand {
-            Errand::Listen(_) => {}
-            // Whoever has asked the client something rightly waits, while there is a client to answer.
-            Errand::Client(asked)
+        match &call.purpose {
+            CallPurpose::Listen(_) => {}
+            // A participant that has asked the client waits, while there is a client to answer.
+            CallPurpose::Client(asked)
                 if asked.pause.is_parked() || (self.is_asking(number) && self.streams.is_attended()) =>
             {
-                self.after(CALL_TIMEOUT, Due::Errand(number), now);
+                self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
             }
-            Errand::Client(_) => {
+            CallPurpose::Client(_) => {
                 self.withdraw_from(number, None, now);
                 self.fail(number, &error.with_data(&json!({ "code": salon_protocol::Code::Timeout })), now);
             }
@@ -454,16 +462,16 @@ impl Door {
     /// Asks again after a while what somebody has answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let Some(envelope) = std::mem::replace(&mut call.state, State::Waiting).envelope() {
+        if let Some(envelope) = std::mem::replace(&mut call.state, CallStage::Waiting).envelope() {
             self.sent.remove(envelope);
         }
-        self.after(RETRY_AFTER, Due::Again(number), now);
+        self.after(RETRY_AFTER, DoorTimer::Again(number), now);
     }
 
     /// A list that was not to be had is not asked for again for a while.
     pub(super) fn list_lacking(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
         if let Some(peer) = self.peers.get_mut(who) {
-            peer.lists.insert(listing, List::Lacking { until: now + RETRY_AFTER });
+            peer.lists.insert(listing, PeerList::Lacking { until: now + RETRY_AFTER });
         }
     }
 }

@@ -2,28 +2,28 @@
 //! the room was closing may have been stored all the same, and nobody is to be asked twice.
 //!
 //! As with what is kept, only the oldest is tried, and the others follow as long as the room takes something. What the client asks is not made again:
-//! it is told of the refusal.
+//! it gets the refusal.
 
 use std::time::Instant;
 
 use salon_protocol::{EnvelopeId, Refusal};
 
-use super::calls::{Call, Errand, State};
+use super::calls::{CallPurpose, CallStage, DoorCall};
 use super::kept::{RETRY_DELAY, is_passing};
-use super::{Door, Due, told};
+use super::{Door, DoorTimer, told};
 
 impl Door {
     /// The room does not take a request, and never will.
     pub(super) fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
-        if matches!(self.calls.get(&number), Some(Call { errand: Errand::Client(_), .. })) {
+        if matches!(self.calls.get(&number), Some(DoorCall { purpose: CallPurpose::Client(_), .. })) {
             self.count(refusal.code);
         }
         let error = told(refusal);
         match self.calls.get(&number) {
             // That says nothing of whom it greets.
-            Some(Call { errand: Errand::Greet, .. }) => {
+            Some(DoorCall { purpose: CallPurpose::Greet, .. }) => {
                 if let Some(call) = self.drop_call(number) {
-                    self.not_greeted(&call.to, &error, now);
+                    self.handshake_failed(&call.to, &error, now);
                 }
             }
             _ => self.fail(number, &error, now),
@@ -47,29 +47,29 @@ impl Door {
             return;
         };
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let State::Sent(envelope, era) = &call.state
+        if let CallStage::Sent(envelope, era) = &call.state
             && is_passing(refusal)
             && call.draft.is_some()
             && self.peers.contains_key(&call.to)
         {
-            call.state = State::Refused(envelope.clone(), *era, refusal.clone());
+            call.state = CallStage::Refused(envelope.clone(), *era, refusal.clone());
             return self.wait_to_ask(now);
         }
-        if let Some(envelope) = std::mem::replace(&mut call.state, State::Waiting).envelope() {
+        if let Some(envelope) = std::mem::replace(&mut call.state, CallStage::Waiting).envelope() {
             self.sent.remove(envelope);
         }
         self.fail_refused(number, refusal, now);
     }
 
     /// The requests that the room has not taken, the oldest first.
-    fn refused(&self) -> impl Iterator<Item = (u64, &Call)> {
-        let refused = self.calls.iter().filter(|(_, call)| matches!(call.state, State::Refused(..)));
+    fn refused(&self) -> impl Iterator<Item = (u64, &DoorCall)> {
+        let refused = self.calls.iter().filter(|(_, call)| matches!(call.state, CallStage::Refused(..)));
         refused.map(|(number, call)| (*number, call))
     }
 
     fn wait_to_ask(&mut self, now: Instant) {
-        if !self.timers.has(Due::Refused) {
-            self.after(RETRY_DELAY, Due::Refused, now);
+        if !self.timers.has(DoorTimer::Refused) {
+            self.after(RETRY_DELAY, DoorTimer::Refused, now);
         }
     }
 
@@ -88,7 +88,7 @@ impl Door {
 
     /// Makes all of them again.
     pub(super) fn ask_again(&mut self) {
-        self.forget_timer(Due::Refused);
+        self.forget_timer(DoorTimer::Refused);
         for number in self.refused().map(|(number, _)| number).collect::<Vec<_>>() {
             self.make_again(number);
         }
@@ -96,7 +96,7 @@ impl Door {
 
     fn make_again(&mut self, number: u64) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        if let (State::Refused(_, era, _), Some(draft)) = (&call.state, call.draft.take()) {
+        if let (CallStage::Refused(_, era, _), Some(draft)) = (&call.state, call.draft.take()) {
             let era = *era;
             self.say_call(number, draft, era);
         }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use salon_mcp::{Head, Revision, code, headers, meta};
+use salon_mcp::{Revision, RpcHead, code, headers, meta};
 use salon_protocol::{LogLevel, Members, RpcError, RpcId, rpc};
 use serde_json::value::RawValue;
 
@@ -20,7 +20,7 @@ const MAX_ECHO_CHARS: usize = 100;
 
 /// Where a body belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum PostRoute {
     /// A request of the stateless era.
     Modern,
     /// The beginning of a session.
@@ -31,7 +31,7 @@ pub enum Route {
 
 /// An error as a whole answer.
 #[derive(Debug, Clone)]
-pub struct Fault {
+pub struct ErrorBody {
     /// As HTTP has it.
     pub status: u16,
     /// The id of what it answers.
@@ -39,7 +39,7 @@ pub struct Fault {
     pub(in crate::mcp) error: RpcError,
 }
 
-impl Fault {
+impl ErrorBody {
     fn new(id: &RawValue, code: i64, told: impl Into<String>) -> Self {
         Self { status: 400, id: id.to_owned(), error: RpcError::new(code, told.into()) }
     }
@@ -67,11 +67,13 @@ pub struct ClientMessage {
 
 impl ClientMessage {
     /// Reads a message, or says why it is none.
-    fn read(text: &str) -> Result<Self, Fault> {
-        let Some(mut members) = Members::parse(text) else { return Err(Fault::invalid("a message is a JSON object")) };
+    fn read(text: &str) -> Result<Self, ErrorBody> {
+        let Some(mut members) = Members::parse(text) else {
+            return Err(ErrorBody::invalid("a message is a JSON object"));
+        };
         let id = members.remove("id");
         let known_id = id.clone().filter(|id| RpcId::parse(id.get()).is_some());
-        let wrong = |told: &str| Fault::new(known_id.as_deref().unwrap_or(RawValue::NULL), INVALID_REQUEST, told);
+        let wrong = |told: &str| ErrorBody::new(known_id.as_deref().unwrap_or(RawValue::NULL), INVALID_REQUEST, told);
         if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
@@ -98,8 +100,8 @@ impl ClientMessage {
     }
 
     /// The same, borrowed.
-    pub(in crate::mcp) fn head(&self) -> Head<'_> {
-        Head {
+    pub(in crate::mcp) fn head(&self) -> RpcHead<'_> {
+        RpcHead {
             id: self.id.as_deref(),
             method: self.method.as_deref().map(Cow::Borrowed),
             params: self.params.as_deref(),
@@ -123,19 +125,19 @@ impl ClientMessage {
 }
 
 /// A message, or the answer to what is none.
-pub(in crate::mcp) type ReadMessage = Result<ClientMessage, Fault>;
+pub(in crate::mcp) type ReadMessage = Result<ClientMessage, ErrorBody>;
 
 /// What a POST or a text frame says.
 #[derive(Debug, Clone)]
 pub struct Body {
     /// Where it belongs.
-    pub route: Route,
-    pub(in crate::mcp) messages: Messages,
+    pub route: PostRoute,
+    pub(in crate::mcp) messages: BodyMessages,
 }
 
 /// The messages of a body.
 #[derive(Debug, Clone)]
-pub(in crate::mcp) enum Messages {
+pub(in crate::mcp) enum BodyMessages {
     One(Box<ClientMessage>),
     /// Each is answered for itself, also what is no message.
     Batch(Vec<ReadMessage>),
@@ -143,7 +145,7 @@ pub(in crate::mcp) enum Messages {
 
 impl Body {
     /// Reads a body. The revision that the `MCP-Protocol-Version` header names decides where it belongs, too.
-    pub fn read(version_header: Option<&str>, text: &str) -> Result<Self, Fault> {
+    pub fn read(version_header: Option<&str>, text: &str) -> Result<Self, ErrorBody> {
         let body = parse(text)?;
         let by_header = version_header.is_some_and(is_modern_date);
         if body.get().starts_with('[') {
@@ -152,37 +154,37 @@ impl Body {
         let message = ClientMessage::read(body.get())?;
         let route = match by_header || message.is_modern() {
             true if message.method.is_none() => {
-                return Err(Fault::invalid("a client of this revision of MCP sends no answers"));
+                return Err(ErrorBody::invalid("a client of this revision of MCP sends no answers"));
             }
-            true => Route::Modern,
-            false if message.is_request() && message.is_initialize() => Route::Initialize,
-            false => Route::Legacy,
+            true => PostRoute::Modern,
+            false if message.is_request() && message.is_initialize() => PostRoute::Initialize,
+            false => PostRoute::Legacy,
         };
-        Ok(Self { route, messages: Messages::One(Box::new(message)) })
+        Ok(Self { route, messages: BodyMessages::One(Box::new(message)) })
     }
 
     /// Reads a frame on a stream that lasts.
-    pub(in crate::mcp) fn read_frame(frame: &Frame) -> Result<Self, Fault> {
+    pub(in crate::mcp) fn read_frame(frame: &Frame) -> Result<Self, ErrorBody> {
         match frame {
             Frame::Text(text) => Self::read(None, text),
-            _ => Err(Fault::invalid("a message is text, not binary")),
+            _ => Err(ErrorBody::invalid("a message is text, not binary")),
         }
     }
 
     /// A batch is legacy, and everything in it too.
-    fn read_batch(batch: &RawValue, by_header: bool) -> Result<Self, Fault> {
+    fn read_batch(batch: &RawValue, by_header: bool) -> Result<Self, ErrorBody> {
         let messages = read_each(batch, "a batch has 1 to")?;
         if messages.is_empty() {
-            return Err(Fault::invalid("a batch has at least one message"));
+            return Err(ErrorBody::invalid("a batch has at least one message"));
         }
         let mut read = messages.iter().flatten();
         if by_header || read.clone().any(ClientMessage::is_modern) {
-            return Err(Fault::invalid("this revision of MCP has no batches"));
+            return Err(ErrorBody::invalid("this revision of MCP has no batches"));
         }
         if read.any(ClientMessage::is_initialize) {
-            return Err(Fault::invalid("`initialize` must not be part of a batch"));
+            return Err(ErrorBody::invalid("`initialize` must not be part of a batch"));
         }
-        Ok(Self { route: Route::Legacy, messages: Messages::Batch(messages) })
+        Ok(Self { route: PostRoute::Legacy, messages: BodyMessages::Batch(messages) })
     }
 }
 
@@ -192,7 +194,7 @@ pub struct PollBody(pub(in crate::mcp) Vec<ReadMessage>);
 
 impl PollBody {
     /// Reads the body of a poll.
-    pub fn read(text: &str) -> Result<Self, Fault> {
+    pub fn read(text: &str) -> Result<Self, ErrorBody> {
         if text.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
@@ -204,14 +206,14 @@ impl PollBody {
     }
 }
 
-fn parse(text: &str) -> Result<&RawValue, Fault> {
-    serde_json::from_str(text).map_err(|_| Fault::new(RawValue::NULL, PARSE_ERROR, "the body is not valid JSON"))
+fn parse(text: &str) -> Result<&RawValue, ErrorBody> {
+    serde_json::from_str(text).map_err(|_| ErrorBody::new(RawValue::NULL, PARSE_ERROR, "the body is not valid JSON"))
 }
 
-fn read_each(array: &RawValue, limit: &str) -> Result<Vec<ReadMessage>, Fault> {
+fn read_each(array: &RawValue, limit: &str) -> Result<Vec<ReadMessage>, ErrorBody> {
     let messages: Vec<&RawValue> = serde_json::from_str(array.get()).unwrap_or_default();
     if messages.len() > MAX_IN_BODY {
-        return Err(Fault::invalid(format!("{limit} {MAX_IN_BODY} messages")));
+        return Err(ErrorBody::invalid(format!("{limit} {MAX_IN_BODY} messages")));
     }
     Ok(messages.into_iter().map(|message| ClientMessage::read(message.get())).collect())
 }
@@ -225,7 +227,7 @@ fn is_modern_date(text: &str) -> bool {
 
 /// Who asks, as a modern request says it.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct RequestOrigin {
     /// What it can be asked back.
     pub(super) capabilities: Box<RawValue>,
     /// Who it is.
@@ -236,13 +238,13 @@ pub(super) struct Asker {
 
 /// Why a request of the modern era is not served.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct ModernError {
     /// As HTTP has it.
     pub(super) status: u16,
     pub(super) error: RpcError,
 }
 
-impl Wrong {
+impl ModernError {
     fn new(error: RpcError) -> Self {
         Self { status: 400, error }
     }
@@ -272,44 +274,49 @@ pub(super) fn echo(text: &str) -> String {
 type Headers = [(Box<str>, Box<str>)];
 
 /// Checks what every modern request must say of itself, in `_meta` and, over HTTP, in its headers.
-pub(super) fn check(headers: Option<&Headers>, method: &str, params: Option<&RawValue>) -> Result<Asker, Wrong> {
+pub(super) fn check(
+    headers: Option<&Headers>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<RequestOrigin, ModernError> {
     let said = params.and_then(meta::revision);
     if let Some(headers) = headers {
         check_revision(headers, said.as_deref())?;
     }
-    let said = said.ok_or_else(|| Wrong::params("`_meta` must have `io.modelcontextprotocol/protocolVersion`"))?;
+    let said =
+        said.ok_or_else(|| ModernError::params("`_meta` must have `io.modelcontextprotocol/protocolVersion`"))?;
     if said != Revision::MODERN.date() {
-        return Err(Wrong::revision(&said));
+        return Err(ModernError::revision(&said));
     }
     let asker = params.map(meta::said).unwrap_or_default();
     let is_object = |raw: &RawValue| raw.get().starts_with('{');
     let capabilities = asker.capabilities.filter(|capabilities| is_object(capabilities)).ok_or_else(|| {
-        Wrong::params("`_meta` must have `io.modelcontextprotocol/clientCapabilities`, which is an object")
+        ModernError::params("`_meta` must have `io.modelcontextprotocol/clientCapabilities`, which is an object")
     })?;
     let level = match asker.level {
         None => None,
         Some(level) => Some(
             serde_json::from_str::<LogLevel>(level.get())
-                .map_err(|_| Wrong::params(format!("there is no log level {}", echo(level.get()))))?,
+                .map_err(|_| ModernError::params(format!("there is no log level {}", echo(level.get()))))?,
         ),
     };
     if let Some(headers) = headers {
         check_names(headers, method, params)?;
     }
-    Ok(Asker { capabilities, info: asker.info.filter(|info| is_object(info)), level })
+    Ok(RequestOrigin { capabilities, info: asker.info.filter(|info| is_object(info)), level })
 }
 
-fn check_revision(headers: &Headers, said: Option<&str>) -> Result<(), Wrong> {
+fn check_revision(headers: &Headers, said: Option<&str>) -> Result<(), ModernError> {
     let header = of(headers, "mcp-protocol-version")?;
     match (header, said) {
         // Without `_meta` the header is all that says the revision, and only a known one can demand more.
-        (Some(header), None) if header != Revision::MODERN.date() => Err(Wrong::revision(&header)),
+        (Some(header), None) if header != Revision::MODERN.date() => Err(ModernError::revision(&header)),
         (_, None) => Ok(()),
         (header, said) => same("MCP-Protocol-Version", header.as_deref(), said),
     }
 }
 
-fn check_names(headers: &Headers, method: &str, params: Option<&RawValue>) -> Result<(), Wrong> {
+fn check_names(headers: &Headers, method: &str, params: Option<&RawValue>) -> Result<(), ModernError> {
     same("Mcp-Method", of(headers, "mcp-method")?.as_deref(), Some(method))?;
     let Some(key) = headers::name_key(method) else { return Ok(()) };
     let name = params.and_then(|params| Members::parse(params.get())?.remove(key));
@@ -322,7 +329,7 @@ fn check_names(headers: &Headers, method: &str, params: Option<&RawValue>) -> Re
     same("Mcp-Name", header.as_deref(), name.as_deref())
 }
 
-fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), Wrong> {
+fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), ModernError> {
     if header == body {
         return Ok(());
     }
@@ -331,22 +338,26 @@ fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), Wron
         (Some(header), None) => format!("{name} says {header:?}, the body nothing"),
         (None, _) => format!("the header {name} is missing"),
     };
-    Err(Wrong::mismatch(told))
+    Err(ModernError::mismatch(told))
 }
 
-/// A header's value, decoded. Said twice it must be the same: whoever routed by it may have looked at the other.
-fn of(headers: &Headers, name: &str) -> Result<Option<String>, Wrong> {
+/// A header's value, decoded. Given twice it must be the same: a proxy that routed by it may have looked at the other.
+fn of(headers: &Headers, name: &str) -> Result<Option<String>, ModernError> {
     let mut values = headers.iter().filter(|(key, _)| **key == *name).map(|(_, value)| headers::decode(value));
     let Some(first) = values.next() else { return Ok(None) };
     match first {
         Some(first) if values.all(|value| value.as_ref() == Some(&first)) => Ok(Some(first)),
-        Some(_) => Err(Wrong::mismatch(format!("the header {} stands twice and differs", echo(name)))),
-        None => Err(Wrong::mismatch(format!("the header {} has a value that is not allowed", echo(name)))),
+        Some(_) => Err(ModernError::mismatch(format!("the header {} stands twice and differs", echo(name)))),
+        None => Err(ModernError::mismatch(format!("the header {} has a value that is not allowed", echo(name)))),
     }
 }
 
 /// Checks the headers that repeat arguments of a tool, as its input schema wants them.
-pub(super) fn check_params(headers: &Headers, tool: &RawValue, arguments: Option<&RawValue>) -> Result<(), Wrong> {
+pub(super) fn check_params(
+    headers: &Headers,
+    tool: &RawValue,
+    arguments: Option<&RawValue>,
+) -> Result<(), ModernError> {
     let schema = Members::parse(tool.get()).and_then(|mut tool| tool.remove("inputSchema"));
     for (name, path) in schema.as_deref().map(headers::annotations).unwrap_or_default() {
         let header = of(headers, &format!("mcp-param-{}", name.to_ascii_lowercase()))?;

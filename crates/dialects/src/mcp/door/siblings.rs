@@ -1,6 +1,6 @@
 //! The other sessions of the same participant.
 //!
-//! To those whom they call they are one client: with one handshake, one level of log lines, one subscription to a resource. What one of them
+//! To their callees they are one client: with one handshake, one level of log lines, one subscription to a resource. What one of them
 //! undoes of it another makes again for itself as soon as it overhears it; nothing is shared but the room, so it does not matter on which node they are.
 //! Handshakes are made again with the next call only, for two clients would undo each other's for ever.
 
@@ -12,9 +12,9 @@ use salon_protocol::{Envelope, EnvelopeId, LogLevel, Message, ParticipantId, Rpc
 use serde_json::value::RawValue;
 
 use super::asks::{MAX_ASKS, MAX_ASKS_EACH, too_many};
-use super::calls::{CALL_TIMEOUT, Call, Errand};
+use super::calls::{CALL_TIMEOUT, CallPurpose, DoorCall};
 use super::incoming::text_of;
-use super::{Door, Due, Request};
+use super::{Door, DoorRequest, DoorTimer};
 
 /// How long a question waits that may be for another session: until that has certainly given it up, had it no call open.
 const SIBLING_GRACE: Duration = CALL_TIMEOUT.saturating_add(Duration::from_secs(10));
@@ -63,7 +63,7 @@ impl Doubt {
 }
 
 impl Siblings {
-    /// Somebody has gone, or begun anew.
+    /// Somebody has gone, or started over.
     pub(super) fn forget(&mut self, who: &ParticipantId) {
         self.calls.retain(|_, call| call.callee != *who);
         self.doubts.retain(|_, doubt| doubt.from != *who);
@@ -141,7 +141,7 @@ impl Door {
     /// Gives the others some time for a question.
     fn doubt_later(&mut self, number: u64, now: Instant) {
         if let Some(doubt) = self.siblings.doubts.get(&number) {
-            self.timers.set(Due::Doubt(number), doubt.until.min(now + SIBLING_GRACE));
+            self.timers.set(DoorTimer::Doubt(number), doubt.until.min(now + SIBLING_GRACE));
         }
     }
 
@@ -202,8 +202,10 @@ impl Door {
     }
 
     fn unsubscribed_elsewhere(&mut self, who: &ParticipantId, uri: &str, now: Instant) {
-        let is_about = |call: &&Call| match &call.errand {
-            Errand::Client(asked) => call.to == *who && asked.uri.as_ref().is_some_and(|(_, theirs)| theirs == uri),
+        let is_about = |call: &&DoorCall| match &call.purpose {
+            CallPurpose::Client(asked) => {
+                call.to == *who && asked.uri.as_ref().is_some_and(|(_, theirs)| theirs == uri)
+            }
             _ => false,
         };
         // What the client is just asking for is newer than what it has.
@@ -214,22 +216,22 @@ impl Door {
         });
         let one = (who.clone(), uri.to_owned());
         let is_wanted = asking.unwrap_or_else(|| self.subscriptions.contains(&one)) || self.listens_to(who, uri);
-        if let Some(manner) = self.manner.clone().filter(|_| is_wanted) {
-            self.duty(who, "resources/subscribe", uri, &manner, now);
+        if let Some(profile) = self.profile.clone().filter(|_| is_wanted) {
+            self.duty(who, "resources/subscribe", uri, &profile, now);
         }
     }
 
     /// Subscribes again where another's handshake may have ended it.
     pub(super) fn renew_subscriptions(&mut self, who: &ParticipantId, now: Instant) {
-        let Some(manner) = self.manner.clone() else { return };
-        if self.peers.get(who).is_none_or(|peer| peer.era_for(manner.era()) == Era::Modern) {
+        let Some(profile) = self.profile.clone() else { return };
+        if self.peers.get(who).is_none_or(|peer| peer.era_for(profile.era()) == Era::Modern) {
             return;
         }
         let listened = self.listens.values().flat_map(|listening| listening.uris());
         let theirs = listened.chain(&self.subscriptions).filter(|(owner, _)| owner == who);
         let theirs: BTreeSet<String> = theirs.map(|(_, uri)| uri.clone()).collect();
         for uri in theirs {
-            self.duty(who, "resources/subscribe", &uri, &manner, now);
+            self.duty(who, "resources/subscribe", &uri, &profile, now);
         }
     }
 
@@ -237,20 +239,20 @@ impl Door {
         let Some(peer) = self.peers.get_mut(who) else { return };
         peer.note_level(level, true);
         let wanted = self.finest_level(who);
-        if let (Some(wanted), Some(manner)) = (wanted.filter(|wanted| *wanted < level), self.manner.clone()) {
-            self.want_level(who, wanted, &manner, now);
+        if let (Some(wanted), Some(profile)) = (wanted.filter(|wanted| *wanted < level), self.profile.clone()) {
+            self.want_level(who, wanted, &profile, now);
         }
     }
 
     /// The most talkative level that the client wants of somebody, now.
     pub(super) fn finest_level(&self, who: &ParticipantId) -> Option<LogLevel> {
-        let is_open = |call: &&Call| call.to == *who && matches!(call.errand, Errand::Client(_));
-        let open = self.calls.values().filter(is_open).filter_map(|call| call.manner.level);
+        let is_open = |call: &&DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Client(_));
+        let open = self.calls.values().filter(is_open).filter_map(|call| call.profile.level);
         open.chain(self.level).min()
     }
 
     /// Takes note of a level that a client asks its one participant for by itself.
-    pub(super) fn note_level(&mut self, request: &Request, who: &ParticipantId) {
+    pub(super) fn note_level(&mut self, request: &DoorRequest, who: &ParticipantId) {
         if let Some(level) = level_of(request.params.as_deref()) {
             self.level = Some(level);
             if let Some(peer) = self.peers.get_mut(who) {

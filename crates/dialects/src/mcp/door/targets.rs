@@ -14,28 +14,30 @@ use super::incoming::text_of;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What of a request names its target.
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     Name(Listing, String),
     Uri(String),
     Template(String),
 }
 
-pub(super) fn completed(params: Option<&RawValue>) -> Option<Target> {
+pub(super) fn completed(params: Option<&RawValue>) -> Option<RequestTarget> {
     let params = Members::parse(params?.get())?;
     let named = params.get("ref")?;
     match text_of(Some(named), "type")?.as_str() {
-        "ref/prompt" => text_of(Some(named), "name").map(|name| Target::Name(Listing::Prompts, name)),
-        "ref/resource" => text_of(Some(named), "uri").map(Target::Template),
+        "ref/prompt" => text_of(Some(named), "name").map(|name| RequestTarget::Name(Listing::Prompts, name)),
+        "ref/resource" => text_of(Some(named), "uri").map(RequestTarget::Template),
         _ => None,
     }
 }
 
-pub(super) fn ambiguous(target: &Target, owners: &[ParticipantId]) -> RpcError {
+pub(super) fn ambiguous(target: &RequestTarget, owners: &[ParticipantId]) -> RpcError {
     let owners: Vec<_> = owners.iter().map(|owner| format!("`{owner}`")).collect();
     let owners = owners.join(", ");
     RpcError::invalid_params(match target {
-        Target::Name(_, name) => format!("`{name}` is offered by {owners}; name the one you mean: `owner__{name}`"),
-        Target::Uri(uri) | Target::Template(uri) => {
+        RequestTarget::Name(_, name) => {
+            format!("`{name}` is offered by {owners}; name the one you mean: `owner__{name}`")
+        }
+        RequestTarget::Uri(uri) | RequestTarget::Template(uri) => {
             format!("`{uri}` is offered by {owners}; name the one you mean: `salon://owner/{uri}`")
         }
     })
@@ -43,11 +45,11 @@ pub(super) fn ambiguous(target: &Target, owners: &[ParticipantId]) -> RpcError {
 
 /// What to say of a target that nobody offers while participants may still be on their way back: nothing is wrong with the request, and the
 /// client may try again.
-pub(super) fn not_yet(target: &Target) -> RpcError {
+pub(super) fn not_yet(target: &RequestTarget) -> RpcError {
     let (what, name) = match target {
-        Target::Name(Listing::Tools, name) => ("tool", name),
-        Target::Name(_, name) => ("prompt", name),
-        Target::Uri(uri) | Target::Template(uri) => ("resource", uri),
+        RequestTarget::Name(Listing::Tools, name) => ("tool", name),
+        RequestTarget::Name(_, name) => ("prompt", name),
+        RequestTarget::Uri(uri) | RequestTarget::Template(uri) => ("resource", uri),
     };
     let told = format!(
         "the gateway has just started, and whoever offers the {what} `{name}` may not be back yet; try again in a moment"
@@ -56,11 +58,13 @@ pub(super) fn not_yet(target: &Target) -> RpcError {
     RpcError::new(code::GONE, told).with_data(&json!({ "code": Code::RecipientNotFound, "retryAfterMs": retry_after }))
 }
 
-pub(super) fn unknown(target: &Target, era: Era) -> RpcError {
+pub(super) fn unknown(target: &RequestTarget, era: Era) -> RpcError {
     match target {
-        Target::Name(Listing::Tools, name) => RpcError::invalid_params(format!("nobody here offers a tool `{name}`")),
-        Target::Name(_, name) => RpcError::invalid_params(format!("nobody here offers a prompt `{name}`")),
-        Target::Uri(uri) | Target::Template(uri) => {
+        RequestTarget::Name(Listing::Tools, name) => {
+            RpcError::invalid_params(format!("nobody here offers a tool `{name}`"))
+        }
+        RequestTarget::Name(_, name) => RpcError::invalid_params(format!("nobody here offers a prompt `{name}`")),
+        RequestTarget::Uri(uri) | RequestTarget::Template(uri) => {
             let error_code = if era == Era::Legacy { code::RESOURCE_NOT_FOUND } else { RpcError::INVALID_PARAMS };
             let told = format!("nobody here offers a resource `{uri}`");
             RpcError::new(error_code, told).with_data(&json!({ "uri": uri }))

@@ -6,15 +6,15 @@ use salon_mcp::{Cancelled, same_id};
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
-use super::calls::{Call, Errand};
-use super::{Door, Due, Request};
+use super::calls::{CallPurpose, DoorCall};
+use super::{Door, DoorRequest, DoorTimer};
 use crate::streams::Channel;
 
 impl Door {
     /// The client does not want an answer any more.
     pub(super) fn client_cancelled(&mut self, params: Option<&RawValue>, now: Instant) {
         let Some(cancelled) = Cancelled::read(params) else { return };
-        let named = |request: &Request| same_id(request.id.get(), cancelled.id.get());
+        let named = |request: &DoorRequest| same_id(request.id.get(), cancelled.id.get());
         self.withdraw(named, cancelled.reason, now);
     }
 
@@ -23,9 +23,9 @@ impl Door {
         self.withdraw(|request| request.channel == channel && request.is_modern(), None, now);
     }
 
-    fn withdraw(&mut self, wanted: impl Fn(&Request) -> bool, reason: Option<&RawValue>, now: Instant) {
+    fn withdraw(&mut self, wanted: impl Fn(&DoorRequest) -> bool, reason: Option<&RawValue>, now: Instant) {
         // The handshake is what a session cannot do without.
-        let wanted = |request: &Request| &*request.method != "initialize" && wanted(request);
+        let wanted = |request: &DoorRequest| &*request.method != "initialize" && wanted(request);
         let early = std::mem::take(&mut self.early);
         let (gone, early) = early.into_iter().partition(|request| wanted(request));
         self.early = early;
@@ -38,13 +38,13 @@ impl Door {
         let gathers: Vec<u64> =
             self.gathers.iter().filter(|(_, gather)| wanted(&gather.request)).map(|(n, _)| *n).collect();
         for number in gathers {
-            self.forget_timer(Due::Gather(number));
+            self.forget_timer(DoorTimer::Gather(number));
             if let Some(gather) = self.gathers.remove(&number) {
                 self.skip(&gather.request);
             }
         }
         self.end_listens_where(&wanted, now);
-        let is_wanted = |call: &Call| matches!(&call.errand, Errand::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
+        let is_wanted = |call: &DoorCall| matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
         let calls: Vec<u64> =
             self.calls.iter().filter(|(_, call)| is_wanted(call)).map(|(number, _)| *number).collect();
         for number in calls {
@@ -52,13 +52,13 @@ impl Door {
         }
     }
 
-    fn skip(&mut self, request: &Request) {
+    fn skip(&mut self, request: &DoorRequest) {
         self.streams.skip(request.channel);
     }
 
     /// Tells whom a call asked that nobody waits for it any more.
     pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
-        let Some(Call { to, state, .. }) = self.calls.get(&number) else { return };
+        let Some(DoorCall { to, state, .. }) = self.calls.get(&number) else { return };
         let Some(envelope) = state.envelope() else { return };
         let (to, envelope) = (to.clone(), envelope.clone());
         let mut params = Members::default();
@@ -74,7 +74,7 @@ impl Door {
         self.drop_asks_of(number, now);
         self.withdraw_from(number, reason, now);
         let Some(call) = self.drop_call(number) else { return };
-        if let Errand::Client(asked) = call.errand
+        if let CallPurpose::Client(asked) = call.purpose
             && !asked.pause.is_parked()
         {
             self.skip(&asked.request);

@@ -8,8 +8,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use salon_mcp::listing::{self, Item, Listing};
-use salon_mcp::{Head, code, same_id};
+use salon_mcp::listing::{self, ListItem, Listing};
+use salon_mcp::{RpcHead, code, same_id};
 use salon_protocol::{Members, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -25,14 +25,14 @@ const INVALID_REQUEST: i64 = -32600;
 
 /// What is to be done with a message.
 #[derive(Debug)]
-pub(super) enum Deed<R> {
+pub(super) enum ClientAction<R> {
     /// The door is to hear it.
     Door(Box<RawValue>),
     /// The client is answered, where it asked.
     Answer(R, Box<RawValue>),
-    /// The client is told something about a request, where it asked.
+    /// A notification about a request, where it was made.
     About(R, Box<RawValue>),
-    /// The client is told something.
+    /// A notification to the client.
     Tell(Box<RawValue>),
     /// The client was refused something, which is counted.
     Refused(RpcError),
@@ -44,30 +44,30 @@ pub(super) enum Deed<R> {
 
 /// Somebody who speaks the dialect. `R` is where a request is answered.
 #[derive(Debug)]
-pub(super) struct Client<R> {
+pub(super) struct DraftClient<R> {
     declared: Declared,
     greeted: bool,
     shutting_down: bool,
-    open: BTreeMap<u64, Asked<R>>,
+    open: BTreeMap<u64, DraftRequest<R>>,
     next: u64,
-    tools: Known,
-    resources: Known,
-    deeds: VecDeque<Deed<R>>,
+    tools: ListVersion,
+    resources: ListVersion,
+    actions: VecDeque<ClientAction<R>>,
 }
 
 /// A request that the door has not answered.
 #[derive(Debug)]
-enum Asked<R> {
+enum DraftRequest<R> {
     /// The client's, under its own id.
-    Client { id: Box<RawValue>, at: R, what: What },
+    Client { id: Box<RawValue>, at: R, what: RequestKind },
     /// Ours, to find out what has changed.
-    Look(Gathering),
+    Look(DraftListReading),
 }
 
 #[derive(Debug)]
-enum What {
+enum RequestKind {
     Hello,
-    List(Gathering),
+    List(DraftListReading),
     Invoke,
     /// MCP has the same word for it, or the dialect none.
     Same,
@@ -75,16 +75,16 @@ enum What {
 
 /// A list that comes in pages.
 #[derive(Debug)]
-struct Gathering {
+struct DraftListReading {
     listing: Listing,
-    items: Vec<Item>,
+    items: Vec<ListItem>,
     bytes: usize,
     pages: usize,
 }
 
 /// What the client was last told of a list.
 #[derive(Debug, Default)]
-struct Known {
+struct ListVersion {
     /// Names, and what tells whether what they stand for is the same. None before it has asked.
     items: Option<BTreeMap<Box<str>, u64>>,
     /// Whether it is being looked at, and whether it has changed since.
@@ -92,7 +92,7 @@ struct Known {
     stale: bool,
 }
 
-impl<R: Clone> Client<R> {
+impl<R: Clone> DraftClient<R> {
     pub(super) fn new() -> Self {
         Self {
             declared: Declared::default(),
@@ -100,29 +100,29 @@ impl<R: Clone> Client<R> {
             shutting_down: false,
             open: BTreeMap::new(),
             next: 0,
-            tools: Known::default(),
-            resources: Known::default(),
-            deeds: VecDeque::new(),
+            tools: ListVersion::default(),
+            resources: ListVersion::default(),
+            actions: VecDeque::new(),
         }
     }
 
     /// What is to be done next.
-    pub(super) fn poll(&mut self) -> Option<Deed<R>> {
-        self.deeds.pop_front()
+    pub(super) fn poll(&mut self) -> Option<ClientAction<R>> {
+        self.actions.pop_front()
     }
 
     /// Whether the client waits for something.
     pub(super) fn is_waiting(&self) -> bool {
-        self.open.values().any(|asked| matches!(asked, Asked::Client { .. }))
+        self.open.values().any(|asked| matches!(asked, DraftRequest::Client { .. }))
     }
 
     /// The client says something. `at` is where it is answered.
-    pub(super) fn hear(&mut self, head: &Head<'_>, at: R) {
+    pub(super) fn hear(&mut self, head: &RpcHead<'_>, at: R) {
         match (head.method.as_deref(), head.id) {
             (Some(method), Some(id)) => self.asked(method, id.to_owned(), head.params, at),
             (Some("initialized"), None) => self.tell_door("notifications/initialized", None),
             (Some("cancel"), None) => self.cancel(head.params),
-            (Some("exit"), None) => self.deeds.push_back(Deed::Leave),
+            (Some("exit"), None) => self.actions.push_back(ClientAction::Leave),
             // Nobody asks such a client anything, and it has nothing else to tell.
             _ => {}
         }
@@ -136,16 +136,17 @@ impl<R: Clone> Client<R> {
             let told = "this session is shutting down; only `exit` follows";
             return self.refuse(&id, at, RpcError::new(INVALID_REQUEST, told));
         }
-        let gathering = |listing| What::List(Gathering { listing, items: Vec::new(), bytes: 0, pages: 0 });
+        let gathering =
+            |listing| RequestKind::List(DraftListReading { listing, items: Vec::new(), bytes: 0, pages: 0 });
         match method {
             "initialize" if !self.greeted => match words::hello_to_mcp(params) {
                 Ok((declared, hello)) => {
                     (self.declared, self.greeted) = (declared, true);
-                    self.pass(id, at, What::Hello, method, Some(&hello));
+                    self.pass(id, at, RequestKind::Hello, method, Some(&hello));
                 }
                 Err(error) => {
                     self.refuse(&id, at, error);
-                    self.deeds.push_back(Deed::Leave);
+                    self.actions.push_back(ClientAction::Leave);
                 }
             },
             "tools/list" => self.pass(id, at, gathering(Listing::Tools), method, None),
@@ -153,7 +154,7 @@ impl<R: Clone> Client<R> {
             "tools/invoke" => {
                 let token = self.declared.progress.then_some(self.next + 1);
                 let params = words::invoke_to_mcp(params, token);
-                self.pass(id, at, What::Invoke, "tools/call", params.as_deref());
+                self.pass(id, at, RequestKind::Invoke, "tools/call", params.as_deref());
             }
             // Both are notifications by the source; asked for an answer, they have nothing to say.
             "cancel" if !self.declared.cancellation => {
@@ -162,80 +163,80 @@ impl<R: Clone> Client<R> {
             }
             "cancel" => {
                 self.cancel(params);
-                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
+                self.actions.push_back(ClientAction::Answer(at, rpc::response(&id, RawValue::NULL)));
             }
             "exit" => {
-                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
-                self.deeds.push_back(Deed::Leave);
+                self.actions.push_back(ClientAction::Answer(at, rpc::response(&id, RawValue::NULL)));
+                self.actions.push_back(ClientAction::Leave);
             }
             "shutdown" => {
                 self.shutting_down = true;
-                self.deeds.push_back(Deed::Answer(at, rpc::response(&id, RawValue::NULL)));
-                self.deeds.push_back(Deed::ShuttingDown);
+                self.actions.push_back(ClientAction::Answer(at, rpc::response(&id, RawValue::NULL)));
+                self.actions.push_back(ClientAction::ShuttingDown);
             }
-            _ => self.pass(id, at, What::Same, method, params),
+            _ => self.pass(id, at, RequestKind::Same, method, params),
         }
     }
 
     fn refuse(&mut self, id: &RawValue, at: R, error: RpcError) {
         self.fail(id, at, &error);
-        self.deeds.push_back(Deed::Refused(error));
+        self.actions.push_back(ClientAction::Refused(error));
     }
 
     /// Answers with an error that is no refusal.
     fn fail(&mut self, id: &RawValue, at: R, error: &RpcError) {
-        self.deeds.push_back(Deed::Answer(at, rpc::failure(id, error)));
+        self.actions.push_back(ClientAction::Answer(at, rpc::failure(id, error)));
     }
 
     /// Nothing that is open will be answered otherwise.
     pub(super) fn give_up(&mut self, why: &str) {
         for asked in std::mem::take(&mut self.open).into_values() {
-            if let Asked::Client { id, at, .. } = asked {
+            if let DraftRequest::Client { id, at, .. } = asked {
                 self.fail(&id, at, &RpcError::new(code::GONE, why));
             }
         }
     }
 
     fn tell_door(&mut self, method: &str, params: Option<&RawValue>) {
-        self.deeds.push_back(Deed::Door(rpc::notification(method, params)));
+        self.actions.push_back(ClientAction::Door(rpc::notification(method, params)));
     }
 
-    fn pass(&mut self, id: Box<RawValue>, at: R, what: What, method: &str, params: Option<&RawValue>) {
-        self.ask_door(Asked::Client { id, at, what }, method, params);
+    fn pass(&mut self, id: Box<RawValue>, at: R, what: RequestKind, method: &str, params: Option<&RawValue>) {
+        self.ask_door(DraftRequest::Client { id, at, what }, method, params);
     }
 
-    fn ask_door(&mut self, asked: Asked<R>, method: &str, params: Option<&RawValue>) {
+    fn ask_door(&mut self, asked: DraftRequest<R>, method: &str, params: Option<&RawValue>) {
         self.next += 1;
-        self.deeds.push_back(Deed::Door(rpc::request(self.next, method, params)));
+        self.actions.push_back(ClientAction::Door(rpc::request(self.next, method, params)));
         self.open.insert(self.next, asked);
     }
 
     /// Takes a request back, and answers it. One that is not open has been answered; a handshake cannot be taken back.
     fn cancel(&mut self, params: Option<&RawValue>) {
         let Some(named) = words::cancelled(params).filter(|_| self.declared.cancellation) else { return };
-        let is_it = |asked: &Asked<R>| {
-            let Asked::Client { id, what, .. } = asked else { return false };
-            !matches!(what, What::Hello) && same_id(id.get(), named.get())
+        let is_it = |asked: &DraftRequest<R>| {
+            let DraftRequest::Client { id, what, .. } = asked else { return false };
+            !matches!(what, RequestKind::Hello) && same_id(id.get(), named.get())
         };
         let Some(number) = self.open.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number) else { return };
         self.tell_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
-        if let Some(Asked::Client { id, at, .. }) = self.open.remove(&number) {
+        if let Some(DraftRequest::Client { id, at, .. }) = self.open.remove(&number) {
             self.fail(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
         }
     }
 
     /// The door says something.
     pub(super) fn hear_door(&mut self, text: &str) {
-        let (Some(head), Some(message)) = (Head::read(text), Members::parse(text)) else { return };
+        let (Some(head), Some(message)) = (RpcHead::read(text), Members::parse(text)) else { return };
         match (head.method.as_deref(), head.id) {
             (None, Some(id)) => {
-                // Of a request that was taken back nothing is told any more.
+                // A cancelled request gets no more notifications.
                 if let Some(asked) = id.get().parse().ok().and_then(|number: u64| self.open.remove(&number)) {
                     self.answered(asked, message);
                 }
             }
             // What could not be read has no id to be answered under.
-            (None, None) => self.deeds.push_back(Deed::Tell(message.to_raw())),
+            (None, None) => self.actions.push_back(ClientAction::Tell(message.to_raw())),
             (Some("notifications/progress"), None) => self.progressed(head.params),
             (Some("notifications/tools/list_changed"), None) => self.changed(Listing::Tools),
             (Some("notifications/resources/list_changed"), None) => self.changed(Listing::Resources),
@@ -245,65 +246,65 @@ impl<R: Clone> Client<R> {
                     self.tell_updated(&[uri]);
                 }
             }
-            (Some(_), None) => self.deeds.push_back(Deed::Tell(message.to_raw())),
+            (Some(_), None) => self.actions.push_back(ClientAction::Tell(message.to_raw())),
             // It has not said that it could be asked anything.
             (Some(method), Some(id)) => {
                 let error = RpcError::method_not_found(method);
-                self.deeds.push_back(Deed::Door(rpc::failure(id, &error)));
+                self.actions.push_back(ClientAction::Door(rpc::failure(id, &error)));
             }
         }
     }
 
-    fn answered(&mut self, asked: Asked<R>, mut message: Members) {
+    fn answered(&mut self, asked: DraftRequest<R>, mut message: Members) {
         let result = message.get("result").map(ToOwned::to_owned);
         let (id, at, what) = match asked {
-            Asked::Look(gathering) => return self.looked(gathering, result.as_deref()),
-            Asked::Client { id, at, what } => (id, at, what),
+            DraftRequest::Look(gathering) => return self.looked(gathering, result.as_deref()),
+            DraftRequest::Client { id, at, what } => (id, at, what),
         };
         if let Some(error) = message.get("error").map(words::error_to_draft) {
             message.set("error", &error);
         }
-        if matches!(what, What::Hello) && result.is_none() {
+        if matches!(what, RequestKind::Hello) && result.is_none() {
             // The door ends a session that never began; the client may not begin another within it.
             self.greeted = false;
         }
         let result = match (what, result) {
-            (What::Hello, Some(result)) => Some(words::introduction_to_draft(&result)),
-            (What::Invoke, Some(result)) => Some(words::outcome_to_draft(&result)),
-            (What::List(gathering), Some(result)) => match gathering.and(&result) {
-                Gathered::More(gathering, cursor) => {
+            (RequestKind::Hello, Some(result)) => Some(words::introduction_to_draft(&result)),
+            (RequestKind::Invoke, Some(result)) => Some(words::outcome_to_draft(&result)),
+            (RequestKind::List(gathering), Some(result)) => match gathering.and(&result) {
+                DraftPageOutcome::More(gathering, cursor) => {
                     let method = gathering.listing.method();
-                    return self.pass(id, at, What::List(gathering), method, Some(&cursor));
+                    return self.pass(id, at, RequestKind::List(gathering), method, Some(&cursor));
                 }
-                Gathered::Whole(listing, items) => {
+                DraftPageOutcome::Whole(listing, items) => {
                     self.known(listing).items = Some(fingerprints(&items));
                     Some(words::list_to_draft(items.iter().map(|item| &*item.raw)))
                 }
-                Gathered::TooMuch => {
+                DraftPageOutcome::TooMuch => {
                     return self.refuse(&id, at, RpcError::internal("the list is too long to be told at once"));
                 }
             },
-            (What::Same, result) => result,
+            (RequestKind::Same, result) => result,
             (_, None) => None,
         };
         if let Some(result) = result {
             message.set("result", &result);
         }
         message.set("id", &id);
-        self.deeds.push_back(Deed::Answer(at, message.to_raw()));
+        self.actions.push_back(ClientAction::Answer(at, message.to_raw()));
     }
 
-    /// Something is told about a request, where the client wants that.
+    /// A notification about a request, where the client wants that.
     fn progressed(&mut self, params: Option<&RawValue>) {
         let Some(params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let number = params.get("progressToken").and_then(|token| token.get().parse().ok());
         let asked = number.and_then(|number: u64| self.open.get(&number));
-        let Some(Asked::Client { id, at, .. }) = asked.filter(|_| self.declared.progress) else { return };
+        let Some(DraftRequest::Client { id, at, .. }) = asked.filter(|_| self.declared.progress) else { return };
         let told = rpc::notification("progress", Some(&words::progress_to_draft(&params, id)));
-        self.deeds.push_back(Deed::About(at.clone(), told));
+        self.actions.push_back(ClientAction::About(at.clone(), told));
     }
 
-    fn known(&mut self, listing: Listing) -> &mut Known {
+    fn known(&mut self, listing: Listing) -> &mut ListVersion {
         match listing {
             Listing::Resources | Listing::Templates => &mut self.resources,
             Listing::Tools | Listing::Prompts => &mut self.tools,
@@ -317,20 +318,20 @@ impl<R: Clone> Client<R> {
             known.stale = true;
         } else if known.items.is_some() {
             known.looking = true;
-            let gathering = Gathering { listing, items: Vec::new(), bytes: 0, pages: 0 };
-            self.ask_door(Asked::Look(gathering), listing.method(), None);
+            let gathering = DraftListReading { listing, items: Vec::new(), bytes: 0, pages: 0 };
+            self.ask_door(DraftRequest::Look(gathering), listing.method(), None);
         }
     }
 
-    fn looked(&mut self, gathering: Gathering, result: Option<&RawValue>) {
+    fn looked(&mut self, gathering: DraftListReading, result: Option<&RawValue>) {
         let listing = gathering.listing;
         let items = match result.map(|result| gathering.and(result)) {
-            Some(Gathered::More(gathering, cursor)) => {
-                return self.ask_door(Asked::Look(gathering), listing.method(), Some(&cursor));
+            Some(DraftPageOutcome::More(gathering, cursor)) => {
+                return self.ask_door(DraftRequest::Look(gathering), listing.method(), Some(&cursor));
             }
-            Some(Gathered::Whole(_, items)) => Some(items),
+            Some(DraftPageOutcome::Whole(_, items)) => Some(items),
             // The next change is another chance to find out.
-            Some(Gathered::TooMuch) | None => None,
+            Some(DraftPageOutcome::TooMuch) | None => None,
         };
         let known = self.known(listing);
         known.looking = false;
@@ -349,8 +350,8 @@ impl<R: Clone> Client<R> {
     }
 
     /// A tool that is another now is among those added, and takes the place of its namesake.
-    fn tell_tools(&mut self, before: &Fingerprints, now: &Fingerprints, items: &[Item]) {
-        let is_new = |item: &&Item| before.get(&item.name) != now.get(&item.name);
+    fn tell_tools(&mut self, before: &Fingerprints, now: &Fingerprints, items: &[ListItem]) {
+        let is_new = |item: &&ListItem| before.get(&item.name) != now.get(&item.name);
         let added: Vec<&RawValue> = items.iter().filter(is_new).map(|item| &*item.raw).collect();
         let removed: Vec<&str> = before.keys().filter(|name| !now.contains_key(*name)).map(|name| &**name).collect();
         if added.is_empty() && removed.is_empty() {
@@ -359,7 +360,7 @@ impl<R: Clone> Client<R> {
         let mut params = Members::default();
         params.set("added", &added);
         params.set("removed", &removed);
-        self.deeds.push_back(Deed::Tell(rpc::notification("tools/changed", Some(&params.to_raw()))));
+        self.actions.push_back(ClientAction::Tell(rpc::notification("tools/changed", Some(&params.to_raw()))));
     }
 
     /// Resources that are new, gone, or described otherwise than before.
@@ -375,15 +376,15 @@ impl<R: Clone> Client<R> {
     fn tell_updated(&mut self, uris: &[Box<RawValue>]) {
         let mut params = Members::default();
         params.set("updated", uris);
-        self.deeds.push_back(Deed::Tell(rpc::notification("resources/changed", Some(&params.to_raw()))));
+        self.actions.push_back(ClientAction::Tell(rpc::notification("resources/changed", Some(&params.to_raw()))));
     }
 }
 
 type Fingerprints = BTreeMap<Box<str>, u64>;
 
 /// What tells the elements of a list apart from others of the same name, in little room.
-fn fingerprints(items: &[Item]) -> Fingerprints {
-    let print = |item: &Item| {
+fn fingerprints(items: &[ListItem]) -> Fingerprints {
+    let print = |item: &ListItem| {
         let mut hasher = DefaultHasher::new();
         item.raw.get().hash(&mut hasher);
         hasher.finish()
@@ -392,28 +393,28 @@ fn fingerprints(items: &[Item]) -> Fingerprints {
 }
 
 /// What a page makes of a list.
-enum Gathered {
+enum DraftPageOutcome {
     /// There is another page, asked for like this.
-    More(Gathering, Box<RawValue>),
-    Whole(Listing, Vec<Item>),
+    More(DraftListReading, Box<RawValue>),
+    Whole(Listing, Vec<ListItem>),
     TooMuch,
 }
 
-impl Gathering {
-    fn and(mut self, result: &RawValue) -> Gathered {
+impl DraftListReading {
+    fn and(mut self, result: &RawValue) -> DraftPageOutcome {
         // What has another shape than a list is an empty one.
         let (page, next) = listing::read_page(self.listing, result).unwrap_or_default();
         self.bytes += page.iter().map(|item| item.raw.get().len()).sum::<usize>();
         self.pages += 1;
         self.items.extend(page);
         match next {
-            _ if self.bytes > MAX_BYTES || self.pages > MAX_PAGES => Gathered::TooMuch,
+            _ if self.bytes > MAX_BYTES || self.pages > MAX_PAGES => DraftPageOutcome::TooMuch,
             Some(cursor) => {
                 let mut params = Members::default();
                 params.set("cursor", &*cursor);
-                Gathered::More(self, params.to_raw())
+                DraftPageOutcome::More(self, params.to_raw())
             }
-            None => Gathered::Whole(self.listing, self.items),
+            None => DraftPageOutcome::Whole(self.listing, self.items),
         }
     }
 }

@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use salon_protocol::CloseReason;
 
-use super::client::{Client, Deed};
+use super::client::{ClientAction, DraftClient};
 use crate::mcp::door::{
-    Action, Body, Door, Event, Fault, Listen, Messages, Options, PollBody, Post, RoomQuery, Route, refusal_code,
-    stream_options,
+    Body, BodyMessages, DialectAction, DialectEvent, Door, ErrorBody, Listen, McpDoorOptions, PollBody, Post,
+    PostRoute, RoomQuery, refusal_code, stream_options,
 };
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY, Streams};
 use crate::{Dialect, Frame, StreamId};
@@ -25,15 +25,15 @@ const DOOR: StreamId = StreamId::ONLY;
 
 /// Something that the client says.
 #[derive(Debug)]
-pub(super) enum Arrival {
+pub(super) enum ArrivingRequest {
     /// On a stream that lasts.
-    Frame(Result<Body, Fault>),
+    Frame(Result<Body, ErrorBody>),
     Post(Post),
-    Poll(Duration, Result<PollBody, Fault>),
+    Poll(Duration, Result<PollBody, ErrorBody>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum DraftTimer {
     /// A client that shuts down has not left.
     LastWord,
     /// Nothing has been heard for long.
@@ -42,23 +42,23 @@ enum Due {
 
 #[derive(Debug)]
 pub(super) struct Conversation {
-    client: Client<Channel>,
+    client: DraftClient<Channel>,
     streams: Streams<RoomQuery>,
     idle: Option<Duration>,
-    timers: BTreeSet<(Instant, Due)>,
-    actions: VecDeque<Action>,
+    timers: BTreeSet<(Instant, DraftTimer)>,
+    actions: VecDeque<DialectAction>,
     /// The room was left, and nothing more is said.
     ended: bool,
 }
 
 impl Conversation {
-    pub(super) fn new(options: &Options, now: Instant) -> Self {
+    pub(super) fn new(options: &McpDoorOptions, now: Instant) -> Self {
         let mut timers = BTreeSet::new();
         if let Some(idle) = options.idle {
-            timers.insert((now + idle, Due::Idle));
+            timers.insert((now + idle, DraftTimer::Idle));
         }
         Self {
-            client: Client::new(),
+            client: DraftClient::new(),
             streams: Streams::new(stream_options(options.session.clone()), now),
             idle: options.idle,
             timers,
@@ -81,7 +81,7 @@ impl Conversation {
         self
     }
 
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
+    pub(super) fn poll_action(&mut self) -> Option<DialectAction> {
         self.actions.pop_front()
     }
 
@@ -103,18 +103,18 @@ impl Conversation {
     }
 
     /// The client says something.
-    pub(super) fn hear(&mut self, stream: StreamId, arrival: Arrival, now: Instant) {
+    pub(super) fn hear(&mut self, stream: StreamId, arrival: ArrivingRequest, now: Instant) {
         self.streams.touch(now);
         match arrival {
-            Arrival::Frame(body) => self.hear_body(stream, None, body, now),
-            Arrival::Post(Post { body, apart, .. }) => self.hear_body(stream, Some(apart), body, now),
-            Arrival::Poll(_, Err(fault)) => self.refuse(stream, true, &fault),
-            Arrival::Poll(wait, Ok(body)) => self.hear_poll(stream, body, now + wait),
+            ArrivingRequest::Frame(body) => self.hear_body(stream, None, body, now),
+            ArrivingRequest::Post(Post { body, apart, .. }) => self.hear_body(stream, Some(apart), body, now),
+            ArrivingRequest::Poll(_, Err(fault)) => self.refuse(stream, true, &fault),
+            ArrivingRequest::Poll(wait, Ok(body)) => self.hear_poll(stream, body, now + wait),
         }
     }
 
-    fn refuse(&mut self, stream: StreamId, by_request: bool, fault: &Fault) {
-        self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
+    fn refuse(&mut self, stream: StreamId, by_request: bool, fault: &ErrorBody) {
+        self.actions.push_back(DialectAction::Refused(refusal_code(&fault.error)));
         match by_request {
             true => self.streams.refuse(stream, fault.status, &*fault.message()),
             false => self.streams.answer(Channel::SESSION, fault.status, &*fault.message()),
@@ -122,13 +122,13 @@ impl Conversation {
     }
 
     /// Hears a frame or a POST; `apart` says of a POST whether its answer goes to the session's stream.
-    fn hear_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, Fault>, now: Instant) {
+    fn hear_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, ErrorBody>, now: Instant) {
         let message = body.and_then(|body| match body {
-            Body { messages: Messages::Batch(_), .. } => {
-                Err(Fault::invalid("the draft dialect has no batches; only a poll brings several messages"))
+            Body { messages: BodyMessages::Batch(_), .. } => {
+                Err(ErrorBody::invalid("the draft dialect has no batches; only a poll brings several messages"))
             }
-            Body { route: Route::Modern, .. } => Err(not_draft()),
-            Body { messages: Messages::One(message), .. } => Ok(message),
+            Body { route: PostRoute::Modern, .. } => Err(not_draft()),
+            Body { messages: BodyMessages::One(message), .. } => Ok(message),
         });
         let message = match message {
             Ok(message) => message,
@@ -146,7 +146,7 @@ impl Conversation {
             }
         };
         self.streams.open_at(channel, Some(now + STREAM_OPEN_DELAY));
-        // What comes apart from its answer is answered where everything else is told.
+        // What comes apart from its answer is answered where everything else is sent.
         self.client.hear(&message.head(), channel);
     }
 
@@ -159,7 +159,7 @@ impl Conversation {
                     self.client.hear(&message.head(), Channel::POLLS);
                 }
                 Err(fault) => {
-                    self.actions.push_back(Action::Refused(refusal_code(&fault.error)));
+                    self.actions.push_back(DialectAction::Refused(refusal_code(&fault.error)));
                     self.streams.say(Channel::POLLS, fault.message().get());
                 }
             }
@@ -180,8 +180,8 @@ impl Conversation {
         {
             self.timers.pop_first();
             match due {
-                Due::LastWord => self.leave(door, now),
-                Due::Idle => self.idle(door, now),
+                DraftTimer::LastWord => self.leave(door, now),
+                DraftTimer::Idle => self.idle(door, now),
             }
         }
     }
@@ -192,14 +192,14 @@ impl Conversation {
         if due <= now {
             self.leave(door, now);
         } else {
-            self.timers.insert((due, Due::Idle));
+            self.timers.insert((due, DraftTimer::Idle));
         }
     }
 
     /// The client leaves the room; whatever it waits for is answered first.
     fn leave(&mut self, door: &mut Door, now: Instant) {
         self.client.give_up("the session ended before this was answered");
-        door.handle_event(Event::Closing(CloseReason::Bye), now);
+        door.handle_event(DialectEvent::Closing(CloseReason::Bye), now);
     }
 
     /// Passes on what either side has said, until neither has anything more to say.
@@ -218,35 +218,35 @@ impl Conversation {
 
     fn pass_on(&mut self, door: &mut Door, now: Instant) {
         while !self.ended {
-            while let Some(deed) = self.client.poll() {
-                self.does(deed, door, now);
+            while let Some(action) = self.client.poll() {
+                self.does(action, door, now);
             }
             match door.poll_action() {
-                Some(Action::Send(_, Frame::Text(text)) | Action::Refuse(_, _, Frame::Text(text))) => {
+                Some(DialectAction::Send(_, Frame::Text(text)) | DialectAction::Refuse(_, _, Frame::Text(text))) => {
                     self.client.hear_door(&text);
                 }
-                Some(Action::Close(reason)) => self.end(reason),
+                Some(DialectAction::Close(reason)) => self.end(reason),
                 Some(other) => self.actions.push_back(other),
                 None => break,
             }
         }
     }
 
-    fn does(&mut self, deed: Deed<Channel>, door: &mut Door, now: Instant) {
-        match deed {
-            Deed::Door(message) => door.handle_frame(DOOR, Frame::Text(message.get().into()), now),
-            Deed::Answer(channel, message) => {
-                if Head::read(message.get()).is_some_and(|head| head.error.is_some()) {
+    fn does(&mut self, action: ClientAction<Channel>, door: &mut Door, now: Instant) {
+        match action {
+            ClientAction::Door(message) => door.handle_frame(DOOR, Frame::Text(message.get().into()), now),
+            ClientAction::Answer(channel, message) => {
+                if RpcHead::read(message.get()).is_some_and(|head| head.error.is_some()) {
                     // A handshake that failed began no session.
                     self.streams.unname(channel);
                 }
                 self.streams.answer(channel, 200, &*message);
             }
-            Deed::About(channel, message) => drop(self.streams.say(channel, message.get())),
-            Deed::Tell(message) => drop(self.streams.say(Channel::SESSION, message.get())),
-            Deed::Refused(error) => self.actions.push_back(Action::Refused(refusal_code(&error))),
-            Deed::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, Due::LastWord))),
-            Deed::Leave => self.leave(door, now),
+            ClientAction::About(channel, message) => drop(self.streams.say(channel, message.get())),
+            ClientAction::Tell(message) => drop(self.streams.say(Channel::SESSION, message.get())),
+            ClientAction::Refused(error) => self.actions.push_back(DialectAction::Refused(refusal_code(&error))),
+            ClientAction::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, DraftTimer::LastWord))),
+            ClientAction::Leave => self.leave(door, now),
         }
     }
 
@@ -255,11 +255,11 @@ impl Conversation {
         self.timers.clear();
         self.streams.close_all();
         self.actions.extend(std::iter::from_fn(|| self.streams.poll_action()));
-        self.actions.push_back(Action::Close(reason));
+        self.actions.push_back(DialectAction::Close(reason));
     }
 }
 
 /// The answer to a message of the modern era.
-fn not_draft() -> Fault {
-    Fault::invalid("this session speaks the draft dialect of 2025-06-18")
+fn not_draft() -> ErrorBody {
+    ErrorBody::invalid("this session speaks the draft dialect of 2025-06-18")
 }

@@ -6,10 +6,11 @@ use std::time::Instant;
 use salon_protocol::{Code, RpcError, rpc};
 use serde_json::value::RawValue;
 
-use super::conversation::{Arrival, Conversation};
+use super::conversation::{ArrivingRequest, Conversation};
 use super::words;
 use crate::mcp::door::{
-    Action, Body, Door, Event, McpOpening, Messages, Options, PollBody, Post, RoomAnswer, RoomQuery, Route,
+    Body, BodyMessages, DialectAction, DialectEvent, Door, McpDoorOptions, McpOpening, PollBody, Post, PostRoute,
+    RoomAnswer, RoomQuery,
 };
 use crate::streams::{StreamReply, respond};
 use crate::{Dialect, Frame, Stamps, StreamId};
@@ -20,9 +21,9 @@ const INVALID_REQUEST: i64 = -32600;
 #[derive(Debug)]
 pub struct Interpreter {
     door: Door,
-    options: Options,
+    options: McpDoorOptions,
     speech: Speech,
-    refused: VecDeque<Action>,
+    refused: VecDeque<DialectAction>,
 }
 
 /// What the client speaks.
@@ -44,7 +45,7 @@ struct Unknown {
 
 impl Interpreter {
     /// A session of which nothing has been heard yet.
-    pub fn new(options: Options, stamps: Stamps, now: Instant) -> Self {
+    pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         Self {
             door: Door::new(options.clone(), stamps, now),
             options,
@@ -59,7 +60,7 @@ impl Interpreter {
     }
 
     /// The client says something. The first `initialize` tells what it speaks.
-    fn hear(&mut self, stream: StreamId, arrival: Arrival, now: Instant) {
+    fn hear(&mut self, stream: StreamId, arrival: ArrivingRequest, now: Instant) {
         if let Speech::Unknown(unknown) = &mut self.speech {
             if arrival.begins_draft() {
                 let unknown = std::mem::take(unknown);
@@ -73,11 +74,11 @@ impl Interpreter {
                 conversation.hear(stream, arrival, now);
                 conversation.settle(&mut self.door, now);
             }
-            (_, Arrival::Frame(body)) => self.door.hear_body(stream, body, now),
-            (_, Arrival::Post(post)) => {
-                self.door.handle_event(Event::StreamOpened(stream, McpOpening::Post(post)), now);
+            (_, ArrivingRequest::Frame(body)) => self.door.hear_body(stream, body, now),
+            (_, ArrivingRequest::Post(post)) => {
+                self.door.handle_event(DialectEvent::StreamOpened(stream, McpOpening::Post(post)), now);
             }
-            (_, Arrival::Poll(..)) => self.refuse_poll(stream),
+            (_, ArrivingRequest::Poll(..)) => self.refuse_poll(stream),
         }
     }
 
@@ -87,9 +88,9 @@ impl Interpreter {
         Box::new(if unknown.duplex {
             conversation.over_duplex()
         } else {
-            self.door.handle_event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex), now);
+            self.door.handle_event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex), now);
             if let Some(stream) = unknown.listening {
-                self.door.handle_event(Event::StreamClosed(stream), now);
+                self.door.handle_event(DialectEvent::StreamClosed(stream), now);
             }
             conversation.over_http(unknown.listening)
         })
@@ -99,12 +100,12 @@ impl Interpreter {
     fn refuse_poll(&mut self, stream: StreamId) {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
         let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
-        self.refused.push_back(Action::Refused(Code::InvalidEnvelope));
+        self.refused.push_back(DialectAction::Refused(Code::InvalidEnvelope));
         respond(&mut self.refused, stream, 400, Vec::new(), StreamReply::from(&*message));
     }
 }
 
-impl Arrival {
+impl ArrivingRequest {
     fn body(&self) -> Option<&Body> {
         match self {
             Self::Frame(body) | Self::Post(Post { body, .. }) => body.as_ref().ok(),
@@ -115,14 +116,14 @@ impl Arrival {
     fn begins_draft(&self) -> bool {
         match (self, self.body()) {
             (Self::Poll(_, Ok(poll)), _) => Interpreter::begins_by_poll(poll),
-            (_, Some(Body { messages: Messages::One(message), .. })) => words::is_hello_head(&message.head()),
+            (_, Some(Body { messages: BodyMessages::One(message), .. })) => words::is_hello_head(&message.head()),
             _ => false,
         }
     }
 
     /// Whether it tells that its sender speaks MCP as it is.
     fn begins_official(&self) -> bool {
-        self.body().is_some_and(|body| matches!(body.route, Route::Modern | Route::Initialize))
+        self.body().is_some_and(|body| matches!(body.route, PostRoute::Modern | PostRoute::Initialize))
     }
 }
 
@@ -132,25 +133,27 @@ impl Dialect for Interpreter {
     type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.hear(stream, Arrival::Frame(Body::read_frame(&frame)), now);
+        self.hear(stream, ArrivingRequest::Frame(Body::read_frame(&frame)), now);
     }
 
-    fn handle_event(&mut self, event: Event, now: Instant) {
+    fn handle_event(&mut self, event: DialectEvent, now: Instant) {
         match event {
-            Event::StreamOpened(stream, McpOpening::Post(post)) => return self.hear(stream, Arrival::Post(post), now),
-            Event::StreamOpened(stream, McpOpening::Poll(wait, body)) => {
-                return self.hear(stream, Arrival::Poll(wait, body), now);
+            DialectEvent::StreamOpened(stream, McpOpening::Post(post)) => {
+                return self.hear(stream, ArrivingRequest::Post(post), now);
+            }
+            DialectEvent::StreamOpened(stream, McpOpening::Poll(wait, body)) => {
+                return self.hear(stream, ArrivingRequest::Poll(wait, body), now);
             }
             _ => {}
         }
         match (&mut self.speech, event) {
             (Speech::Draft(conversation), event) => {
                 match event {
-                    Event::StreamOpened(stream, McpOpening::Listen(listen)) => {
+                    DialectEvent::StreamOpened(stream, McpOpening::Listen(listen)) => {
                         conversation.listen(stream, &listen, now);
                     }
-                    Event::StreamOpened(..) => {}
-                    Event::StreamClosed(stream) => {
+                    DialectEvent::StreamOpened(..) => {}
+                    DialectEvent::StreamClosed(stream) => {
                         conversation.closed(stream, now);
                         // The one stream for life: there is nobody any more for whom the door might go on.
                         if stream == StreamId::ONLY {
@@ -166,9 +169,11 @@ impl Dialect for Interpreter {
             }
             (Speech::Unknown(unknown), event) => {
                 match &event {
-                    Event::StreamOpened(_, McpOpening::Duplex) => unknown.duplex = true,
-                    Event::StreamOpened(stream, McpOpening::Listen(_)) => unknown.listening = Some(*stream),
-                    Event::StreamClosed(stream) if unknown.listening == Some(*stream) => unknown.listening = None,
+                    DialectEvent::StreamOpened(_, McpOpening::Duplex) => unknown.duplex = true,
+                    DialectEvent::StreamOpened(stream, McpOpening::Listen(_)) => unknown.listening = Some(*stream),
+                    DialectEvent::StreamClosed(stream) if unknown.listening == Some(*stream) => {
+                        unknown.listening = None
+                    }
                     _ => {}
                 }
                 self.door.handle_event(event, now);
@@ -193,7 +198,7 @@ impl Dialect for Interpreter {
         self.door.poll_timeout().into_iter().chain(own).min()
     }
 
-    fn poll_action(&mut self) -> Option<Action> {
+    fn poll_action(&mut self) -> Option<DialectAction> {
         if let Some(action) = self.refused.pop_front() {
             return Some(action);
         }

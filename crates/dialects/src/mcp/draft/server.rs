@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use salon_mcp::listing::Listing;
 use salon_protocol::{Members, rpc};
 use serde_json::json;
@@ -16,20 +16,20 @@ use super::words::{self, raw};
 /// What becomes of a message to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passed {
-    /// The server is told this.
+    /// A message to the server.
     On(Box<str>),
     /// The owner is answered this: the dialect has no word for what was asked, and none is needed.
     Back(Box<str>),
 }
 
-/// Requests of the owner's that the server has not answered, as far as their answers are told otherwise.
+/// Requests of the owner's that the server has not answered, as far as their answers need a translation.
 #[derive(Debug, Default)]
 pub struct Translator {
-    open: HashMap<Box<str>, Asked>,
+    open: HashMap<Box<str>, ServerRequest>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ServerRequest {
     List(Listing),
     Call,
 }
@@ -38,20 +38,20 @@ impl Translator {
     /// A message of the owner's.
     pub fn to_server(&mut self, text: &str) -> Passed {
         let as_it_is = || Passed::On(text.into());
-        let Some(head) = Head::read(text) else { return as_it_is() };
+        let Some(head) = RpcHead::read(text) else { return as_it_is() };
         match (head.method.as_deref(), head.id) {
             (Some(method @ ("tools/list" | "resources/list")), Some(id)) => {
                 if let Some(listing) = Listing::of_method(method) {
-                    self.open.insert(id.get().into(), Asked::List(listing));
+                    self.open.insert(id.get().into(), ServerRequest::List(listing));
                 }
                 Passed::On(rpc::request(id, method, None).get().into())
             }
             (Some("tools/call"), Some(id)) => {
-                self.open.insert(id.get().into(), Asked::Call);
+                self.open.insert(id.get().into(), ServerRequest::Call);
                 let params = words::call_to_draft(head.params);
                 Passed::On(rpc::request(id, "tools/invoke", params.as_deref()).get().into())
             }
-            // Whoever speaks the dialect tells of every change unasked, and has no word to show that it is there.
+            // A server of this dialect announces every change unasked, and has no capability for it.
             (Some("resources/subscribe" | "resources/unsubscribe" | "ping"), Some(id)) => {
                 Passed::Back(rpc::response(id, &raw(&json!({}))).get().into())
             }
@@ -72,7 +72,7 @@ impl Translator {
 
     /// A message of the server's: what the owner hears of it.
     pub fn from_server(&mut self, text: &str) -> Vec<Box<str>> {
-        let Some(head) = Head::read(text) else { return vec![text.into()] };
+        let Some(head) = RpcHead::read(text) else { return vec![text.into()] };
         let told = |method: &str, params: Option<&RawValue>| rpc::notification(method, params).get().into();
         match (head.method.as_deref(), head.id) {
             (None, Some(id)) => vec![self.answered(id, &head, text)],
@@ -92,13 +92,13 @@ impl Translator {
         }
     }
 
-    fn answered(&mut self, id: &RawValue, head: &Head<'_>, text: &str) -> Box<str> {
+    fn answered(&mut self, id: &RawValue, head: &RpcHead<'_>, text: &str) -> Box<str> {
         let asked = self.open.remove(id.get());
         let (Some(result), Some(asked)) = (head.result, asked) else { return recoded(text, words::error_to_mcp) };
         let Some(mut message) = Members::parse(text) else { return text.into() };
         let result = match asked {
-            Asked::List(listing) => words::list_to_mcp(listing, result),
-            Asked::Call => words::outcome_to_mcp(result),
+            ServerRequest::List(listing) => words::list_to_mcp(listing, result),
+            ServerRequest::Call => words::outcome_to_mcp(result),
         };
         message.set("result", &result);
         message.to_raw().get().into()
@@ -122,7 +122,7 @@ fn recoded(text: &str, recode: impl Fn(&RawValue) -> Box<RawValue>) -> Box<str> 
     changed.unwrap_or_else(|| text.into())
 }
 
-/// What a server that is left is told: a request under that id, and when it has been answered, that this is the end.
+/// What a server gets at the end: a request under that id, and when it has been answered, that this is the end.
 pub fn farewell(id: &str) -> (Box<str>, Box<str>) {
     (rpc::request(id, "shutdown", None).get().into(), rpc::notification("exit", None).get().into())
 }

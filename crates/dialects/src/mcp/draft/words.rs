@@ -3,7 +3,7 @@
 //! Pure. Only what must change is changed: numbers, order and unknown members of the rest stay as they were written.
 
 use salon_mcp::listing::Listing;
-use salon_mcp::{Head, Revision, meta};
+use salon_mcp::{Revision, RpcHead, meta};
 use salon_protocol::{Members, RpcError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -11,7 +11,7 @@ use serde_json::{Number, json};
 
 use super::{INVALID_PARAMETERS, VERSION};
 
-/// The full measure of a progress that is told in percent.
+/// The total of a progress in percent.
 const WHOLE: u64 = 100;
 
 /// What a client says of itself in `initialize`.
@@ -25,12 +25,12 @@ pub struct Declared {
 
 /// Whether a message is the `initialize` of a client that speaks the dialect. One that speaks MCP as well is answered in that.
 pub fn is_hello(text: &str) -> bool {
-    Head::read(text).is_some_and(|head| is_hello_head(&head))
+    RpcHead::read(text).is_some_and(|head| is_hello_head(&head))
 }
 
 /// The same of a message that has been read.
-pub(super) fn is_hello_head(head: &Head<'_>) -> bool {
-    let Head { id: Some(_), method: Some(method), params: Some(params), .. } = head else { return false };
+pub(super) fn is_hello_head(head: &RpcHead<'_>) -> bool {
+    let RpcHead { id: Some(_), method: Some(method), params: Some(params), .. } = head else { return false };
     let Some(params) = Members::parse(params.get()) else { return false };
     method == "initialize" && params.get("mcpVersion").is_some() && params.get("protocolVersion").is_none()
 }
@@ -172,7 +172,7 @@ pub fn invoke_to_mcp(params: Option<&RawValue>, token: Option<u64>) -> Option<Bo
     Some(with_token.unwrap_or(params))
 }
 
-/// The parameters of `tools/call`, for `tools/invoke`: progress is told by the request's id, so it needs no token.
+/// The parameters of `tools/call`, for `tools/invoke`: progress carries the request's id, so it needs no token.
 pub fn call_to_draft(params: Option<&RawValue>) -> Option<Box<RawValue>> {
     let params = params?;
     let without_token = || {
@@ -299,7 +299,7 @@ fn written(percent: f64) -> Option<Number> {
     }
 }
 
-/// The parameters of `progress`, as `notifications/progress` has them: the request's id is its token. `None` where no percent is told.
+/// The parameters of `progress`, as `notifications/progress` has them: the request's id is its token. `None` without a percentage.
 pub fn progress_to_mcp(params: Option<&RawValue>) -> Option<Box<RawValue>> {
     let params = Members::parse(params?.get())?;
     let percent = params.get("percent").filter(|said| serde_json::from_str::<Number>(said.get()).is_ok())?;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use salon_protocol::Code;
 
 use super::*;
-use crate::Head;
+use crate::StreamHead;
 
 const PLAIN: PostStyle = PostStyle { resumable: false, prime: false, session_header: false };
 const LEGACY: PostStyle = PostStyle { resumable: true, prime: false, session_header: false };
@@ -37,14 +37,14 @@ fn done(streams: &mut Streams<Infallible>) -> String {
     let mut lines = Vec::new();
     while let Some(action) = streams.poll_action() {
         lines.push(match action {
-            Action::Begin(stream, Head { status, form, headers }) => {
+            DialectAction::Begin(stream, StreamHead { status, form, headers }) => {
                 format!(
                     "{} begins {status} {form:?}{}",
                     stream.0,
                     headers.iter().map(|(name, value)| format!(" {name}: {value}")).collect::<String>()
                 )
             }
-            Action::Send(stream, Frame::Event(event)) => {
+            DialectAction::Send(stream, Frame::Event(event)) => {
                 let EventFrame { name, id, retry, data } = *event;
                 let head = [
                     name.map(str::to_owned),
@@ -53,8 +53,8 @@ fn done(streams: &mut Streams<Infallible>) -> String {
                 ];
                 format!("{} {} {data:.20}", stream.0, head.into_iter().flatten().collect::<Vec<_>>().join(" "))
             }
-            Action::Send(stream, Frame::Text(text)) => format!("{} text {text}", stream.0),
-            Action::Finish(stream) => format!("{} ends", stream.0),
+            DialectAction::Send(stream, Frame::Text(text)) => format!("{} text {text}", stream.0),
+            DialectAction::Finish(stream) => format!("{} ends", stream.0),
             other => format!("{other:?}"),
         });
     }
@@ -477,9 +477,9 @@ proptest! {
             }
             while let Some(action) = streams.poll_action() {
                 let (stream, before, after) = match action {
-                    Action::Begin(stream, _) => (stream, Stage::New, Stage::Begun),
-                    Action::Send(stream, _) => (stream, Stage::Begun, Stage::Begun),
-                    Action::Finish(stream) => (stream, Stage::Begun, Stage::Over),
+                    DialectAction::Begin(stream, _) => (stream, Stage::New, Stage::Begun),
+                    DialectAction::Send(stream, _) => (stream, Stage::Begun, Stage::Begun),
+                    DialectAction::Finish(stream) => (stream, Stage::Begun, Stage::Over),
                     other => panic!("{other:?}"),
                 };
                 prop_assert_eq!(std::mem::replace(&mut stages[stream.0 as usize], after), before);

@@ -33,7 +33,7 @@ impl Peer {
     /// Puts what was sent on its way.
     fn settle(&mut self) {
         while let Some(action) = self.streams.poll_action() {
-            if let Action::Send(stream, Frame::Event(event)) = action
+            if let DialectAction::Send(stream, Frame::Event(event)) = action
                 && let Some((_, events)) = self.connections.get_mut(&stream)
             {
                 events.push_back(*event);
@@ -46,7 +46,7 @@ impl Peer {
         self.opened += 1;
         let stream = StreamId(self.opened);
         let channel = channel(&mut self.streams, stream);
-        // Whoever comes back does not read its earlier connection any more.
+        // A participant that comes back does not read its earlier connection any more.
         self.connections.retain(|_, (other, _)| *other != channel);
         self.connections.insert(stream, (channel, VecDeque::new()));
         self.settle();
@@ -203,7 +203,7 @@ proptest! {
         streams.close_all();
         let mut received = Vec::new();
         while let Some(action) = streams.poll_action() {
-            if let Action::Send(_, Frame::Text(text)) = action {
+            if let DialectAction::Send(_, Frame::Text(text)) = action {
                 received.extend(serde_json::from_str::<Vec<usize>>(&text).expect("an array"));
             }
         }

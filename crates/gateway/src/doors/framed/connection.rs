@@ -1,7 +1,7 @@
 //! One connection: frames come off it and go to the sessions they name; whatever those answer goes back.
 //!
-//! Invariants: a frame has one answer. Reading waits for those who hear the frames, and they never wait for this connection. A
-//! frame that has begun must end in time; silence between frames is no offence for whoever belongs to a session.
+//! Invariants: a frame has one answer. Reading waits for the sessions that take the frames, and they never wait for this connection. A
+//! frame that has begun must end in time; silence between frames is allowed for a connection of a session.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
-use salon_dialects::framed::{self, Connect, Decoder, Route, refuse_header};
+use salon_dialects::framed::{self, Connect, Decoder, FrameRoute, refuse_header};
 use salon_protocol::{Code, Refusal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
-use super::door::{self, Caller, FramedDoor};
-use crate::carriers::{Answers, Line, MAX_LINES, NotOpened, SessionLines, Socket};
+use super::door::{self, FramedConnection, FramedDoor};
+use crate::carriers::{Answers, LineInput, MAX_LINES, NotOpened, SessionLines, Socket};
 use crate::clock;
 use crate::http::Requester;
 
@@ -38,7 +38,7 @@ const OUTGOING: usize = 16;
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// What is to be written.
-enum Outgoing {
+enum WriterCommand {
     /// An answer that is no session's.
     Say(Box<[u8]>),
     /// A session answers from now on.
@@ -52,7 +52,7 @@ enum Outgoing {
 /// How reading ended.
 enum Ending {
     HungUp,
-    /// The peer is told why, and nothing more.
+    /// The peer gets the reason, and nothing more.
     Because(Box<[u8]>),
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
     let (mut read, write) = tokio::io::split(socket);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let (stall, max_body) = (gateway.config.timings.frame_timeout, gateway.max_message());
-    let caller = Caller { door, peer };
+    let caller = FramedConnection { door, peer };
     let mut reader = Reader {
         caller,
         stop,
@@ -83,7 +83,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
     };
     if let Ending::Because(last) = ending {
         // A writer that has ended has nobody to tell.
-        let _ = reader.out.send(Outgoing::Last(last)).await;
+        let _ = reader.out.send(WriterCommand::Last(last)).await;
         if writing.await.is_ok() {
             hang_up(&mut read).await;
         }
@@ -98,7 +98,7 @@ async fn hang_up(read: &mut (impl AsyncRead + Unpin)) {
     let _ = tokio::time::timeout(CLOSING_TIME, ended).await;
 }
 
-async fn write_all(mut write: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) -> io::Result<()> {
+async fn write_all(mut write: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<WriterCommand>) -> io::Result<()> {
     let mut answers = SelectAll::new();
     let mut stopping = false;
     loop {
@@ -108,13 +108,13 @@ async fn write_all(mut write: impl AsyncWrite + Unpin, mut outgoing: mpsc::Recei
         let (bytes, last) = tokio::select! { biased;
             out = outgoing.recv() => match out {
                 None => return Ok(()),
-                Some(Outgoing::Say(bytes)) => (bytes.into_vec().into(), false),
-                Some(Outgoing::Last(bytes)) => (bytes.into_vec().into(), true),
-                Some(Outgoing::Hear(heard)) => {
+                Some(WriterCommand::Say(bytes)) => (bytes.into_vec().into(), false),
+                Some(WriterCommand::Last(bytes)) => (bytes.into_vec().into(), true),
+                Some(WriterCommand::Hear(heard)) => {
                     answers.push(heard);
                     continue;
                 }
-                Some(Outgoing::Stop) => {
+                Some(WriterCommand::Stop) => {
                     stopping = true;
                     continue;
                 }
@@ -134,16 +134,16 @@ async fn write_all(mut write: impl AsyncWrite + Unpin, mut outgoing: mpsc::Recei
 }
 
 struct Reader {
-    caller: Caller,
+    caller: FramedConnection,
     stop: watch::Receiver<bool>,
     stopping: bool,
     stall: Duration,
     decoder: Decoder,
     /// The sessions this connection uses, and some it has used that have ended.
-    lines: HashMap<Box<str>, Line>,
+    lines: HashMap<Box<str>, LineInput>,
     /// For a large frame that has begun, and belongs to no session yet.
     room: Option<OwnedSemaphorePermit>,
-    out: mpsc::Sender<Outgoing>,
+    out: mpsc::Sender<WriterCommand>,
 }
 
 impl Reader {
@@ -179,7 +179,7 @@ impl Reader {
             tokio::select! { biased;
                 () = async { drop(self.stop.wait_for(|stop| *stop).await) }, if !self.stopping => {
                     self.stopping = true;
-                    if self.out.send(Outgoing::Stop).await.is_err() {
+                    if self.out.send(WriterCommand::Stop).await.is_err() {
                         return Ending::HungUp;
                     }
                 }
@@ -199,7 +199,7 @@ impl Reader {
         }
     }
 
-    /// Whoever belongs to no session yet may be anybody: what anybody can have the gateway hold is bounded for all of them together.
+    /// A connection without a session may be anybody's: what anybody can have the gateway hold is bounded for all of them together.
     fn make_room(&mut self) -> Result<(), Ending> {
         let body = self.decoder.announced().unwrap_or_default();
         if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
@@ -220,21 +220,21 @@ impl Reader {
         Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
     }
 
-    /// Brings a frame to whoever answers it. An error is the connection's end.
+    /// Brings a frame to the session or the door that answers it. An error is the connection's end.
     async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
         if self.stopping {
             return self.refuse(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
         }
         match framed::route(&frame) {
-            Route::Refused(refusal) => self.refuse(&frame, &refusal).await,
-            Route::Connect(connect) => {
+            FrameRoute::Refused(refusal) => self.refuse(&frame, &refusal).await,
+            FrameRoute::Connect(connect) => {
                 let requester = Requester::default();
                 match self.connect(&connect, &requester) {
                     Ok((id, way)) => self.open(id, &way, frame).await,
                     Err(refusal) => self.refuse_to(&requester, &frame, &refusal).await,
                 }
             }
-            Route::Session(id) => self.pass(id, frame).await,
+            FrameRoute::Session(id) => self.pass(id, frame).await,
         }
     }
 
@@ -280,7 +280,7 @@ impl Reader {
                 return self.refuse(&frame, &Refusal::new(Code::RateLimited, message)).await;
             }
         };
-        self.out.send(Outgoing::Hear(answers)).await.map_err(|_| Gone)?;
+        self.out.send(WriterCommand::Hear(answers)).await.map_err(|_| Gone)?;
         match line.send(frame).await {
             Ok(()) => {
                 self.lines.insert(id, line);
@@ -301,7 +301,7 @@ impl Reader {
 
     async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
         self.record_refusal(refusal.code, requester);
-        self.out.send(Outgoing::Say(framed::refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
+        self.out.send(WriterCommand::Say(framed::refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The framed door's own part of a session: who may begin one, and the grammar it speaks.
 //!
-//! Invariant: whoever knows a session's id may use it, so an id is told to nobody but in the answer to its CONNECT, and never logged.
+//! Invariant: a session's id is its credential, so it is sent only in the answer to its CONNECT, and never logged.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_dialects::framed::{Connect, Framed, Options, refuse};
+use salon_dialects::framed::{Connect, Framed, FramedOptions, refuse};
 use salon_protocol::{Code, Refusal, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -14,19 +14,19 @@ use super::super as doors;
 use super::super::sessions::{SessionTable, Visitor};
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{self, Grant};
-use crate::carriers::{Lines, SessionLines, Undelivered};
+use crate::carriers::{LineConnections, SessionLines, Undelivered};
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::gateway::Gateway;
-use crate::http::Peer;
+use crate::gateway::GatewayState;
+use crate::http::PeerAddress;
 
 /// A connection, before it is known whose.
-pub(super) struct Caller {
+pub(super) struct FramedConnection {
     pub(super) door: Arc<FramedDoor>,
     pub(super) peer: SocketAddr,
 }
 
-impl Caller {
+impl FramedConnection {
     /// Verifies a CONNECT: whose it is, and which topic it may enter. A failure is audited here, a success where the session begins.
     pub(super) fn verify(&self, connect: &Connect) -> Result<(Visitor, TopicName), Refusal> {
         let mut asked = None;
@@ -36,7 +36,7 @@ impl Caller {
             self.door.gateway.audit.record(asked.iter().fold(event, AuditEvent::topic));
         });
         let (grant, topic) = verified?;
-        Ok((Visitor { gateway: self.door.gateway.clone(), peer: Peer::At(self.peer), grant }, topic))
+        Ok((Visitor { gateway: self.door.gateway.clone(), peer: PeerAddress::At(self.peer), grant }, topic))
     }
 
     fn judge(&self, connect: &Connect, asked: &mut Option<TopicName>) -> Result<(Grant, TopicName), Refusal> {
@@ -65,13 +65,13 @@ const MAX_STRANGERS_KIB: usize = 64 << 10;
 
 /// What all connections of the door share.
 pub(crate) struct FramedDoor {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<GatewayState>,
     sessions: Arc<SessionTable<Box<str>, SessionLines>>,
     strangers: Arc<Semaphore>,
 }
 
 impl FramedDoor {
-    pub(super) fn new(gateway: Arc<Gateway>) -> Self {
+    pub(super) fn new(gateway: Arc<GatewayState>) -> Self {
         Self { gateway, sessions: Arc::default(), strangers: Arc::new(Semaphore::new(MAX_STRANGERS_KIB)) }
     }
 
@@ -93,8 +93,8 @@ impl FramedDoor {
         let expires = clock::instant(grant.expires);
         let begun = self.sessions.find_or_begin(visitor, id.clone(), topic, |connection| {
             let undelivered = undelivered(gateway.shutdown.subscribe(), connection.clone());
-            let (carrier, way) = Lines::new(expires, undelivered);
-            let options = Options {
+            let (carrier, way) = LineConnections::new(expires, undelivered);
+            let options = FramedOptions {
                 me: grant.participant.clone(),
                 limits: gateway.config.limits.envelope(),
                 session: id.clone(),
@@ -110,7 +110,7 @@ impl FramedDoor {
     }
 }
 
-/// What is said to those who name a session that is not there.
+/// The refusal of an unknown session.
 pub(super) fn unknown() -> Refusal {
     Refusal::new(Code::Unauthorized, "there is no such session, or not any more; begin with CONNECT")
 }
@@ -149,7 +149,7 @@ mod tests {
         for (code, stopping) in [("unauthorized", false), ("closing", true)] {
             stop.send_replace(stopping);
             let expires = Instant::now() + Duration::from_secs(3600);
-            let (lines, way) = Lines::new(expires, undelivered(stop.subscribe(), connection.clone()));
+            let (lines, way) = LineConnections::new(expires, undelivered(stop.subscribe(), connection.clone()));
             let (line, mut answers) = way.open().await.expect("open");
             line.send(b"not even a frame".as_slice().into()).await.expect("sent");
             drop(lines);

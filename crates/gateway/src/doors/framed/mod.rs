@@ -1,7 +1,7 @@
 //! The door of the Multi-Component Protocol: frames over TCP, at a listener of its own.
 //!
 //! What a frame means is the grammar's business (`salon_dialects::framed`); here connections are accepted, tokens are checked, and frames
-//! are brought to the sessions they name. A session belongs to whoever knows its id, over whichever connections.
+//! are brought to the sessions they name. A session belongs to the holder of its id, over whichever connections.
 
 mod connection;
 mod door;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::Instrument;
 
-use crate::gateway::{Counted, Gateway, Tally, network};
+use crate::gateway::{Counted, GatewayState, KeyedCounter, network};
 use crate::server;
 use door::FramedDoor;
 
@@ -33,14 +33,14 @@ const KEEP_ALIVE: TcpKeepalive =
 pub(crate) async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    gateway: Arc<Gateway>,
+    gateway: Arc<GatewayState>,
     mut stop: watch::Receiver<bool>,
 ) {
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, tls = tls.is_some(), "framed: serving");
     }
     let mut connections = JoinSet::new();
-    let open = Tally::new(gateway.config.limits.connections_per_address);
+    let open = KeyedCounter::new(gateway.config.limits.connections_per_address);
     let door = Arc::new(FramedDoor::new(gateway));
     loop {
         let accepted = tokio::select! { biased;

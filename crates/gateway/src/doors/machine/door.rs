@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use axum::extract::FromRef;
 use parking_lot::{Mutex, MutexGuard};
-use salon_dialects::machine::{Machine, MachineOpening, Options, Terms};
+use salon_dialects::machine::{Machine, MachineOpening, MachineOptions, Terms};
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super as doors;
-use super::super::sessions::{Found, SessionTable, Visitor};
-use crate::carriers::{Exchanges, Inbox, Receive};
+use super::super::sessions::{OpenSession, SessionTable, Visitor};
+use crate::carriers::{Exchanges, Inbox, StreamCarrier};
 use crate::connection::ConnectionContext;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 use crate::session::Session;
 
 /// How long a participant stays that has no connection.
@@ -25,7 +25,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Who is where.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct MachinePlace {
+pub(super) struct MachineSessionKey {
     pub(super) participant: ParticipantId,
     pub(super) topic: TopicName,
 }
@@ -33,30 +33,30 @@ pub(super) struct MachinePlace {
 /// What the addresses of the protocol share.
 #[derive(Clone)]
 pub(crate) struct MachineDoor {
-    pub(super) gateway: Arc<Gateway>,
-    sessions: Arc<SessionTable<MachinePlace, Inbox<MachineOpening>>>,
+    pub(super) gateway: Arc<GatewayState>,
+    sessions: Arc<SessionTable<MachineSessionKey, Inbox<MachineOpening>>>,
     state: Arc<Mutex<DoorState>>,
 }
 
 #[derive(Default)]
 struct DoorState {
     /// How many WebSockets there are.
-    sockets: HashMap<MachinePlace, usize>,
+    sockets: HashMap<MachineSessionKey, usize>,
     /// Participants whose messages are not read, because too many were refused, and until when.
     paused: HashMap<ParticipantId, Instant>,
 }
 
-impl FromRef<MachineDoor> for Arc<Gateway> {
+impl FromRef<MachineDoor> for Arc<GatewayState> {
     fn from_ref(door: &MachineDoor) -> Self {
         door.gateway.clone()
     }
 }
 
 /// How many participants may be paused before those that are not any more are looked for.
-const MANY_PAUSED: usize = 1024;
+const PAUSED_SWEEP_THRESHOLD: usize = 1024;
 
 impl MachineDoor {
-    pub(super) fn new(gateway: &Arc<Gateway>) -> Self {
+    pub(super) fn new(gateway: &Arc<GatewayState>) -> Self {
         Self { gateway: gateway.clone(), sessions: Arc::default(), state: Arc::default() }
     }
 
@@ -68,17 +68,18 @@ impl MachineDoor {
     pub(super) fn session(
         &self,
         visitor: &Visitor,
-        place: &MachinePlace,
-    ) -> Result<Found<Inbox<MachineOpening>>, Refusal> {
+        session_key: &MachineSessionKey,
+    ) -> Result<OpenSession<Inbox<MachineOpening>>, Refusal> {
         // Held until the session is in its table, so that no WebSocket comes between.
         let state = self.state();
-        if state.sockets.contains_key(place) {
-            let message = format!("`{}` is connected by WebSocket; use one of the two at a time", place.participant);
+        if state.sockets.contains_key(session_key) {
+            let message =
+                format!("`{}` is connected by WebSocket; use one of the two at a time", session_key.participant);
             return Err(Refusal::new(Code::IdConflict, message));
         }
-        self.sessions.find_or_begin(visitor, place.clone(), &place.topic, |connection| {
+        self.sessions.find_or_begin(visitor, session_key.clone(), &session_key.topic, |connection| {
             let (carrier, inbox) = Exchanges::new();
-            let dialect = dialect(&visitor.gateway, place, None, Some(IDLE_TIMEOUT));
+            let dialect = dialect(&visitor.gateway, session_key, None, Some(IDLE_TIMEOUT));
             (session(visitor, connection, carrier, dialect), inbox)
         })
     }
@@ -91,39 +92,39 @@ impl MachineDoor {
     /// Reads no messages of a participant for a while. Answering that a message is wrong costs as much as publishing one.
     pub(super) fn pause(&self, who: &ParticipantId, wait: Duration, now: Instant) {
         let mut state = self.state();
-        if state.paused.len() >= MANY_PAUSED {
+        if state.paused.len() >= PAUSED_SWEEP_THRESHOLD {
             state.paused.retain(|_, until| *until > now);
         }
         state.paused.insert(who.clone(), now + wait);
     }
 
     /// Counts a WebSocket, until the returned value is dropped.
-    pub(super) fn open_socket(&self, place: &MachinePlace) -> OpenSocket {
-        *self.state().sockets.entry(place.clone()).or_default() += 1;
-        OpenSocket { state: self.state.clone(), place: place.clone() }
+    pub(super) fn open_socket(&self, session_key: &MachineSessionKey) -> OpenSocket {
+        *self.state().sockets.entry(session_key.clone()).or_default() += 1;
+        OpenSocket { state: self.state.clone(), session_key: session_key.clone() }
     }
 }
 
 /// A WebSocket that is open.
 pub(super) struct OpenSocket {
     state: Arc<Mutex<DoorState>>,
-    place: MachinePlace,
+    session_key: MachineSessionKey,
 }
 
 impl Drop for OpenSocket {
     fn drop(&mut self) {
         let mut state = self.state.lock();
-        if let Some(count) = state.sockets.get_mut(&self.place) {
+        if let Some(count) = state.sockets.get_mut(&self.session_key) {
             *count -= 1;
             if *count == 0 {
-                state.sockets.remove(&self.place);
+                state.sockets.remove(&self.session_key);
             }
         }
     }
 }
 
 /// A session that is yet to join.
-pub(super) fn session<C: Receive<MachineOpening>>(
+pub(super) fn session<C: StreamCarrier<MachineOpening>>(
     visitor: &Visitor,
     connection: ConnectionContext,
     carrier: C,
@@ -135,14 +136,14 @@ pub(super) fn session<C: Receive<MachineOpening>>(
 
 /// The grammar of one session.
 pub(super) fn dialect(
-    gateway: &Gateway,
-    place: &MachinePlace,
+    gateway: &GatewayState,
+    session_key: &MachineSessionKey,
     terms: Option<Terms>,
     idle: Option<Duration>,
 ) -> Machine {
-    let options = Options {
-        me: place.participant.clone(),
-        topic: place.topic.clone(),
+    let options = MachineOptions {
+        me: session_key.participant.clone(),
+        topic: session_key.topic.clone(),
         limits: gateway.config.limits.envelope(),
         terms,
         idle,

@@ -15,13 +15,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 use crate::http::{Incoming, Problem};
 use door::MachineDoor;
 use requests::{MachineRejection, MachineRequest};
 
 /// Every address of the Machine Context Protocol.
-pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<GatewayState>) -> Router<Arc<GatewayState>> {
     Router::new()
         .route("/context/v1/ws", get(connect))
         .route("/context/v1/messages", post(send))

@@ -10,12 +10,12 @@ use axum::response::{IntoResponse, Response};
 use salon_dialects::machine::{self, MachineMessage, MachineOpening, Terms, UnverifiedMessage};
 use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, TopicName};
 
-use super::super::sessions::{Found, Visitor};
+use super::super::sessions::{OpenSession, Visitor};
 use super::super::{accepts_events, is_json, last_event_id, read_text};
-use super::door::{MachineDoor, MachinePlace};
+use super::door::{MachineDoor, MachineSessionKey};
 use super::terms;
 use crate::auth::AuthError;
-use crate::carriers::{Outcome, StreamRequest};
+use crate::carriers::{ExchangeOutcome, StreamRequest};
 use crate::clock;
 use crate::http::{Incoming, Problem, RefusedWith, invalid};
 
@@ -26,7 +26,7 @@ const MAX_TRIES: usize = 3;
 pub(crate) struct MachineRequest {
     door: MachineDoor,
     visitor: Visitor,
-    place: MachinePlace,
+    session_key: MachineSessionKey,
     terms: Terms,
     expires: Instant,
 }
@@ -39,25 +39,29 @@ impl FromRequestParts<MachineDoor> for MachineRequest {
         let topic: Option<TopicName> = incoming.query.name("topic")?;
         let credentials = incoming.credentials(&parts.headers, topic.as_ref());
         let grant = credentials.for_signed_request(parts.method == Method::GET).await?;
-        let place = place(&grant, topic.clone())?;
-        incoming.note(&grant, Some(&place.topic));
-        let terms = terms::terms(&door.gateway, &grant, &place.topic, credentials.token());
+        let session_key = session_key(&grant, topic.clone())?;
+        incoming.note(&grant, Some(&session_key.topic));
+        let terms = terms::terms(&door.gateway, &grant, &session_key.topic, credentials.token());
         let expires = clock::instant(grant.expires);
         let visitor = Visitor { gateway: door.gateway.clone(), peer: incoming.peer, grant };
-        Ok(Self { door: door.clone(), visitor, place, terms, expires })
+        Ok(Self { door: door.clone(), visitor, session_key, terms, expires })
     }
 }
 
 /// Where somebody goes.
-pub(super) fn place(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<MachinePlace, Problem> {
+pub(super) fn session_key(grant: &crate::auth::Grant, topic: Option<TopicName>) -> Result<MachineSessionKey, Problem> {
     let topic = topic.or_else(|| grant.only_topic().cloned());
     let topic = topic.ok_or_else(|| invalid("`topic` is missing, and the token opens more than one"))?;
-    Ok(MachinePlace { participant: grant.participant.clone(), topic })
+    Ok(MachineSessionKey { participant: grant.participant.clone(), topic })
 }
 
 impl MachineRequest {
     fn no(&self, refusal: Refusal) -> MachineRejection {
-        MachineRejection::Message { status: machine::status(refusal.code), refusal, to: self.place.participant.clone() }
+        MachineRejection::Message {
+            status: machine::status(refusal.code),
+            refusal,
+            to: self.session_key.participant.clone(),
+        }
     }
 
     /// `POST`: a message.
@@ -87,7 +91,7 @@ impl MachineRequest {
     async fn read(&self, body: Body) -> Result<MachineMessage, Refusal> {
         let limits = self.visitor.gateway.config.limits.envelope();
         let text = read_text(&self.visitor.gateway, &self.visitor.grant, body).await?;
-        UnverifiedMessage::parse(text, &limits).verify(&self.place.participant, Some(&self.terms))
+        UnverifiedMessage::parse(text, &limits).verify(&self.session_key.participant, Some(&self.terms))
     }
 
     /// What is refused counts like what is published: what is said instead, where there was too much.
@@ -103,7 +107,7 @@ impl MachineRequest {
         if !accepts_events(headers) {
             let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
-            return Err(MachineRejection::Message { status, refusal, to: self.place.participant });
+            return Err(MachineRejection::Message { status, refusal, to: self.session_key.participant });
         }
         let opening = MachineOpening::Listen(last_event_id(headers));
         self.ask(StreamRequest { opening, is_message: false }, None).await
@@ -115,17 +119,17 @@ impl MachineRequest {
         call: Option<EnvelopeId>,
     ) -> Result<Response, MachineRejection> {
         for _ in 0..MAX_TRIES {
-            let found = self.door.session(&self.visitor, &self.place);
+            let found = self.door.session(&self.visitor, &self.session_key);
             // A stream that reconnects by itself is no message.
             let counted = |refusal| if asked.is_message { self.counted(refusal) } else { refusal };
-            let Found { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
+            let OpenSession { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
             let _stamped = call.clone().map(|call| connection.stamps.begin_request(call, &self.visitor.grant));
             asked = match handle.ask(asked, self.expires).await {
-                Outcome::Answered(response) => return Ok(response),
-                Outcome::Undelivered(asked) => asked,
-                Outcome::Ended => break,
-                Outcome::Expired => return Err(Problem::from(AuthError::Expired).into()),
-                Outcome::Busy => {
+                ExchangeOutcome::Answered(response) => return Ok(response),
+                ExchangeOutcome::Undelivered(asked) => asked,
+                ExchangeOutcome::Ended => break,
+                ExchangeOutcome::Expired => return Err(Problem::from(AuthError::Expired).into()),
+                ExchangeOutcome::Busy => {
                     let told = "too many requests of yours wait for their answers";
                     return Err(self.no(Refusal::new(Code::RateLimited, told)));
                 }

@@ -1,4 +1,4 @@
-//! The protocol over WebSocket: one message a text frame. Whoever shows no token before does so in the first of them.
+//! The protocol over WebSocket: one message a text frame. A client without a token in the upgrade sends one in the first of them.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -17,15 +17,15 @@ use salon_protocol::{CloseReason, Code, Refusal, TopicName};
 use super::super::sessions::Visitor;
 use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors};
-use super::door::{self, MachineDoor, MachinePlace};
-use super::requests::place;
+use super::door::{self, MachineDoor, MachineSessionKey};
+use super::requests::session_key;
 use super::terms;
-use crate::carriers::{Carrier, Receive, Received, WebSocket};
+use crate::carriers::{Carrier, Received, StreamCarrier, WebSocket};
 use crate::clock;
 use crate::connection::ConnectionContext;
-use crate::gateway::{Counted, Counts, Gateway};
-use crate::http::credentials::Credentials;
-use crate::http::{Incoming, Peer, Problem, Query, Requester};
+use crate::gateway::{Counted, Counts, GatewayState};
+use crate::http::credentials::RequestCredentials;
+use crate::http::{Incoming, PeerAddress, Problem, Query, Requester};
 use crate::session::Session;
 
 /// What clients may offer, and what is echoed to those that do.
@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Somebody who has been let in.
 struct Admitted {
     visitor: Visitor,
-    place: MachinePlace,
+    session_key: MachineSessionKey,
     counted: Counts,
     connection: ConnectionContext,
     token: Option<String>,
@@ -89,17 +89,17 @@ fn admit(
     token: Option<String>,
     first: Option<UnverifiedMessage>,
 ) -> Result<Admitted, Problem> {
-    let place = place(&visitor.grant, topic)?;
+    let session_key = session_key(&visitor.grant, topic)?;
     let Visitor { gateway, peer, grant } = &visitor;
-    let connection = gateway.connection(grant, &place.topic, peer.ip());
+    let connection = gateway.connection(grant, &session_key.topic, peer.ip());
     let counted = gateway.count(grant, peer)?;
-    Ok(Admitted { place, counted, connection, token, first, visitor })
+    Ok(Admitted { session_key, counted, connection, token, first, visitor })
 }
 
 /// Waits for the first message, and for the token in it.
 async fn hear_first(
-    gateway: Arc<Gateway>,
-    peer: Peer,
+    gateway: Arc<GatewayState>,
+    peer: PeerAddress,
     topic: Option<TopicName>,
     upgrade: OnUpgrade,
     counted: Option<Counted<IpAddr>>,
@@ -139,8 +139,8 @@ async fn hear_first(
 
 /// Verifies the token in a first message, and admits its sender.
 fn admit_by_message(
-    gateway: &Arc<Gateway>,
-    peer: Peer,
+    gateway: &Arc<GatewayState>,
+    peer: PeerAddress,
     topic: Option<TopicName>,
     first: UnverifiedMessage,
     requester: &Requester,
@@ -150,7 +150,7 @@ fn admit_by_message(
         let missing = "a token is required: `payload.security.token` in the first message, or a header";
         let token = first.token().ok_or_else(|| Refusal::new(Code::Unauthorized, missing))?;
         let (headers, query) = (HeaderMap::new(), Query::none());
-        let credentials = Credentials {
+        let credentials = RequestCredentials {
             gateway,
             peer: peer.ip(),
             headers: &headers,
@@ -194,9 +194,9 @@ enum FirstMessage {
 
 async fn first(carrier: &mut WebSocket) -> FirstMessage {
     loop {
-        match poll_fn(|cx| Receive::<MachineOpening>::poll_receive(carrier, cx)).await {
+        match poll_fn(|cx| StreamCarrier::<MachineOpening>::poll_receive(carrier, cx)).await {
             Received::Frame(_, Frame::Text(text)) => return FirstMessage::Text(text),
-            // What is no text has no token in it.
+            // A binary frame has no token in it.
             Received::Frame(..) => return FirstMessage::Text("".into()),
             Received::Control => {
                 if poll_fn(|cx| carrier.poll_flush(cx)).await.is_err() {
@@ -211,15 +211,15 @@ async fn first(carrier: &mut WebSocket) -> FirstMessage {
 
 async fn run(door: &MachineDoor, known: Admitted, carrier: WebSocket) {
     let connection = known.connection.clone();
-    let _open = door.open_socket(&known.place);
+    let _open = door.open_socket(&known.session_key);
     let (session, _counted) = begin(known, carrier);
     doors::run(session, &connection).await;
 }
 
 fn begin(known: Admitted, carrier: WebSocket) -> (Pin<Box<Session<Machine, WebSocket>>>, Counts) {
-    let Admitted { visitor, place, counted, connection, token, first } = known;
-    let terms = terms::terms(&visitor.gateway, &visitor.grant, &place.topic, token.as_deref());
-    let mut dialect = door::dialect(&visitor.gateway, &place, Some(terms), None);
+    let Admitted { visitor, session_key, counted, connection, token, first } = known;
+    let terms = terms::terms(&visitor.gateway, &visitor.grant, &session_key.topic, token.as_deref());
+    let mut dialect = door::dialect(&visitor.gateway, &session_key, Some(terms), None);
     if let Some(first) = first {
         dialect.begin(first, Instant::now());
     }

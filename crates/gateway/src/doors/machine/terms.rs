@@ -8,10 +8,10 @@ use salon_dialects::machine::{Algorithm, Seal, SignedForm, Terms};
 use salon_protocol::{Code, Refusal, TopicName};
 
 use crate::auth::{Confirmation, Grant};
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 
 /// The keys one sender may sign with.
-struct Keys {
+struct SenderKeys {
     /// The token itself, with its id.
     shared: Option<(String, hmac::Key)>,
     /// The key whose holder the token is for, and what it is called.
@@ -20,7 +20,7 @@ struct Keys {
     common: BTreeMap<String, Confirmation>,
 }
 
-impl Keys {
+impl SenderKeys {
     fn new(grant: &Grant, token: Option<&str>, common: BTreeMap<String, Confirmation>) -> Self {
         let id = grant.token_id.clone();
         let secret = |token: &str| hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
@@ -49,9 +49,9 @@ impl Keys {
     }
 }
 
-/// The terms of whoever came with a token; `token` is its text, which a ticket does not have.
-pub(super) fn terms(gateway: &Arc<Gateway>, grant: &Grant, topic: &TopicName, token: Option<&str>) -> Terms {
-    let keys = Keys::new(grant, token, gateway.config.auth.integrity_keys.iter().cloned().collect());
+/// The terms of a client with a token; `token` is its text, which a ticket does not have.
+pub(super) fn terms(gateway: &Arc<GatewayState>, grant: &Grant, topic: &TopicName, token: Option<&str>) -> Terms {
+    let keys = SenderKeys::new(grant, token, gateway.config.auth.integrity_keys.iter().cloned().collect());
     let (gateway, me, topic) = (gateway.clone(), grant.participant.clone(), topic.clone());
     Terms {
         granted: grant.permissions.clone().into(),
@@ -91,14 +91,14 @@ mod tests {
         Seal { algorithm, key_id: key_id.into(), value: value.into() }
     }
 
-    fn told(keys: &Keys, seal: &Seal, message: &str) -> String {
+    fn told(keys: &SenderKeys, seal: &Seal, message: &str) -> String {
         let signed = || Ok(message.to_owned());
         keys.verify(seal, &signed).map_or_else(|refusal| refusal.to_string(), |()| "verified".into())
     }
 
     #[test]
     fn the_token_is_the_key_of_hs256() {
-        let keys = Keys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
+        let keys = SenderKeys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
         let tag = |secret: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"message");
         let good = tag("the.token.itself");
         let hs256 = |id: &str, value: &[u8], message: &str| told(&keys, &seal(Algorithm::Hs256, id, value), message);
@@ -110,13 +110,13 @@ mod tests {
         assert_eq!(hs256("t-1", b"", "message"), wrong);
         let unknown = "forbidden: `metadata.integrity.keyId` must be the `jti` of your token";
         assert_eq!(hs256("t-2", good.as_ref(), "message"), unknown);
-        let by_ticket = Keys::new(&grant(), None, BTreeMap::new());
+        let by_ticket = SenderKeys::new(&grant(), None, BTreeMap::new());
         assert_eq!(told(&by_ticket, &seal(Algorithm::Hs256, "t-1", good.as_ref()), "message"), unknown);
     }
 
     #[test]
     fn a_key_is_looked_up_before_what_was_signed_is_made() {
-        let keys = Keys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
+        let keys = SenderKeys::new(&grant(), Some("the.token.itself"), BTreeMap::new());
         for algorithm in [Algorithm::Hs256, Algorithm::EdDsa] {
             let refused = keys.verify(&seal(algorithm, "t-2", b""), &|| panic!("nobody can have signed it"));
             assert_eq!(refused.unwrap_err().code, Code::Forbidden, "{algorithm:?}");
@@ -129,10 +129,11 @@ mod tests {
         let public = Confirmation::new(PUBLIC).expect("a public key");
         assert_eq!(pair.public_key().as_ref(), public.key());
         let signed = pair.sign(b"message");
-        let eddsa =
-            |keys: &Keys, id: &str, message: &str| told(keys, &seal(Algorithm::EdDsa, id, signed.as_ref()), message);
+        let eddsa = |keys: &SenderKeys, id: &str, message: &str| {
+            told(keys, &seal(Algorithm::EdDsa, id, signed.as_ref()), message)
+        };
 
-        let own = Keys::new(&Grant { confirmation: Some(public.clone()), ..grant() }, None, BTreeMap::new());
+        let own = SenderKeys::new(&Grant { confirmation: Some(public.clone()), ..grant() }, None, BTreeMap::new());
         assert_eq!(eddsa(&own, "t-1", "message"), "verified", "a key without a name has the token's");
         assert_eq!(eddsa(&own, "t-1", "massage"), "forbidden: `metadata.integrity` is not that of the message");
         let unknown = "forbidden: `metadata.integrity.keyId` names no key that is known here";
@@ -140,9 +141,9 @@ mod tests {
 
         let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": PUBLIC, "kid": "k-1" });
         let named = Grant { confirmation: Confirmation::from_jwk(&jwk), ..grant() };
-        assert_eq!(eddsa(&Keys::new(&named, None, BTreeMap::new()), "k-1", "message"), "verified");
+        assert_eq!(eddsa(&SenderKeys::new(&named, None, BTreeMap::new()), "k-1", "message"), "verified");
 
-        let common = Keys::new(&grant(), None, BTreeMap::from([("robots".into(), public)]));
+        let common = SenderKeys::new(&grant(), None, BTreeMap::from([("robots".into(), public)]));
         assert_eq!(eddsa(&common, "robots", "message"), "verified");
         assert_eq!(eddsa(&common, "t-1", "message"), unknown);
         // The algorithm is the key's: a public key is no shared secret.

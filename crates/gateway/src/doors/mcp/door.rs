@@ -12,7 +12,7 @@ use axum::extract::FromRef;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use salon_dialects::Introduction;
-use salon_dialects::mcp::door::{McpOpening, Options, Scope};
+use salon_dialects::mcp::door::{DoorScope, McpDoorOptions, McpOpening};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_log::Claim;
 use salon_protocol::{Participant, ParticipantId, ParticipantKind, Refusal, TopicName};
@@ -23,10 +23,10 @@ use super::super::upgrade::{self, Upgrade};
 use super::super::{self as doors, MAX_NAME_CHARS};
 use super::refusals::McpRejection;
 use crate::auth::{self, Grant};
-use crate::carriers::{Exchanges, Inbox, Receive};
+use crate::carriers::{Exchanges, Inbox, StreamCarrier};
 use crate::connection::ConnectionContext;
-use crate::gateway::Gateway;
-use crate::http::credentials::Credentials;
+use crate::gateway::GatewayState;
+use crate::http::credentials::RequestCredentials;
 use crate::session::{Resolver, Session};
 
 /// What MCP clients offer over WebSocket, and what is echoed to those that do.
@@ -46,10 +46,10 @@ const SESSIONLESS_IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Where a session belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct McpPlace {
+pub(super) struct McpSessionKey {
     pub(super) participant: ParticipantId,
     pub(super) topic: TopicName,
-    pub(super) scope: Scope,
+    pub(super) scope: DoorScope,
 }
 
 /// How long a session lasts.
@@ -68,13 +68,13 @@ pub(super) enum SessionKey {
     Id(Box<str>),
     /// The requests of the stateless revision: one session for all of a participant's at one address whose tokens permit this. A
     /// request with another token cannot begin a session of its own, and must neither gain nor lose by tokens shown before.
-    Shared(McpPlace, BTreeSet<String>),
+    Shared(McpSessionKey, BTreeSet<String>),
 }
 
 /// A session and what it is the server of.
 #[derive(Clone)]
 pub(super) struct McpSession {
-    scope: Scope,
+    scope: DoorScope,
     pub(super) inbox: Inbox<McpOpening>,
 }
 
@@ -91,18 +91,18 @@ impl Handle for McpSession {
 /// What the addresses of MCP share.
 #[derive(Clone)]
 pub(crate) struct McpDoor {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<GatewayState>,
     sessions: Arc<SessionTable<SessionKey, McpSession>>,
 }
 
-impl FromRef<McpDoor> for Arc<Gateway> {
+impl FromRef<McpDoor> for Arc<GatewayState> {
     fn from_ref(door: &McpDoor) -> Self {
         door.gateway.clone()
     }
 }
 
 impl McpDoor {
-    pub(super) fn new(gateway: &Arc<Gateway>) -> Self {
+    pub(super) fn new(gateway: &Arc<GatewayState>) -> Self {
         Self { gateway: gateway.clone(), sessions: Arc::new(SessionTable::evicting_idle()) }
     }
 
@@ -112,7 +112,7 @@ impl McpDoor {
         id: &str,
         grant: &Grant,
         topic: Option<&TopicName>,
-        scope: Option<&Scope>,
+        scope: Option<&DoorScope>,
     ) -> Option<Inbox<McpOpening>> {
         let found = self.sessions.find(&SessionKey::Id(id.into()), grant, |session, at| {
             topic.is_none_or(|topic| topic == at) && scope.is_none_or(|scope| *scope == session.scope)
@@ -124,7 +124,7 @@ impl McpDoor {
     pub(super) fn begin(
         &self,
         visitor: &Visitor,
-        place: &McpPlace,
+        session_key: &McpSessionKey,
         lifetime: Lifetime,
     ) -> Result<(Box<str>, Inbox<McpOpening>), Refusal> {
         let id: Box<str> = auth::hex(&auth::random::<24>()).into();
@@ -134,18 +134,18 @@ impl McpDoor {
             Lifetime::Polls => SESSIONLESS_IDLE_TIMEOUT,
         };
         let (key, session_id) = (SessionKey::Id(id.clone()), Some(id.clone()));
-        let begun = self
-            .sessions
-            .begin(visitor, key, &place.topic, |connection| over_http(visitor, place, session_id, idle, connection));
+        let begun = self.sessions.begin(visitor, key, &session_key.topic, |connection| {
+            over_http(visitor, session_key, session_id, idle, connection)
+        });
         Ok((id, begun?.inbox))
     }
 
     /// The session that requests share which belong to none.
-    pub(super) fn shared(&self, visitor: &Visitor, place: &McpPlace) -> Result<Inbox<McpOpening>, Refusal> {
+    pub(super) fn shared(&self, visitor: &Visitor, session_key: &McpSessionKey) -> Result<Inbox<McpOpening>, Refusal> {
         let permissions = visitor.grant.permissions.iter().cloned().collect();
-        let key = SessionKey::Shared(place.clone(), permissions);
-        let found = self.sessions.find_or_begin(visitor, key, &place.topic, |connection| {
-            over_http(visitor, place, None, SESSIONLESS_IDLE_TIMEOUT, connection)
+        let key = SessionKey::Shared(session_key.clone(), permissions);
+        let found = self.sessions.find_or_begin(visitor, key, &session_key.topic, |connection| {
+            over_http(visitor, session_key, None, SESSIONLESS_IDLE_TIMEOUT, connection)
         });
         Ok(found?.handle.inbox)
     }
@@ -161,29 +161,29 @@ type BoxedSession<C> = Pin<Box<Session<Interpreter, C>>>;
 /// A session over HTTP that is yet to join.
 fn over_http(
     visitor: &Visitor,
-    place: &McpPlace,
+    session_key: &McpSessionKey,
     id: Option<Box<str>>,
     idle: Duration,
     connection: ConnectionContext,
 ) -> (BoxedSession<Exchanges<McpOpening>>, McpSession) {
     let (carrier, inbox) = Exchanges::new();
     // Without a session nobody could be told of anything but in a subscription.
-    let resolver = resolver(&visitor.gateway, place, &connection, id.is_some());
-    let dialect = dialect(&visitor.gateway, place, id, Some(idle));
-    (session(visitor, connection, carrier, dialect, resolver), McpSession { scope: place.scope.clone(), inbox })
+    let resolver = resolver(&visitor.gateway, session_key, &connection, id.is_some());
+    let dialect = dialect(&visitor.gateway, session_key, id, Some(idle));
+    (session(visitor, connection, carrier, dialect, resolver), McpSession { scope: session_key.scope.clone(), inbox })
 }
 
 /// Makes the connection a WebSocket and its session: one JSON-RPC message a text frame.
 pub(super) fn connect(
     visitor: Visitor,
-    place: McpPlace,
+    session_key: McpSessionKey,
     upgrade: Upgrade,
     headers: &HeaderMap,
 ) -> Result<Response, McpRejection> {
     let gateway = visitor.gateway.clone();
-    let connection = gateway.connection(&visitor.grant, &place.topic, visitor.peer.ip());
+    let connection = gateway.connection(&visitor.grant, &session_key.topic, visitor.peer.ip());
     let counted = gateway.count(&visitor.grant, &visitor.peer)?;
-    Credentials::audit_entry(&gateway, visitor.peer.ip(), &visitor.grant, &place.topic);
+    RequestCredentials::audit_entry(&gateway, visitor.peer.ip(), &visitor.grant, &session_key.topic);
     let (mut response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
     let limit = gateway.config.limits.message;
     if limit > 0 {
@@ -193,8 +193,8 @@ pub(super) fn connect(
     let begun = connection.clone();
     let beginning = Box::pin(async move {
         let carrier = upgrade::socket(&visitor.gateway, upgrade).await?;
-        let dialect = dialect(&visitor.gateway, &place, None, None);
-        let resolver = resolver(&visitor.gateway, &place, &begun, true);
+        let dialect = dialect(&visitor.gateway, &session_key, None, None);
+        let resolver = resolver(&visitor.gateway, &session_key, &begun, true);
         Some(session(&visitor, begun, carrier, dialect, resolver))
     });
     gateway.spawn(async move {
@@ -206,7 +206,7 @@ pub(super) fn connect(
 }
 
 /// A session that is yet to join.
-fn session<C: Receive<McpOpening>>(
+fn session<C: StreamCarrier<McpOpening>>(
     visitor: &Visitor,
     connection: ConnectionContext,
     carrier: C,
@@ -218,21 +218,26 @@ fn session<C: Receive<McpOpening>>(
 
 /// What answers the session's questions: the catalogue of its room, where it sees the room as one server.
 pub(super) fn resolver(
-    gateway: &Gateway,
-    place: &McpPlace,
+    gateway: &GatewayState,
+    session_key: &McpSessionKey,
     connection: &ConnectionContext,
     is_announced_to: bool,
 ) -> Option<Resolver<Interpreter>> {
-    place.scope.is_room().then(|| doors::room_resolver::<Interpreter>(gateway, connection, is_announced_to))
+    session_key.scope.is_room().then(|| doors::room_resolver::<Interpreter>(gateway, connection, is_announced_to))
 }
 
 /// The grammar of one session.
-fn dialect(gateway: &Gateway, place: &McpPlace, session: Option<Box<str>>, idle: Option<Duration>) -> Interpreter {
+fn dialect(
+    gateway: &GatewayState,
+    session_key: &McpSessionKey,
+    session: Option<Box<str>>,
+    idle: Option<Duration>,
+) -> Interpreter {
     let timings = &gateway.config.timings;
-    let options = Options {
-        me: place.participant.clone(),
-        topic: place.topic.clone(),
-        scope: place.scope.clone(),
+    let options = McpDoorOptions {
+        me: session_key.participant.clone(),
+        topic: session_key.topic.clone(),
+        scope: session_key.scope.clone(),
         limits: gateway.config.limits.envelope(),
         session,
         idle,

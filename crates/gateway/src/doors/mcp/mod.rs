@@ -16,13 +16,13 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, any, get, post};
 
 use super::upgrade::Upgrade;
-use crate::gateway::Gateway;
+use crate::gateway::GatewayState;
 use door::McpDoor;
 use refusals::McpRejection;
 use requests::McpRequest;
 
 /// Every address of MCP.
-pub(crate) fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+pub(crate) fn router(gateway: &Arc<GatewayState>) -> Router<Arc<GatewayState>> {
     let others = || async { McpRejection::Method("GET, POST, DELETE") };
     // A look at the headers alone would begin a session.
     let session = || -> MethodRouter<McpDoor> { get(listen).post(send).delete(end).head(others).fallback(others) };
@@ -54,8 +54,8 @@ pub(crate) async fn listen(arrived: McpRequest, mut request: Request) -> Result<
         return arrived.listen(request.headers()).await;
     }
     let upgrade = Upgrade::take(&mut request).map_err(McpRejection::Problem)?;
-    let (visitor, place) = arrived.newcomer()?;
-    door::connect(visitor, place, upgrade, request.headers())
+    let (visitor, session_key) = arrived.newcomer()?;
+    door::connect(visitor, session_key, upgrade, request.headers())
 }
 
 #[utoipa::path(post, path = "/mcp/{topic}", tag = "MCP", summary = "Send MCP messages to a room, which is one server",

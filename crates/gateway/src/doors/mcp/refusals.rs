@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use salon_dialects::mcp::door::Fault;
+use salon_dialects::mcp::door::ErrorBody;
 use salon_protocol::{Code, Refusal, RpcError, rpc};
 use serde_json::value::RawValue;
 
@@ -14,7 +14,7 @@ const WRONG: i64 = -32000;
 /// The JSON-RPC code of a session that is not there.
 const NO_SESSION: i64 = -32001;
 
-/// The JSON-RPC code of something that is no message.
+/// The JSON-RPC code of an invalid message.
 const NOT_JSON: i64 = -32700;
 
 /// An answer that is a no.
@@ -24,14 +24,14 @@ pub(crate) enum McpRejection {
     /// As a JSON-RPC error that answers no request in particular.
     Rpc { status: StatusCode, error: i64, code: Code, message: String },
     /// The grammar's own.
-    Fault(Fault),
+    Fault(ErrorBody),
     /// This address does not take the method; it takes these.
     Method(&'static str),
     /// Nor does the one for long-polling, which somebody may have taken for a participant's.
     Polling,
 }
 
-/// What long-polling's address takes, and where to find whoever is called as that address ends.
+/// What long-polling's address takes, and how to address a participant whose id is the end of that address.
 const POLLED: &str = "POST, DELETE";
 const NAMESAKE: &str = "a participant called `poll` is at /sse?topic={topic}&participant=poll";
 
@@ -64,7 +64,7 @@ impl McpRejection {
         Self::bad(format!("{told}; {NAMESAKE}"))
     }
 
-    /// Whoever hears this begins a new session.
+    /// A client that gets this begins a new session.
     pub(super) fn no_session() -> Self {
         Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, "there is no such session, or not any more")
     }

@@ -7,17 +7,17 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use salon_dialects::mcp::door::{Body, Listen, McpOpening, PollBody, Post, Route, Scope};
+use salon_dialects::mcp::door::{Body, DoorScope, Listen, McpOpening, PollBody, Post, PostRoute};
 use salon_dialects::mcp::draft::Interpreter;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 
 use super::super::sessions::Visitor;
 use super::super::{accepts_events, is_date, is_json, last_event_id, read_text};
-use super::door::{Lifetime, McpDoor, McpPlace};
+use super::door::{Lifetime, McpDoor, McpSessionKey};
 use super::refusals::McpRejection;
 use crate::auth::AuthError;
-use crate::carriers::{Inbox, Outcome, StreamRequest};
+use crate::carriers::{ExchangeOutcome, Inbox, StreamRequest};
 use crate::clock;
 use crate::gateway::public_path;
 use crate::http::{Incoming, Query};
@@ -35,7 +35,7 @@ const LONGEST_WAIT: u64 = 60;
 /// What an address names, which may be nothing: a session knows where it belongs.
 struct AddressedRoom {
     topic: Option<TopicName>,
-    scope: Option<Scope>,
+    scope: Option<DoorScope>,
 }
 
 impl AddressedRoom {
@@ -43,9 +43,9 @@ impl AddressedRoom {
     fn read(incoming: &Incoming) -> Result<Self, McpRejection> {
         let Some(topic) = incoming.path_topic()? else {
             let participant: Option<ParticipantId> = incoming.query.name("participant")?;
-            return Ok(Self { topic: incoming.query.name("topic")?, scope: participant.map(Scope::One) });
+            return Ok(Self { topic: incoming.query.name("topic")?, scope: participant.map(DoorScope::One) });
         };
-        let scope = incoming.path_participant()?.map_or(Scope::Room, Scope::One);
+        let scope = incoming.path_participant()?.map_or(DoorScope::Room, DoorScope::One);
         Ok(Self { topic: Some(topic), scope: Some(scope) })
     }
 }
@@ -82,24 +82,24 @@ impl FromRequestParts<McpDoor> for McpRequest {
 
 impl McpRequest {
     /// Where somebody belongs who has no session.
-    fn place(&self) -> Result<McpPlace, McpRejection> {
+    fn session_key(&self) -> Result<McpSessionKey, McpRejection> {
         let Visitor { grant, .. } = &self.visitor;
         let topic = self.addressed.topic.as_ref().or(grant.only_topic());
         let topic = topic.ok_or_else(|| McpRejection::bad("`topic` is missing, and the token opens more than one"))?;
-        let scope = self.addressed.scope.clone().unwrap_or(Scope::Room);
-        Ok(McpPlace { participant: grant.participant.clone(), topic: topic.clone(), scope })
+        let scope = self.addressed.scope.clone().unwrap_or(DoorScope::Room);
+        Ok(McpSessionKey { participant: grant.participant.clone(), topic: topic.clone(), scope })
     }
 
     /// Who has come, and where to.
-    pub(super) fn newcomer(self) -> Result<(Visitor, McpPlace), McpRejection> {
-        let place = self.place()?;
-        Ok((self.visitor, place))
+    pub(super) fn newcomer(self) -> Result<(Visitor, McpSessionKey), McpRejection> {
+        let session_key = self.session_key()?;
+        Ok((self.visitor, session_key))
     }
 
     /// The id of the session the request says it belongs to.
     fn session_id(&self, headers: &HeaderMap) -> Result<Option<Box<str>>, McpRejection> {
         match headers.get(SESSION) {
-            // An id that is no text is none of ours.
+            // An id that is not text is unknown here.
             Some(value) => value.to_str().map(|id| Some(id.into())).map_err(|_| McpRejection::no_session()),
             None => Ok(self.query.get("sessionId").map(Into::into)),
         }
@@ -122,7 +122,7 @@ impl McpRequest {
         let (inbox, listen) = match self.session_id(headers)? {
             Some(id) => (self.find(id)?.inbox, Listen { after: last_event_id(headers), endpoint: None }),
             None => {
-                let (id, inbox) = self.door.begin(&self.visitor, &self.place()?, Lifetime::Stream)?;
+                let (id, inbox) = self.door.begin(&self.visitor, &self.session_key()?, Lifetime::Stream)?;
                 let before =
                     self.visitor.gateway.config.http.public_url.as_deref().map(public_path).unwrap_or_default();
                 let endpoint = Some(format!("{before}/message?sessionId={id}").into());
@@ -137,12 +137,12 @@ impl McpRequest {
         let (headers, text) = self.read(request).await?;
         let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
         let inbox = match body.route {
-            Route::Modern => return self.ask_shared(post(&headers, body, false)).await,
-            Route::Initialize => match self.session_id(&headers)? {
+            PostRoute::Modern => return self.ask_shared(post(&headers, body, false)).await,
+            PostRoute::Initialize => match self.session_id(&headers)? {
                 Some(id) => self.find(id)?.inbox,
-                None => self.door.begin(&self.visitor, &self.place()?, Lifetime::Session)?.1,
+                None => self.door.begin(&self.visitor, &self.session_key()?, Lifetime::Session)?.1,
             },
-            Route::Legacy => {
+            PostRoute::Legacy => {
                 self.check_version(&headers)?;
                 self.find(self.session_id(&headers)?.ok_or_else(missing_session)?)?.inbox
             }
@@ -171,7 +171,7 @@ impl McpRequest {
         let inbox = match (found, &body) {
             (Some(found), _) => found.inbox,
             (None, Ok(body)) if Interpreter::begins_by_poll(body) => {
-                self.door.begin(&self.visitor, &self.place()?, Lifetime::Polls)?.1
+                self.door.begin(&self.visitor, &self.session_key()?, Lifetime::Polls)?.1
             }
             (None, _) => return Err(McpRejection::no_poll()),
         };
@@ -230,24 +230,24 @@ impl McpRequest {
 
     async fn ask(&self, inbox: &Inbox<McpOpening>, asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
         match inbox.ask(asked, self.expires).await {
-            Outcome::Answered(response) => Ok(response),
-            Outcome::Undelivered(_) | Outcome::Ended => Err(self.ended()),
-            Outcome::Expired => Err(McpRejection::Problem(AuthError::Expired.into())),
-            Outcome::Busy => Err(busy()),
+            ExchangeOutcome::Answered(response) => Ok(response),
+            ExchangeOutcome::Undelivered(_) | ExchangeOutcome::Ended => Err(self.ended()),
+            ExchangeOutcome::Expired => Err(McpRejection::Problem(AuthError::Expired.into())),
+            ExchangeOutcome::Busy => Err(busy()),
         }
     }
 
     /// A request of the stateless revision: whichever session hears it.
     async fn ask_shared(&self, mut asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
-        let place = self.place()?;
+        let session_key = self.session_key()?;
         for _ in 0..MAX_TRIES {
-            let inbox = self.door.shared(&self.visitor, &place)?;
+            let inbox = self.door.shared(&self.visitor, &session_key)?;
             asked = match inbox.ask(asked, self.expires).await {
-                Outcome::Answered(response) => return Ok(response),
-                Outcome::Undelivered(asked) => asked,
-                Outcome::Ended => break,
-                Outcome::Expired => return Err(McpRejection::Problem(AuthError::Expired.into())),
-                Outcome::Busy => return Err(busy()),
+                ExchangeOutcome::Answered(response) => return Ok(response),
+                ExchangeOutcome::Undelivered(asked) => asked,
+                ExchangeOutcome::Ended => break,
+                ExchangeOutcome::Expired => return Err(McpRejection::Problem(AuthError::Expired.into())),
+                ExchangeOutcome::Busy => return Err(busy()),
             };
         }
         Err(Refusal::new(Code::Closing, "the request was not answered before the gateway let it go; try again").into())

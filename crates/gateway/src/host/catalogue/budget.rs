@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use salon_mcp::listing::Item;
+use salon_mcp::listing::ListItem;
 
 /// The bytes of lists that all rooms keep together.
 const MAX_BYTES: usize = 128 << 20;
@@ -42,6 +42,6 @@ impl Drop for TakenBytes {
 }
 
 /// What an item weighs.
-pub(super) fn weight(item: &Item) -> usize {
+pub(super) fn weight(item: &ListItem) -> usize {
     item.raw.get().len() + item.name.len() + OVERHEAD
 }

@@ -17,18 +17,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::{Snapshot, SnapshotBuilder};
-use salon_mcp::listing::{Item, Listing};
+use salon_dialects::{CatalogueSnapshot, SnapshotBuilder};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::calls::Lack;
 use super::library::{Board, Demand};
-use slots::{Knowledge, Queue, Slot, Turn};
+use slots::{Knowledge, ParticipantSlot, Queue, Turn};
 
 pub(super) use budget::ListBudget;
-pub(super) use slots::{Consulted, Meeting, Met, Offer};
+pub(super) use slots::{Consulted, HandshakeResult, Meeting, OfferedList};
 
 /// How long a participant that did not answer is not asked again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -45,19 +45,19 @@ const MAX_REVALIDATIONS: usize = 64;
 pub(super) const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A list as an errand brings it.
-pub(super) struct Listed {
-    pub(super) items: Vec<Item>,
+pub(super) struct ListResult {
+    pub(super) items: Vec<ListItem>,
     /// How long it may be kept, where its owner says so.
     pub(super) ttl: Option<Duration>,
 }
 
-/// A list to be had. Whoever gets one must see to it.
-pub(super) struct Errand {
+/// A list to be fetched. The holder must settle it.
+pub(super) struct ListRequest {
     pub(super) who: Arc<Participant>,
     pub(super) listing: Listing,
     pub(super) meeting: Arc<Meeting>,
     /// There is such a list, whatever the handshake says.
-    pub(super) said: bool,
+    pub(super) is_announced: bool,
 }
 
 /// A session's request for lists that is not answered yet.
@@ -67,12 +67,12 @@ struct Waiter {
 }
 
 /// A place to wait until lists are known.
-pub(super) struct Waiting {
+pub(super) struct ListWait {
     done: oneshot::Receiver<()>,
     deadline: Instant,
 }
 
-impl Waiting {
+impl ListWait {
     /// Waits until all of them are known, or have been waited for long enough.
     pub(super) async fn settled(self) {
         let _ = tokio::time::timeout_at(self.deadline, self.done).await;
@@ -80,7 +80,7 @@ impl Waiting {
 }
 
 pub(super) struct Catalogue {
-    slots: HashMap<ParticipantId, Slot>,
+    slots: HashMap<ParticipantId, ParticipantSlot>,
     /// By listing.
     queues: [Queue; 4],
     waiters: Vec<Waiter>,
@@ -118,7 +118,7 @@ impl Catalogue {
     }
 
     /// Publishes what is known by now.
-    pub(super) fn publish(&mut self) -> Arc<Snapshot> {
+    pub(super) fn publish(&mut self) -> Arc<CatalogueSnapshot> {
         let snapshot = self.builder.snapshot();
         self.board.publish(&snapshot);
         snapshot
@@ -130,13 +130,13 @@ impl Catalogue {
         who: &Arc<Participant>,
         listing: Listing,
         now: Instant,
-    ) -> (Consulted, Option<Errand>) {
+    ) -> (Consulted, Option<ListRequest>) {
         self.admit(who, false, now);
         let list = &self.slots[&who.id].lists[listing as usize];
         let knowledge = list.knowledge.subscribe();
         let is_due = list.is_due(now);
-        let errand = if is_due { self.start(&who.id, listing, now) } else { None };
-        (Consulted { who: who.clone(), knowledge }, errand)
+        let list_request = if is_due { self.start(&who.id, listing, now) } else { None };
+        (Consulted { who: who.clone(), knowledge }, list_request)
     }
 
     /// Gives a participant a slot, unless this very join of it has one. Every list is due at once; what it listed before it joined again is
@@ -146,7 +146,7 @@ impl Catalogue {
             return false;
         }
         self.drop_slot(&who.id);
-        let mut slot = Slot::new(who, is_newcomer);
+        let mut slot = ParticipantSlot::new(who, is_newcomer);
         for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
             queue.set(&who.id, list, Some(Turn::Due(now)));
         }
@@ -163,7 +163,7 @@ impl Catalogue {
     }
 
     /// Begins to ask for a list.
-    fn start(&mut self, who: &ParticipantId, listing: Listing, now: Instant) -> Option<Errand> {
+    fn start(&mut self, who: &ParticipantId, listing: Listing, now: Instant) -> Option<ListRequest> {
         let slot = self.slots.get_mut(who)?;
         let list = &mut slot.lists[listing as usize];
         let known = match &*list.knowledge.borrow() {
@@ -171,9 +171,9 @@ impl Catalogue {
             _ => None,
         };
         list.knowledge.send_replace(Knowledge::Asking { since: now, known });
-        let said = list.said;
+        let is_announced = list.is_announced;
         self.queues[listing as usize].set(who, list, Some(Turn::Pending(now)));
-        Some(Errand { who: slot.who.clone(), listing, meeting: slot.meeting.clone(), said })
+        Some(ListRequest { who: slot.who.clone(), listing, meeting: slot.meeting.clone(), is_announced })
     }
 
     /// Whether everybody present is known. Once [`Self::complete`] has been told who is, joins and leaves keep it so.
@@ -200,7 +200,7 @@ impl Catalogue {
         asker: &ParticipantId,
         listings: &'static [Listing],
         now: Instant,
-    ) -> (Vec<Errand>, Option<Waiting>) {
+    ) -> (Vec<ListRequest>, Option<ListWait>) {
         let mut errands = Vec::new();
         for listing in listings {
             self.wanted[*listing as usize] = true;
@@ -211,17 +211,17 @@ impl Catalogue {
         let Some(deadline) = deadlines.max().filter(|deadline| *deadline > now) else { return (errands, None) };
         let (done, waiting) = oneshot::channel();
         self.waiters.push(Waiter { listings, done });
-        (errands, Some(Waiting { done: waiting, deadline }))
+        (errands, Some(ListWait { done: waiting, deadline }))
     }
 
-    fn start_due(&mut self, listing: Listing, asker: &ParticipantId, now: Instant, errands: &mut Vec<Errand>) {
+    fn start_due(&mut self, listing: Listing, asker: &ParticipantId, now: Instant, errands: &mut Vec<ListRequest>) {
         while let Some(who) = self.queues[listing as usize].next_due(asker, now) {
             errands.extend(self.start(&who, listing, now));
         }
     }
 
     /// Asks again for lists that are too old, as many as may be in this interval.
-    fn start_aged(&mut self, listing: Listing, now: Instant, errands: &mut Vec<Errand>) {
+    fn start_aged(&mut self, listing: Listing, now: Instant, errands: &mut Vec<ListRequest>) {
         if now >= self.revalidated.0 + REVALIDATION_INTERVAL {
             self.revalidated = (now, 0);
         }
@@ -241,7 +241,7 @@ impl Catalogue {
     }
 
     /// Goes on asking for lists that are too old.
-    pub(super) fn revalidate(&mut self, now: Instant) -> Vec<Errand> {
+    pub(super) fn revalidate(&mut self, now: Instant) -> Vec<ListRequest> {
         self.is_revalidating = false;
         let mut errands = Vec::new();
         for listing in Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]).collect::<Vec<_>>() {
@@ -251,39 +251,41 @@ impl Catalogue {
     }
 
     /// The slot of a participant, unless it has joined again since.
-    fn slot(&mut self, who: &Arc<Participant>) -> Option<&mut Slot> {
+    fn slot(&mut self, who: &Arc<Participant>) -> Option<&mut ParticipantSlot> {
         self.slots.get_mut(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who))
     }
 
     /// A list is about to be asked for: what changed before does not matter any more. Its owner has answered the handshake, so even one
     /// that took long over that is waited for again.
-    pub(super) fn begin_listing(&mut self, errand: &Errand, now: Instant) {
-        let Some(slot) = self.slots.get_mut(&errand.who.id).filter(|slot| Arc::ptr_eq(&slot.who, &errand.who)) else {
+    pub(super) fn begin_listing(&mut self, list_request: &ListRequest, now: Instant) {
+        let Some(slot) =
+            self.slots.get_mut(&list_request.who.id).filter(|slot| Arc::ptr_eq(&slot.who, &list_request.who))
+        else {
             return;
         };
-        let list = &mut slot.lists[errand.listing as usize];
+        let list = &mut slot.lists[list_request.listing as usize];
         list.is_stale = false;
         if list.is_pending() {
-            self.queues[errand.listing as usize].set(&errand.who.id, list, Some(Turn::Pending(now)));
+            self.queues[list_request.listing as usize].set(&list_request.who.id, list, Some(Turn::Pending(now)));
         }
         list.knowledge.send_if_modified(|knowledge| {
             if let Knowledge::Asking { since, .. } = knowledge {
                 *since = now;
             }
-            // That is for whoever comes now; those who wait already have waited long enough.
+            // That is for new requests; the waiting ones have waited long enough.
             false
         });
     }
 
     /// Whether it changed since.
-    pub(super) fn is_stale(&mut self, errand: &Errand) -> bool {
-        self.slot(&errand.who).is_some_and(|slot| slot.lists[errand.listing as usize].is_stale)
+    pub(super) fn is_stale(&mut self, list_request: &ListRequest) -> bool {
+        self.slot(&list_request.who).is_some_and(|slot| slot.lists[list_request.listing as usize].is_stale)
     }
 
     /// Keeps what an errand brought. Whether it is left out of the catalogue from now on because it is too long.
-    pub(super) fn settle(&mut self, errand: &Errand, listed: Result<Listed, Lack>) -> bool {
-        let (now, listing, id) = (Instant::now(), errand.listing, &errand.who.id);
-        if self.slot(&errand.who).is_none() {
+    pub(super) fn settle(&mut self, list_request: &ListRequest, listed: Result<ListResult, Lack>) -> bool {
+        let (now, listing, id) = (Instant::now(), list_request.listing, &list_request.who.id);
+        if self.slot(&list_request.who).is_none() {
             return false;
         }
         if matches!(listed, Err(Lack::Left)) {
@@ -292,10 +294,10 @@ impl Catalogue {
         }
         let was_left_out = self.builder.is_left_out(id, listing);
         let ttl = listed.as_ref().ok().and_then(|listed| listed.ttl).map(|ttl| ttl.clamp(MIN_TTL, MAX_TTL));
-        let offer = listed.and_then(|Listed { items, .. }| {
+        let offer = listed.and_then(|ListResult { items, .. }| {
             let bytes = items.iter().map(budget::weight).sum::<usize>() + budget::OVERHEAD;
             let taken = self.budget.take(bytes).ok_or(Lack::TooLong)?;
-            Ok(Offer { items: items.into(), _taken: taken })
+            Ok(OfferedList { items: items.into(), _taken: taken })
         });
         let Some(slot) = self.slots.get_mut(id) else { return false };
         let list = &mut slot.lists[listing as usize];
@@ -343,7 +345,7 @@ impl Catalogue {
     }
 
     /// A participant has joined. Its lists are asked for at once where sessions are to be told of them.
-    pub(super) fn joined(&mut self, who: &Arc<Participant>, demand: Demand, now: Instant) -> Vec<Errand> {
+    pub(super) fn joined(&mut self, who: &Arc<Participant>, demand: Demand, now: Instant) -> Vec<ListRequest> {
         if !self.admit(who, demand != Demand::None, now) {
             return Vec::new();
         }
@@ -363,12 +365,12 @@ impl Catalogue {
         listings: &[Listing],
         demand: Demand,
         now: Instant,
-    ) -> Vec<Errand> {
+    ) -> Vec<ListRequest> {
         let mut again = Vec::new();
         for listing in listings {
             let Some(slot) = self.slots.get_mut(who) else { break };
             let list = &mut slot.lists[*listing as usize];
-            list.said = true;
+            list.is_announced = true;
             if list.is_pending() {
                 list.is_stale = true;
                 continue;
@@ -402,7 +404,7 @@ impl Catalogue {
 
     /// Something was missed: who is present is looked up again, and every list is asked for again when it is wanted. Where sessions follow
     /// the catalogue, that is at once.
-    pub(super) fn start_over(&mut self, roster: &[Arc<Participant>], demand: Demand, now: Instant) -> Vec<Errand> {
+    pub(super) fn start_over(&mut self, roster: &[Arc<Participant>], demand: Demand, now: Instant) -> Vec<ListRequest> {
         for (who, slot) in &mut self.slots {
             for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
                 match list.is_pending() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use salon_mcp::listing::Item;
+use salon_mcp::listing::ListItem;
 use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
@@ -13,12 +13,12 @@ use super::LIST_TIMEOUT;
 use super::budget::TakenBytes;
 
 /// A list of a participant's.
-pub(in super::super) struct Offer {
-    pub(in super::super) items: Arc<[Item]>,
+pub(in super::super) struct OfferedList {
+    pub(in super::super) items: Arc<[ListItem]>,
     pub(super) _taken: TakenBytes,
 }
 
-impl Offer {
+impl OfferedList {
     pub(in super::super) fn has(&self, name: &str) -> bool {
         self.items.iter().any(|offered| *offered.name == *name)
     }
@@ -32,36 +32,36 @@ pub(in super::super) enum Knowledge {
         /// When the last question was put.
         since: Instant,
         /// What it was before.
-        known: Option<Arc<Offer>>,
+        known: Option<Arc<OfferedList>>,
     },
-    Known(Arc<Offer>),
+    Known(Arc<OfferedList>),
     /// It is not to be had.
     Unknown(Lack),
 }
 
 /// What a participant said in its handshake: which lists it has.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Met {
+pub(in super::super) struct HandshakeResult {
     pub(in super::super) has: [bool; 4],
 }
 
 /// A handshake: the first task that needs it performs it, and the others wait for that. A new one begins after one has failed.
-pub(in super::super) type Meeting = Mutex<Option<Result<Met, Lack>>>;
+pub(in super::super) type Meeting = Mutex<Option<Result<HandshakeResult, Lack>>>;
 
-pub(super) struct Slot {
+pub(super) struct ParticipantSlot {
     /// As the newest join shows it. Every join makes another value, so this tells whether it is still the one that was asked.
     pub(super) who: Arc<Participant>,
     pub(super) meeting: Arc<Meeting>,
-    pub(super) lists: [List; 4],
+    pub(super) lists: [CatalogueList; 4],
     /// It joined while sessions followed the catalogue, so its lists are news to them.
     pub(super) is_newcomer: bool,
 }
 
-impl Slot {
+impl ParticipantSlot {
     pub(super) fn new(who: &Arc<Participant>, is_newcomer: bool) -> Self {
-        let list = || List {
+        let list = || CatalogueList {
             is_stale: false,
-            said: false,
+            is_announced: false,
             turn: None,
             knowledge: watch::Sender::new(Knowledge::Unknown(Lack::Unasked)),
         };
@@ -69,16 +69,16 @@ impl Slot {
     }
 }
 
-pub(super) struct List {
+pub(super) struct CatalogueList {
     /// It has changed since it was asked for.
     pub(super) is_stale: bool,
     /// It was said to change, so there is one, whatever the handshake said.
-    pub(super) said: bool,
+    pub(super) is_announced: bool,
     turn: Option<Turn>,
     pub(super) knowledge: watch::Sender<Knowledge>,
 }
 
-impl List {
+impl CatalogueList {
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.turn, Some(Turn::Pending(_)))
     }
@@ -114,7 +114,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn set(&mut self, who: &ParticipantId, list: &mut List, turn: Option<Turn>) {
+    pub(super) fn set(&mut self, who: &ParticipantId, list: &mut CatalogueList, turn: Option<Turn>) {
         if let Some(before) = list.turn.take() {
             let (turns, at) = self.of(before);
             turns.remove(&(at, who.clone()));
@@ -162,7 +162,7 @@ pub(in super::super) struct Consulted {
 
 impl Consulted {
     /// What it offers, when that is known by a deadline, and it does not take too long over it.
-    pub(in super::super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<Offer>, Lack> {
+    pub(in super::super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<OfferedList>, Lack> {
         let asked = match &*self.knowledge.borrow() {
             Knowledge::Asking { since, .. } => Some(*since + LIST_TIMEOUT),
             _ => None,
@@ -173,7 +173,7 @@ impl Consulted {
     }
 
     /// What it was before it was asked for again.
-    fn before(&self) -> Option<Arc<Offer>> {
+    fn before(&self) -> Option<Arc<OfferedList>> {
         match &*self.knowledge.borrow() {
             Knowledge::Asking { known, .. } => known.clone(),
             _ => None,
@@ -181,7 +181,7 @@ impl Consulted {
     }
 
     /// The same, however long it takes.
-    pub(in super::super) async fn settled(&mut self) -> Result<Arc<Offer>, Lack> {
+    pub(in super::super) async fn settled(&mut self) -> Result<Arc<OfferedList>, Lack> {
         match self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking { .. })).await {
             // The slot is gone, and so is its participant.
             Err(_) => Err(Lack::Left),

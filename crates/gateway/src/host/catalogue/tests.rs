@@ -10,32 +10,32 @@ fn somebody(id: &str) -> Arc<Participant> {
     Arc::new(Participant::new(id))
 }
 
-fn named(name: &str) -> Item {
+fn named(name: &str) -> ListItem {
     let raw = RawValue::from_string(format!(r#"{{"name":"{name}"}}"#)).expect("JSON");
-    Item { name: name.into(), raw }
+    ListItem { name: name.into(), raw }
 }
 
 /// What an errand for somebody's tools would be.
-fn errand(catalogue: &mut Catalogue, who: &Arc<Participant>) -> Errand {
+fn list_request(catalogue: &mut Catalogue, who: &Arc<Participant>) -> ListRequest {
     let slot = catalogue.slots.get(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who));
     let meeting = slot.map(|slot| slot.meeting.clone()).unwrap_or_default();
-    Errand { who: who.clone(), listing: Listing::Tools, meeting, said: false }
+    ListRequest { who: who.clone(), listing: Listing::Tools, meeting, is_announced: false }
 }
 
-fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<Item>, Lack>) {
-    let errand = errand(catalogue, who);
-    catalogue.settle(&errand, items.map(|items| Listed { items, ttl: None }));
+fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<ListItem>, Lack>) {
+    let list_request = list_request(catalogue, who);
+    catalogue.settle(&list_request, items.map(|items| ListResult { items, ttl: None }));
 }
 
 /// What a catalogue knows of somebody, and whether they would have to be asked.
 fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
-    let (consulted, errand) = catalogue.consult(who, Listing::Tools, Instant::now());
+    let (consulted, list_request) = catalogue.consult(who, Listing::Tools, Instant::now());
     let known = match &*consulted.knowledge.borrow() {
         Knowledge::Asking { .. } => "asking".to_owned(),
         Knowledge::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
         Knowledge::Unknown(lack) => format!("{lack:?}"),
     };
-    (known, errand.is_some())
+    (known, list_request.is_some())
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,21 +57,21 @@ async fn a_change_a_leave_and_a_join_make_it_ask_again() {
     let bob = somebody("bob");
     look(&mut catalogue, &bob);
     settle(&mut catalogue, &bob, Ok(vec![named("move")]));
-    let met = errand(&mut catalogue, &bob).meeting;
-    *met.lock().await = Some(Ok(Met { has: [false; 4] }));
+    let met = list_request(&mut catalogue, &bob).meeting;
+    *met.lock().await = Some(Ok(HandshakeResult { has: [false; 4] }));
     catalogue.changed(&bob.id, &[Listing::Tools], Demand::None, Instant::now());
     let (_, again) = catalogue.consult(&bob, Listing::Tools, Instant::now());
     let again = again.expect("a list that changed is asked for again");
     assert!(again.meeting.lock().await.is_some(), "no handshake");
-    assert!(again.said, "it has tools, whatever its handshake said");
+    assert!(again.is_announced, "it has tools, whatever its handshake said");
     catalogue.begin_listing(&again, Instant::now());
     assert!(!catalogue.is_stale(&again));
     catalogue.changed(&bob.id, &[Listing::Tools], Demand::None, Instant::now());
     assert!(catalogue.is_stale(&again), "it changed while it was being asked");
 
     let again = somebody("bob");
-    let (_, errand) = catalogue.consult(&again, Listing::Tools, Instant::now());
-    let meeting = errand.expect("whoever joined again is asked again").meeting;
+    let (_, list_request) = catalogue.consult(&again, Listing::Tools, Instant::now());
+    let meeting = list_request.expect("whoever joined again is asked again").meeting;
     assert!(meeting.lock().await.is_none(), "whoever joined again is met again");
     settle(&mut catalogue, &bob, Ok(vec![named("old")]));
     assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
@@ -103,15 +103,15 @@ async fn the_silent_are_left_alone_until_they_speak() {
 async fn who_shook_hands_late_is_waited_for_again() {
     let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
     let bob = somebody("bob");
-    let (mut consulted, errand) = catalogue.consult(&bob, Listing::Tools, Instant::now());
-    let errand = errand.expect("nobody has asked yet");
+    let (mut consulted, list_request) = catalogue.consult(&bob, Listing::Tools, Instant::now());
+    let list_request = list_request.expect("nobody has asked yet");
     tokio::time::advance(2 * LIST_TIMEOUT).await;
     let deadline = Instant::now() + RETRY_AFTER;
     assert_eq!(consulted.offer(deadline).await.err(), Some(Lack::Timeout), "nobody waits that long");
-    catalogue.begin_listing(&errand, Instant::now());
+    catalogue.begin_listing(&list_request, Instant::now());
     let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
     let settled = async {
-        catalogue.settle(&errand, Ok(Listed { items: vec![named("late")], ttl: None }));
+        catalogue.settle(&list_request, Ok(ListResult { items: vec![named("late")], ttl: None }));
     };
     let (offer, ()) = tokio::join!(consulted.offer(deadline), settled);
     assert_eq!(offer.map(|offer| offer.items.len()), Ok(1));
@@ -147,9 +147,9 @@ async fn a_list_is_kept_as_long_as_its_owner_says() {
         [(Duration::ZERO, MIN_TTL), (Duration::from_secs(7), Duration::from_secs(7)), (2 * MAX_TTL, MAX_TTL)]
     {
         look(&mut catalogue, &bob);
-        let listed = Listed { items: vec![named("move")], ttl: Some(ttl) };
-        let errand = errand(&mut catalogue, &bob);
-        catalogue.settle(&errand, Ok(listed));
+        let listed = ListResult { items: vec![named("move")], ttl: Some(ttl) };
+        let list_request = list_request(&mut catalogue, &bob);
+        catalogue.settle(&list_request, Ok(listed));
         tokio::time::advance(kept - Duration::from_millis(1)).await;
         assert_eq!(look(&mut catalogue, &bob), ("move".into(), false), "{ttl:?}");
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -181,9 +181,9 @@ fn crowd(count: usize) -> Vec<Arc<Participant>> {
 }
 
 /// Answers errands with one tool each.
-fn answer(catalogue: &mut Catalogue, errands: &[Errand]) {
-    for errand in errands {
-        catalogue.settle(errand, Ok(Listed { items: vec![named("move")], ttl: None }));
+fn answer(catalogue: &mut Catalogue, errands: &[ListRequest]) {
+    for list_request in errands {
+        catalogue.settle(list_request, Ok(ListResult { items: vec![named("move")], ttl: None }));
     }
 }
 
@@ -249,14 +249,14 @@ async fn old_lists_are_asked_for_again_so_many_in_a_second() {
     assert_eq!(first.len(), MAX_REVALIDATIONS);
     let (more, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
     assert!(more.is_empty(), "another session does not make it more");
-    let mut asked: HashSet<_> = first.iter().map(|errand| errand.who.id.clone()).collect();
+    let mut asked: HashSet<_> = first.iter().map(|list_request| list_request.who.id.clone()).collect();
     answer(&mut catalogue, &first);
     let mut rounds = 0;
     while catalogue.is_revalidating() {
         tokio::time::advance(REVALIDATION_INTERVAL).await;
         let next = catalogue.revalidate(Instant::now());
         assert!((1..=MAX_REVALIDATIONS).contains(&next.len()));
-        asked.extend(next.iter().map(|errand| errand.who.id.clone()));
+        asked.extend(next.iter().map(|list_request| list_request.who.id.clone()));
         answer(&mut catalogue, &next);
         rounds += 1;
     }
@@ -341,8 +341,8 @@ async fn who_asks_is_not_asked_itself() {
     let mut catalogue = new_catalogue(&Arc::default());
     let roster = crowd(2);
     catalogue.complete(&roster, Instant::now());
-    let asked = |(errands, _): (Vec<Errand>, Option<Waiting>)| -> Vec<String> {
-        errands.iter().map(|errand| errand.who.id.to_string()).collect()
+    let asked = |(errands, _): (Vec<ListRequest>, Option<ListWait>)| -> Vec<String> {
+        errands.iter().map(|list_request| list_request.who.id.to_string()).collect()
     };
     assert_eq!(asked(catalogue.gather(&roster[0].id, TOOLS, Instant::now())), ["p1"]);
     assert_eq!(asked(catalogue.gather(&roster[1].id, TOOLS, Instant::now())), ["p0"]);

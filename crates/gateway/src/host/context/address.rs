@@ -1,10 +1,10 @@
 //! How scopes and keys are written: as words in a tool's arguments, as `context://{scope}/{key}` for a resource.
 //!
-//! Invariant: `participant` is whoever writes it. There are no words for another's.
+//! Invariant: `participant` is the writer. Another's scope cannot be named.
 
 use std::borrow::Cow;
 
-use salon_log::context::{Key, Scope, ToolId};
+use salon_log::context::{ContextScope, Key, ToolId};
 use salon_protocol::{ParticipantId, percent_decoded};
 
 const SCHEME: &str = "context://";
@@ -14,26 +14,26 @@ const TOOL: &str = "tool:";
 pub(super) const TEMPLATE: &str = "context://{scope}/{key}";
 
 /// Reads the word for a scope; an error says what would be right.
-pub(super) fn read_scope(word: &str, caller: &ParticipantId) -> Result<Scope, String> {
+pub(super) fn read_scope(word: &str, caller: &ParticipantId) -> Result<ContextScope, String> {
     match (word, word.strip_prefix(TOOL)) {
-        ("topic", _) => Ok(Scope::Topic),
-        ("participant", _) => Ok(Scope::Participant(caller.clone())),
-        (_, Some(id)) => ToolId::new(id).map(Scope::Tool).map_err(|why| format!("the id of the tool: {why}")),
+        ("topic", _) => Ok(ContextScope::Topic),
+        ("participant", _) => Ok(ContextScope::Participant(caller.clone())),
+        (_, Some(id)) => ToolId::new(id).map(ContextScope::Tool).map_err(|why| format!("the id of the tool: {why}")),
         _ => Err("must be `topic`, `participant`, or `tool:` and the id of a tool".into()),
     }
 }
 
 /// The word for a scope.
-pub(super) fn word(scope: &Scope) -> Cow<'static, str> {
+pub(super) fn word(scope: &ContextScope) -> Cow<'static, str> {
     match scope {
-        Scope::Topic => "topic".into(),
-        Scope::Participant(_) => "participant".into(),
-        Scope::Tool(id) => format!("{TOOL}{id}").into(),
+        ContextScope::Topic => "topic".into(),
+        ContextScope::Participant(_) => "participant".into(),
+        ContextScope::Tool(id) => format!("{TOOL}{id}").into(),
     }
 }
 
 /// The resource of a key, as the template makes it.
-pub(super) fn uri(scope: &Scope, key: &Key) -> String {
+pub(super) fn uri(scope: &ContextScope, key: &Key) -> String {
     let mut uri = String::from(SCHEME);
     encode(&word(scope), &mut uri);
     uri.push('/');
@@ -42,7 +42,7 @@ pub(super) fn uri(scope: &Scope, key: &Key) -> String {
 }
 
 /// What a resource is. Also takes what a template would not have made, as long as it can be meant in one way only.
-pub(super) fn read_uri(uri: &str, caller: &ParticipantId) -> Option<(Scope, Key)> {
+pub(super) fn read_uri(uri: &str, caller: &ParticipantId) -> Option<(ContextScope, Key)> {
     let (scope, key) = uri.strip_prefix(SCHEME)?.split_once('/')?;
     let scope = read_scope(&percent_decoded(scope)?, caller).ok()?;
     Some((scope, Key::new(&percent_decoded(key)?).ok()?))
@@ -80,7 +80,7 @@ mod tests {
             let scope = read_scope(given, &alice()).expect("a scope");
             assert_eq!(word(&scope), given);
         }
-        assert_eq!(read_scope("participant", &alice()), Ok(Scope::Participant(alice())));
+        assert_eq!(read_scope("participant", &alice()), Ok(ContextScope::Participant(alice())));
         let wrong = Err("must be `topic`, `participant`, or `tool:` and the id of a tool".to_owned());
         for given in ["", "Topic", "participant:bob", "tool", "bob"] {
             assert_eq!(read_scope(given, &alice()), wrong, "{given:?}");
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_resource_is_read_as_the_template_makes_it_and_a_little_beyond() {
         let key = Key::new("plan/a b").expect("a key");
-        let tool = Scope::Tool(ToolId::new("arm").expect("an id"));
-        assert_eq!(uri(&Scope::Topic, &key), "context://topic/plan%2Fa%20b");
+        let tool = ContextScope::Tool(ToolId::new("arm").expect("an id"));
+        assert_eq!(uri(&ContextScope::Topic, &key), "context://topic/plan%2Fa%20b");
         assert_eq!(uri(&tool, &key), "context://tool%3Aarm/plan%2Fa%20b");
         let expected = Some(("Topic".to_owned(), "plan/a b".to_owned()));
         assert_eq!(read("context://topic/plan%2Fa%20b"), expected);
@@ -123,7 +123,7 @@ mod tests {
             // Counted by proptest: it fails when nearly all are left out.
             prop_assume!(key.is_ok() && id.is_ok());
             let (key, id) = (key.expect("checked"), id.expect("checked"));
-            for scope in [Scope::Topic, Scope::Participant(alice()), Scope::Tool(id)] {
+            for scope in [ContextScope::Topic, ContextScope::Participant(alice()), ContextScope::Tool(id)] {
                 let uri = uri(&scope, &key);
                 prop_assert!(uri.is_ascii());
                 prop_assert_eq!(read_uri(&uri, &alice()), Some((scope, key.clone())));

@@ -1,8 +1,8 @@
-//! The topic's versioned context, as the host offers it: tools ([`tools`]), resources ([`resources`]), and news for those who
+//! The topic's versioned context, as the host offers it: tools ([`tools`]), resources ([`resources`]), and news for participants that
 //! watch ([`watches`]).
 //!
-//! The store keeps it; here is only who wants to hear of what. Requests are served in order, so whoever has been answered that it
-//! watches is told of everything that is written after the answer.
+//! The store keeps it; here is only who wants to hear of what. Requests are served in order, so a participant that has been answered that it
+//! watches gets everything that is written after the answer.
 
 mod address;
 mod descriptions;
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use salon_log::ContextStore;
-use salon_log::context::{Changed, Changes, Existence, Scope};
-use salon_mcp::listing::Item;
+use salon_log::context::{Changed, Changes, ContextScope, Existence};
+use salon_mcp::listing::ListItem;
 use salon_protocol::{Code, Participant, ParticipantId, RpcError};
 use serde::Serialize;
 use serde_json::json;
@@ -26,8 +26,8 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::address::word;
-use self::watches::{Hearers, Manner, Target, Watches};
-use super::office::{Office, Request};
+use self::watches::{Hearers, WatchForm, WatchTarget, Watches};
+use super::office::{HostRequest, Office};
 use super::speech::{text, told};
 
 pub(super) use descriptions::descriptions;
@@ -36,13 +36,13 @@ pub(super) use descriptions::descriptions;
 const ANNOUNCEMENTS: Duration = Duration::from_secs(1);
 
 /// The context of one room.
-pub(super) struct Context {
+pub(super) struct RoomContext {
     store: Arc<dyn ContextStore>,
     /// What is written, once somebody here has had to do with the context.
     changes: Option<Changes>,
     watches: Watches,
     /// The resources of topic and tools as doors list them, for as long as one of them has that list.
-    listed: Weak<[Item]>,
+    listed: Weak<[ListItem]>,
     /// Somebody has read the list of resources and not been told that it changed.
     is_relied_on: bool,
     /// When the next announcement is due, and when the last was.
@@ -50,15 +50,15 @@ pub(super) struct Context {
     announced: Option<Instant>,
 }
 
-/// Something that watchers, or those who list, are to hear.
+/// A notification to watchers, or to clients that have the list.
 pub(super) enum News {
     Changed(Changed),
     ListChanged,
 }
 
-/// What a change says to those who watch.
+/// The notification of a change to its watchers.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ChangeNotice<'a> {
     scope: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
@@ -70,13 +70,13 @@ struct Told<'a> {
     missed: bool,
 }
 
-impl Context {
+impl RoomContext {
     pub(super) fn new(store: Arc<dyn ContextStore>) -> Self {
         Self {
             store,
             changes: None,
             watches: Watches::default(),
-            listed: Weak::<[Item; 0]>::new(),
+            listed: Weak::<[ListItem; 0]>::new(),
             is_relied_on: false,
             due: None,
             announced: None,
@@ -114,7 +114,7 @@ impl Context {
         }
     }
 
-    /// Tells whoever is to hear it.
+    /// Sends it to its recipients.
     pub(super) fn tell(&mut self, office: &Office, news: News) {
         let is_here =
             |who: &Arc<Participant>| office.desk.participant(&who.id).is_some_and(|present| Arc::ptr_eq(&present, who));
@@ -123,10 +123,10 @@ impl Context {
                 let hearers = self.watches.of(&change.scope, &change.key, is_here);
                 let (scope, deleted) = (word(&change.scope), change.existence == Existence::Ended);
                 let (key, version) = (Some(change.key.as_str()), Some(change.version));
-                tell_hearers(office, &hearers, &Told { scope: &scope, key, version, deleted, missed: false });
+                tell_hearers(office, &hearers, &ChangeNotice { scope: &scope, key, version, deleted, missed: false });
                 if change.existence != Existence::Unchanged {
-                    if !matches!(change.scope, Scope::Participant(_)) {
-                        self.listed = Weak::<[Item; 0]>::new();
+                    if !matches!(change.scope, ContextScope::Participant(_)) {
+                        self.listed = Weak::<[ListItem; 0]>::new();
                     }
                     self.list_changed();
                 }
@@ -134,12 +134,12 @@ impl Context {
             News::Changed(Changed::Missed) => {
                 for target in self.watches.all() {
                     let hearers = self.watches.hearers(std::slice::from_ref(&target), is_here);
-                    let Target { scope, key } = &target;
+                    let WatchTarget { scope, key } = &target;
                     let key = key.as_ref().map(|key| key.as_str());
-                    let told = Told { scope: &word(scope), key, version: None, deleted: false, missed: true };
+                    let told = ChangeNotice { scope: &word(scope), key, version: None, deleted: false, missed: true };
                     tell_hearers(office, &hearers, &told);
                 }
-                self.listed = Weak::<[Item; 0]>::new();
+                self.listed = Weak::<[ListItem; 0]>::new();
                 self.list_changed();
             }
             News::ListChanged => {
@@ -149,7 +149,7 @@ impl Context {
         }
     }
 
-    /// Sees to it that whoever has the list hears that it is another.
+    /// Notifies the clients that have the list of its change.
     fn list_changed(&mut self) {
         if self.is_relied_on && self.due.is_none() {
             let now = Instant::now();
@@ -161,14 +161,14 @@ impl Context {
     fn watch(
         &mut self,
         office: &Office,
-        request: &Request,
-        target: Target,
-        manner: Manner,
+        request: &HostRequest,
+        target: WatchTarget,
+        form: WatchForm,
         ends: bool,
     ) -> Result<(), String> {
         let caller = request.caller();
         if ends {
-            self.watches.end(caller, &target, &manner);
+            self.watches.end(caller, &target, &form);
             return Ok(());
         }
         let Some(present) = office.desk.participant(caller) else {
@@ -176,15 +176,17 @@ impl Context {
         };
         let is_here =
             |who: &Arc<Participant>| office.desk.participant(&who.id).is_some_and(|now| Arc::ptr_eq(&now, who));
-        self.watches.begin(&present, target, manner, is_here)
+        self.watches.begin(&present, target, form, is_here)
     }
 }
 
-fn tell_hearers(office: &Office, hearers: &Hearers, told: &Told<'_>) {
-    for (manner, who) in hearers {
-        match manner {
-            Manner::Change => notify_all(office, who, "notifications/context/changed", told),
-            Manner::Resource(uri) => notify_all(office, who, "notifications/resources/updated", &json!({ "uri": uri })),
+fn tell_hearers(office: &Office, hearers: &Hearers, told: &ChangeNotice<'_>) {
+    for (form, who) in hearers {
+        match form {
+            WatchForm::Change => notify_all(office, who, "notifications/context/changed", told),
+            WatchForm::Resource(uri) => {
+                notify_all(office, who, "notifications/resources/updated", &json!({ "uri": uri }))
+            }
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use salon_log::context::{Address, Key, Scope};
+use salon_log::context::{Address, ContextScope, Key};
 use salon_log::{ContextStore, ReadError};
 use salon_mcp::code;
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{ParticipantId, RpcError, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::super::office::{Office, Request};
-use super::super::speech::{self, Outcome, text};
+use super::super::office::{HostRequest, Office};
+use super::super::speech::{self, HostOutcome, text};
 use super::address::{self, TEMPLATE, read_uri};
-use super::watches::{Manner, Target};
-use super::{Context, unreadable};
+use super::watches::{WatchForm, WatchTarget};
+use super::{RoomContext, unreadable};
 
 /// How many resources a page has.
 const PAGE: usize = 250;
@@ -24,15 +24,15 @@ const PAGE: usize = 250;
 const MAX_AT_DOORS: usize = 4096;
 const MAX_BYTES_AT_DOORS: usize = 4 << 20;
 
-impl Context {
+impl RoomContext {
     /// Serves a request about resources; `None` when it is about something else.
     pub(in super::super) async fn serve(
         &mut self,
         office: &Office,
-        request: &Request,
+        request: &HostRequest,
         method: &str,
         params: Option<&str>,
-    ) -> Option<Outcome> {
+    ) -> Option<HostOutcome> {
         if !method.starts_with("resources/") {
             return None;
         }
@@ -47,7 +47,7 @@ impl Context {
         })
     }
 
-    async fn page(&mut self, office: &Office, request: &Request, params: Option<&str>) -> Outcome {
+    async fn page(&mut self, office: &Office, request: &HostRequest, params: Option<&str>) -> HostOutcome {
         #[derive(Deserialize)]
         struct Params {
             cursor: Option<String>,
@@ -78,10 +78,10 @@ impl Context {
         Ok(text(&Page { resources: items.iter().map(|item| &*item.raw).collect(), next_cursor }))
     }
 
-    fn subscribe(&mut self, office: &Office, request: &Request, params: Option<&str>, ends: bool) -> Outcome {
+    fn subscribe(&mut self, office: &Office, request: &HostRequest, params: Option<&str>, ends: bool) -> HostOutcome {
         let (uri, scope, key) = named(request, params)?;
-        let (target, manner) = (Target { scope, key: Some(key) }, Manner::Resource(uri.into()));
-        match self.watch(office, request, target, manner, ends) {
+        let (target, form) = (WatchTarget { scope, key: Some(key) }, WatchForm::Resource(uri.into()));
+        match self.watch(office, request, target, form, ends) {
             Ok(()) => Ok(text(&json!({}))),
             Err(message) => Err(speech::busy(message)),
         }
@@ -93,11 +93,11 @@ impl Context {
         office: &Office,
         asker: &ParticipantId,
         listing: Listing,
-    ) -> Option<Arc<[Item]>> {
+    ) -> Option<Arc<[ListItem]>> {
         match listing {
             Listing::Templates => {
                 let raw = text(&template());
-                Some(Arc::from([Item { name: TEMPLATE.into(), raw }]))
+                Some(Arc::from([ListItem { name: TEMPLATE.into(), raw }]))
             }
             Listing::Resources => {
                 self.attend(office);
@@ -109,26 +109,30 @@ impl Context {
         }
     }
 
-    async fn offer_resources(&mut self, topic: &TopicName, asker: &ParticipantId) -> Result<Arc<[Item]>, ReadError> {
+    async fn offer_resources(
+        &mut self,
+        topic: &TopicName,
+        asker: &ParticipantId,
+    ) -> Result<Arc<[ListItem]>, ReadError> {
         let bounds = (MAX_AT_DOORS, MAX_BYTES_AT_DOORS);
         let shared = match self.listed.upgrade() {
             Some(shared) => shared,
             None => {
                 let scopes = scopes(&*self.store, topic, None).await?;
                 let (items, _) = resources(&*self.store, topic, scopes, None, bounds).await?;
-                let shared: Arc<[Item]> = items.into();
+                let shared: Arc<[ListItem]> = items.into();
                 self.listed = Arc::downgrade(&shared);
                 shared
             }
         };
-        let own = vec![Scope::Participant(asker.clone())];
+        let own = vec![ContextScope::Participant(asker.clone())];
         let (own, _) = resources(&*self.store, topic, own, None, bounds).await?;
         // Most have nothing of their own, and all of them have one list.
         Ok(if own.is_empty() { shared } else { own.into_iter().chain(shared.iter().cloned()).collect() })
     }
 }
 
-async fn read(store: &dyn ContextStore, office: &Office, request: &Request, params: Option<&str>) -> Outcome {
+async fn read(store: &dyn ContextStore, office: &Office, request: &HostRequest, params: Option<&str>) -> HostOutcome {
     let (uri, scope, key) = named(request, params)?;
     let address = Address { topic: office.desk.topic().clone(), scope, key };
     let newest = store.get(&address, None).await.map_err(|error| unreadable(&error))?;
@@ -145,10 +149,10 @@ async fn scopes(
     store: &dyn ContextStore,
     topic: &TopicName,
     caller: Option<&ParticipantId>,
-) -> Result<Vec<Scope>, ReadError> {
-    let mut scopes = vec![Scope::Topic];
-    scopes.extend(caller.cloned().map(Scope::Participant));
-    scopes.extend(store.tools(topic).await?.into_iter().map(Scope::Tool));
+) -> Result<Vec<ContextScope>, ReadError> {
+    let mut scopes = vec![ContextScope::Topic];
+    scopes.extend(caller.cloned().map(ContextScope::Participant));
+    scopes.extend(store.tools(topic).await?.into_iter().map(ContextScope::Tool));
     Ok(scopes)
 }
 
@@ -157,11 +161,11 @@ async fn scopes(
 async fn resources(
     store: &dyn ContextStore,
     topic: &TopicName,
-    scopes: Vec<Scope>,
-    after: Option<(Scope, Key)>,
+    scopes: Vec<ContextScope>,
+    after: Option<(ContextScope, Key)>,
     (most, mut room): (usize, usize),
-) -> Result<(Vec<Item>, bool), ReadError> {
-    let mut items: Vec<Item> = Vec::new();
+) -> Result<(Vec<ListItem>, bool), ReadError> {
+    let mut items: Vec<ListItem> = Vec::new();
     for scope in scopes {
         let after = match &after {
             Some((passed, _)) if scope < *passed => continue,
@@ -181,17 +185,17 @@ async fn resources(
     Ok((items, true))
 }
 
-fn item(scope: &Scope, key: &Key) -> Item {
+fn item(scope: &ContextScope, key: &Key) -> ListItem {
     let uri = address::uri(scope, key);
     let description = match scope {
-        Scope::Topic => "Context of this room".to_owned(),
-        Scope::Participant(_) => "Context of your own".to_owned(),
-        Scope::Tool(id) => format!("Context of the tool {id}"),
+        ContextScope::Topic => "Context of this room".to_owned(),
+        ContextScope::Participant(_) => "Context of your own".to_owned(),
+        ContextScope::Tool(id) => format!("Context of the tool {id}"),
     };
     let raw = text(&json!({
         "uri": uri, "name": key.as_str(), "description": description, "mimeType": "application/json",
     }));
-    Item { name: uri.into(), raw }
+    ListItem { name: uri.into(), raw }
 }
 
 fn template() -> serde_json::Value {
@@ -211,7 +215,7 @@ fn read_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, Rpc
 }
 
 /// The resource that a request names.
-fn named(request: &Request, params: Option<&str>) -> Result<(String, Scope, Key), RpcError> {
+fn named(request: &HostRequest, params: Option<&str>) -> Result<(String, ContextScope, Key), RpcError> {
     #[derive(Deserialize)]
     struct Params {
         uri: String,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use salon_log::context::{Address, Key, Scope, Write};
-use salon_log::sqlite::{Options, Sqlite};
+use salon_log::context::{Address, ContextScope, Key, Write};
+use salon_log::sqlite::{Sqlite, SqliteOptions};
 use salon_log::{ContextStore, Durability, Tailed, TopicLog};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 use salon_rooms::{ByteRates, Rate, Rooms, Settings};
@@ -57,7 +57,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
 
 #[tokio::test]
 async fn what_was_written_before_a_crash_is_answered_and_not_written_again() {
-    let options = Options { durability: Durability::Os, ..Options::default() };
+    let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };
     let log = Arc::new(Sqlite::temporary(options).expect("a temporary log"));
     let topic = TopicName::new("room:alpha").expect("a name");
     let join = r#""kind":"presence","payload":{"event":"join","participant":{"id":"alice"}}"#;
@@ -67,7 +67,7 @@ async fn what_was_written_before_a_crash_is_answered_and_not_written_again() {
     let request = append(&log, &topic, call).await;
 
     // So far the host came, and then the power failed.
-    let address = Address { topic: topic.clone(), scope: Scope::Topic, key: Key::new("count").expect("a key") };
+    let address = Address { topic: topic.clone(), scope: ContextScope::Topic, key: Key::new("count").expect("a key") };
     let cause = request.position.to_string().into();
     let author = ParticipantId::new("alice").expect("an id");
     let write = Write { value: Some("1".into()), expected: Some(0), author: author.clone(), cause };

@@ -1,17 +1,17 @@
 //! `context.get`, `put`, `list`, `history`, `delete` and `watch`.
 
 use salon_log::ContextStore;
-use salon_log::context::{Address, Key, MAX_VERSIONS, Scope, Version, Write, WriteError, Written};
+use salon_log::context::{Address, ContextScope, Key, MAX_VERSIONS, Version, Write, WriteError, Written};
 use salon_protocol::{Code, ParticipantId, RpcError, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::super::arguments::Arguments;
-use super::super::office::{Office, Request};
-use super::super::speech::{self, Outcome, structured, text, told};
+use super::super::office::{HostRequest, Office};
+use super::super::speech::{self, HostOutcome, structured, text, told};
 use super::address::{read_scope, word};
-use super::watches::{Manner, Target};
-use super::{Context, refused, unreadable};
+use super::watches::{WatchForm, WatchTarget};
+use super::{RoomContext, refused, unreadable};
 
 pub(super) const MAX_LISTED: u64 = 1000;
 pub(super) const USUAL_LISTED: u64 = 100;
@@ -19,7 +19,7 @@ pub(super) const USUAL_VERSIONS: u64 = 20;
 
 /// A version as it is shown.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct VersionView<'a> {
     version: u64,
     at: Timestamp,
     by: &'a ParticipantId,
@@ -32,7 +32,7 @@ struct Shown<'a> {
     omitted: bool,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> VersionView<'a> {
     fn of(version: &'a Version) -> Result<Self, RpcError> {
         let Version { number, at, author, value } = version;
         let value = value.as_deref().map(serde_json::from_str).transpose();
@@ -41,15 +41,15 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Context {
+impl RoomContext {
     /// Calls a tool of the context's; `None` when there is no such tool.
     pub(in super::super) async fn call(
         &mut self,
         office: &Office,
-        request: &Request,
+        request: &HostRequest,
         tool: &str,
         arguments: Arguments<'_>,
-    ) -> Option<Outcome> {
+    ) -> Option<HostOutcome> {
         self.attend(office);
         let store = &*self.store;
         Some(match tool {
@@ -63,7 +63,12 @@ impl Context {
         })
     }
 
-    async fn begin_watch(&mut self, office: &Office, request: &Request, mut arguments: Arguments<'_>) -> Outcome {
+    async fn begin_watch(
+        &mut self,
+        office: &Office,
+        request: &HostRequest,
+        mut arguments: Arguments<'_>,
+    ) -> HostOutcome {
         #[derive(Serialize)]
         struct Watching<'a> {
             scope: &'a str,
@@ -78,8 +83,8 @@ impl Context {
         let key = key.map(|key| Key::new(&key).map_err(|why| arguments.wrong("key", &why.to_string()))).transpose()?;
         let stop = arguments.optional("stop")?.unwrap_or(false);
         arguments.end()?;
-        let target = Target { scope: scope.clone(), key: key.clone() };
-        if let Err(message) = self.watch(office, request, target, Manner::Change, stop) {
+        let target = WatchTarget { scope: scope.clone(), key: key.clone() };
+        if let Err(message) = self.watch(office, request, target, WatchForm::Change, stop) {
             return Err(speech::busy(message));
         }
         let version = match &key {
@@ -95,13 +100,18 @@ impl Context {
     }
 }
 
-async fn get(store: &dyn ContextStore, office: &Office, request: &Request, mut arguments: Arguments<'_>) -> Outcome {
+async fn get(
+    store: &dyn ContextStore,
+    office: &Office,
+    request: &HostRequest,
+    mut arguments: Arguments<'_>,
+) -> HostOutcome {
     #[derive(Serialize)]
     struct Got<'a> {
         scope: &'a str,
         key: &'a str,
         #[serde(flatten)]
-        shown: Shown<'a>,
+        view: VersionView<'a>,
     }
     let address = address(office, request, &mut arguments)?;
     let version: Option<u64> = arguments.optional("version")?;
@@ -120,7 +130,7 @@ async fn get(store: &dyn ContextStore, office: &Office, request: &Request, mut a
         }
         (Some(found), _) => found,
     };
-    let got = text(&Got { scope: &word(&address.scope), key: key.as_str(), shown: Shown::of(&found)? });
+    let got = text(&Got { scope: &word(&address.scope), key: key.as_str(), view: VersionView::of(&found)? });
     // Said twice, a long value could be longer than any answer may be.
     if got.get().len() > office.toolbox.room_for_texts() {
         return Ok(told("The value is long, and not repeated here: see the structured content.", &got, false));
@@ -131,10 +141,10 @@ async fn get(store: &dyn ContextStore, office: &Office, request: &Request, mut a
 async fn write(
     store: &dyn ContextStore,
     office: &Office,
-    request: &Request,
+    request: &HostRequest,
     mut arguments: Arguments<'_>,
     is_put: bool,
-) -> Outcome {
+) -> HostOutcome {
     #[derive(Serialize)]
     struct Done<'a> {
         scope: &'a str,
@@ -165,7 +175,12 @@ async fn write(
     }
 }
 
-async fn list(store: &dyn ContextStore, office: &Office, request: &Request, mut arguments: Arguments<'_>) -> Outcome {
+async fn list(
+    store: &dyn ContextStore,
+    office: &Office,
+    request: &HostRequest,
+    mut arguments: Arguments<'_>,
+) -> HostOutcome {
     #[derive(Serialize)]
     struct Element<'a> {
         key: &'a str,
@@ -204,9 +219,9 @@ async fn list(store: &dyn ContextStore, office: &Office, request: &Request, mut 
 async fn history(
     store: &dyn ContextStore,
     office: &Office,
-    request: &Request,
+    request: &HostRequest,
     mut arguments: Arguments<'_>,
-) -> Outcome {
+) -> HostOutcome {
     #[derive(Serialize)]
     struct History<'a> {
         scope: &'a str,
@@ -228,11 +243,11 @@ async fn history(
     let mut versions = Vec::new();
     let mut last = None;
     for version in &found {
-        let mut shown = Shown::of(version)?;
-        let mut element = text(&shown);
+        let mut view = VersionView::of(version)?;
+        let mut element = text(&view);
         if element.get().len() > room && versions.is_empty() {
-            (shown.value, shown.omitted) = (None, true);
-            element = text(&shown);
+            (view.value, view.omitted) = (None, true);
+            element = text(&view);
         }
         let Some(left) = room.checked_sub(element.get().len()) else { break };
         room = left;
@@ -245,13 +260,13 @@ async fn history(
     Ok(structured(&History { scope: &scope, key: key.as_str(), versions, next }))
 }
 
-fn scope(request: &Request, arguments: &mut Arguments<'_>) -> Result<Scope, RpcError> {
+fn scope(request: &HostRequest, arguments: &mut Arguments<'_>) -> Result<ContextScope, RpcError> {
     let given: Option<String> = arguments.optional("scope")?;
     let given = given.as_deref().unwrap_or("topic");
     read_scope(given, request.caller()).map_err(|why| arguments.wrong("scope", &why))
 }
 
-fn address(office: &Office, request: &Request, arguments: &mut Arguments<'_>) -> Result<Address, RpcError> {
+fn address(office: &Office, request: &HostRequest, arguments: &mut Arguments<'_>) -> Result<Address, RpcError> {
     let scope = scope(request, arguments)?;
     let key: String = arguments.required("key")?;
     let key = Key::new(&key).map_err(|why| arguments.wrong("key", &why.to_string()))?;
@@ -259,7 +274,7 @@ fn address(office: &Office, request: &Request, arguments: &mut Arguments<'_>) ->
 }
 
 /// Why something was not written.
-fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> Outcome {
+fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> HostOutcome {
     let (code, message, current) = match error {
         WriteError::Conflict { current: 0 } => {
             let message = format!("there is no `{key}`, so it has no version {}", expected.unwrap_or(0));

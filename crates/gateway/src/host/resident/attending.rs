@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_dialects::Snapshot;
-use salon_mcp::listing::{Item, Listing};
+use salon_dialects::CatalogueSnapshot;
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{CloseReason, Message, Participant, ParticipantId, PresenceEvent};
 use salon_rooms::{Happening, Interest};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::super::catalogue::{Consulted, Errand};
+use super::super::catalogue::{Consulted, ListRequest};
 use super::super::office::Office;
 use super::super::{descriptions, handshake};
 use super::Resident;
@@ -71,7 +71,7 @@ impl Resident {
     }
 
     /// Something was missed, so nothing that was noted is to be trusted.
-    pub(super) fn begin_anew(&mut self, reason: CloseReason) {
+    pub(super) fn start_over(&mut self, reason: CloseReason) {
         tracing::debug!(topic = %self.office.desk.topic(), ?reason, "host: seat lost, starting over");
         self.everything = Some(self.office.desk.observe(None, Interest::default()));
         self.office.calls.clear();
@@ -93,19 +93,19 @@ impl Resident {
         }
     }
 
-    fn run_in_turn(&mut self, errands: Vec<Errand>) {
+    fn run_in_turn(&mut self, errands: Vec<ListRequest>) {
         if !errands.is_empty() {
             self.tasks.spawn(handshake::run_in_turn(self.office.clone(), errands));
         }
     }
 
-    pub(super) fn run(&mut self, errands: Vec<Errand>) {
+    pub(super) fn run(&mut self, errands: Vec<ListRequest>) {
         for errand in errands {
             self.tasks.spawn(handshake::run(self.office.clone(), errand));
         }
     }
 
-    /// Looks a list of everybody up in the catalogue, and has asked whoever is not in it.
+    /// Looks a list of everybody up in the catalogue, and asks the participants that are not in it.
     pub(super) fn consult(&mut self, roster: &[Arc<Participant>], listing: Listing) -> Vec<Consulted> {
         if !roster.is_empty() {
             self.attend();
@@ -130,7 +130,7 @@ impl Resident {
         &mut self,
         asker: &ParticipantId,
         listings: &'static [Listing],
-        answer: oneshot::Sender<Arc<Snapshot>>,
+        answer: oneshot::Sender<Arc<CatalogueSnapshot>>,
     ) {
         self.attend();
         let (now, office) = (Instant::now(), self.office.clone());
@@ -159,7 +159,7 @@ impl Resident {
         asker: &ParticipantId,
         who: &ParticipantId,
         listing: Listing,
-        answer: oneshot::Sender<Option<Arc<[Item]>>>,
+        answer: oneshot::Sender<Option<Arc<[ListItem]>>>,
     ) {
         if who.is_host() {
             let own = match listing {

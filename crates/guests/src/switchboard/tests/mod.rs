@@ -22,13 +22,13 @@ struct Play {
     now: Instant,
     said: u32,
     told: String,
-    last: Option<What>,
+    last: Option<PublishPurpose>,
 }
 
 impl Play {
-    fn new(eras: &[Era], change: impl FnOnce(&mut Setting)) -> Self {
+    fn new(eras: &[Era], change: impl FnOnce(&mut SwitchboardOptions)) -> Self {
         let raw = |text: String| RawValue::from_string(text).unwrap();
-        let mut setting = Setting {
+        let mut setting = SwitchboardOptions {
             name: "guest".into(),
             isolated: false,
             expose: Expose::default(),
@@ -39,15 +39,15 @@ impl Play {
         };
         change(&mut setting);
         let server = match setting.room_era() {
-            Era::Legacy => Server::from_initialize(&raw(format!(
+            Era::Legacy => ServerProfile::from_initialize(&raw(format!(
                 r#"{{"protocolVersion":"2025-11-25","capabilities":{TOOLS},"serverInfo":{{"name":"s","version":"1"}}}}"#
             ))),
-            Era::Modern => Server::from_discover(&raw(format!(
+            Era::Modern => ServerProfile::from_discover(&raw(format!(
                 r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{TOOLS},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"1"}}}}}}"#
             ))),
         };
         let now = Instant::now();
-        let ours = Hello { info: Some(raw(r#"{"name":"salon"}"#.into())), ..Hello::default() };
+        let ours = HandshakeParams { info: Some(raw(r#"{"name":"salon"}"#.into())), ..HandshakeParams::default() };
         let board = Switchboard::new(setting, server.unwrap(), ours, now);
         let mut play = Self { board, start: now, now, said: 0, told: String::new(), last: None };
         play.collect();
@@ -55,7 +55,7 @@ impl Play {
     }
 
     /// Beginning with its tools known and its seat taken; what that made it say is left out.
-    fn seated(eras: &[Era], change: impl FnOnce(&mut Setting)) -> Self {
+    fn seated(eras: &[Era], change: impl FnOnce(&mut SwitchboardOptions)) -> Self {
         let mut play = Self::new(eras, change);
         play.line(r#"0> {"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t"}]}}"#);
         if eras == [Era::Modern] {
@@ -142,24 +142,24 @@ impl Play {
     fn collect(&mut self) {
         while let Some(action) = self.board.poll() {
             let line = match action {
-                Action::Publish(Publish { to, correlation, payload, what }) => {
+                SwitchboardAction::Publish(Publish { to, correlation, payload, what }) => {
                     self.last = Some(what);
                     let to: Vec<_> = to.iter().map(ParticipantId::as_str).collect();
                     let to = if to.is_empty() { "*".into() } else { to.join(",") };
                     let correlation = correlation.map(|id| format!(" re {id}")).unwrap_or_default();
                     format!("⇒ {to}{correlation} {}", payload.get())
                 }
-                Action::Send { lane, text, headers, .. } => {
+                SwitchboardAction::Send { lane, text, headers, .. } => {
                     let headers: String = headers.iter().map(|(name, value)| format!("[{name}: {value}]")).collect();
                     format!("→ {}{headers} {text}", lane.0)
                 }
-                Action::Abandon { lane, request } => format!("→ {} abandon {request}", lane.0),
-                Action::Open { lane, era, hello, revision } => {
-                    format!("open {} {era:?} {revision} {}", lane.0, hello.capabilities)
+                SwitchboardAction::Abandon { lane, request } => format!("→ {} abandon {request}", lane.0),
+                SwitchboardAction::Open { lane, era, handshake_params, revision } => {
+                    format!("open {} {era:?} {revision} {}", lane.0, handshake_params.capabilities)
                 }
-                Action::Close { lane } => format!("close {}", lane.0),
-                Action::Listed => format!("listed {}", self.board.tools()),
-                Action::Lost { why } => format!("lost: {why}"),
+                SwitchboardAction::Close { lane } => format!("close {}", lane.0),
+                SwitchboardAction::Listed => format!("listed {}", self.board.tools()),
+                SwitchboardAction::Lost { why } => format!("lost: {why}"),
             };
             // The head of every message is the same.
             self.told.push_str(&line.replace(r#""jsonrpc":"2.0","#, ""));

@@ -120,7 +120,7 @@ fn a_caller_of_an_older_revision_gets_what_that_has() {
 #[test]
 fn log_lines_of_a_server_that_takes_no_wishes_are_heard_by_level_too() {
     let introduction = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s"}}"#;
-    let server = Server::from_initialize(&RawValue::from_string(introduction.into()).unwrap()).unwrap();
+    let server = ServerProfile::from_initialize(&RawValue::from_string(introduction.into()).unwrap()).unwrap();
     let mut play = Play::seated(&[Era::Legacy], |_| {});
     play.board.server = server;
     let script = r#"

@@ -6,15 +6,18 @@
 
 use std::time::Duration;
 
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{DISCOVER, Discovery, Found, INITIALIZE, Initialized, Speech, Verdict, Wire, discover, initialize};
-use crate::upstream::stdio::{Command, Voice};
-use crate::upstream::{Connection, Inbound, Outbound, Received, Setup, UpstreamError};
+use super::{
+    DISCOVER, DiscoverAnswer, INITIALIZE, Initialized, LegacyDialect, ModernServer, ProbeVerdict, WireKind, discover,
+    initialize,
+};
+use crate::upstream::stdio::{ChildCommand, StderrVoice};
+use crate::upstream::{Inbound, Outbound, UpstreamConnection, UpstreamError, UpstreamMessage, UpstreamSetup};
 
 /// How long `server/discover` is asked alone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DISCOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The first child's share of the time. Slow beginners are more common than servers that a question silences for good.
 const FIRST_SHARE: f32 = 0.75;
@@ -24,42 +27,47 @@ const FIRST_SHARE: f32 = 0.75;
 const MIN_LEGACY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a child that is not needed any more has to end.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the first child showed.
 enum Showed {
-    Modern(Found),
-    Legacy(Speech),
+    Modern(ModernServer),
+    Legacy(LegacyDialect),
     /// Nothing, or nothing of use. A fresh child may do better.
     Unclear,
 }
 
-pub(super) async fn probe(command: Command<'_>, setup: &Setup, limit: Duration) -> Result<Verdict, UpstreamError> {
+pub(super) async fn probe(
+    command: ChildCommand<'_>,
+    setup: &UpstreamSetup,
+    limit: Duration,
+) -> Result<ProbeVerdict, UpstreamError> {
     let began = Instant::now();
     let deadline = began + limit;
     // Whatever it has to say about a question it does not know, a child that is started in earnest will not say.
-    let (connection, mut inbound) = Connection::start(command, setup, Voice::Hushed)?;
-    let alone = began + PATIENCE.min(limit / 4);
+    let (connection, mut inbound) = UpstreamConnection::start(command, setup, StderrVoice::Hushed)?;
+    let alone = began + DISCOVER_TIMEOUT.min(limit / 4);
     let showed = timeout_at(began + limit.mul_f32(FIRST_SHARE), converse(&connection, &mut inbound, alone)).await;
     // The first child ends while the second begins.
-    let ending = connection.end(inbound, GRACE);
+    let ending = connection.end(inbound, EXIT_TIMEOUT);
     match showed.unwrap_or(Showed::Unclear) {
         Showed::Legacy(speech) => {
             ending.await;
-            Ok(Verdict::legacy(Wire::Stdio, speech))
+            Ok(ProbeVerdict::legacy(WireKind::Stdio, speech))
         }
         Showed::Modern(found) if found.lists_legacy => {
             ending.await;
-            Ok(Verdict::of(found, true, Wire::Stdio))
+            Ok(ProbeVerdict::of(found, true, WireKind::Stdio))
         }
         Showed::Modern(found) => {
             let legacy_deadline = legacy_deadline(began, Instant::now(), deadline);
-            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Hushed, legacy_deadline, limit));
-            Ok(Verdict::of(found, answer.is_ok(), Wire::Stdio))
+            let ((), answer) =
+                tokio::join!(ending, ask_legacy(command, setup, StderrVoice::Hushed, legacy_deadline, limit));
+            Ok(ProbeVerdict::of(found, answer.is_ok(), WireKind::Stdio))
         }
         Showed::Unclear => {
-            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, Voice::Plain, deadline, limit));
-            answer.map(|speech| Verdict::legacy(Wire::Stdio, speech))
+            let ((), answer) = tokio::join!(ending, ask_legacy(command, setup, StderrVoice::Plain, deadline, limit));
+            answer.map(|speech| ProbeVerdict::legacy(WireKind::Stdio, speech))
         }
     }
 }
@@ -69,7 +77,7 @@ fn legacy_deadline(began: Instant, now: Instant, deadline: Instant) -> Instant {
     deadline.min(now + MIN_LEGACY_TIMEOUT.max(2 * (now - began)))
 }
 
-async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant) -> Showed {
+async fn converse(connection: &UpstreamConnection, inbound: &mut Inbound, alone: Instant) -> Showed {
     let (mut asked_again, mut asked_legacy) = (false, None);
     // A child that is gone is seen by `inbound`.
     let say = async |text: String| drop(connection.send(Outbound::new(text)).await);
@@ -78,32 +86,32 @@ async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant
         let received = tokio::select! {
             received = inbound.next() => received,
             () = sleep_until(alone), if asked_legacy.is_none() => {
-                asked_legacy = Some(Speech::Unknown);
-                say(initialize(Speech::Unknown)).await;
+                asked_legacy = Some(LegacyDialect::Unknown);
+                say(initialize(LegacyDialect::Unknown)).await;
                 continue;
             }
         };
-        let Some(Received::Message { text, .. }) = received else { return Showed::Unclear };
-        let Some(head) = Head::read(&text) else { continue };
+        let Some(UpstreamMessage::Message { text, .. }) = received else { return Showed::Unclear };
+        let Some(head) = RpcHead::read(&text) else { continue };
         if head.answers(DISCOVER) {
-            match Discovery::read(&head) {
-                Discovery::Modern(found) => return Showed::Modern(found),
-                Discovery::AskAgain if !asked_again => {
+            match DiscoverAnswer::read(&head) {
+                DiscoverAnswer::Modern(found) => return Showed::Modern(found),
+                DiscoverAnswer::AskAgain if !asked_again => {
                     asked_again = true;
                     say(discover()).await;
                 }
-                Discovery::AskAgain | Discovery::No if asked_legacy.is_none() => {
-                    asked_legacy = Some(Speech::Unknown);
-                    say(initialize(Speech::Unknown)).await;
+                DiscoverAnswer::AskAgain | DiscoverAnswer::No if asked_legacy.is_none() => {
+                    asked_legacy = Some(LegacyDialect::Unknown);
+                    say(initialize(LegacyDialect::Unknown)).await;
                 }
-                Discovery::AskAgain | Discovery::No => {}
+                DiscoverAnswer::AskAgain | DiscoverAnswer::No => {}
             }
         } else if let Some(asked) = asked_legacy.filter(|_| head.answers(INITIALIZE)) {
             match Initialized::read(&head, asked) {
-                Initialized::Official(_) => return Showed::Legacy(Speech::Official),
+                Initialized::Official(_) => return Showed::Legacy(LegacyDialect::Official),
                 Initialized::Draft => {
                     connection.speak_draft();
-                    return Showed::Legacy(Speech::Draft);
+                    return Showed::Legacy(LegacyDialect::Draft);
                 }
                 Initialized::Again(speech) => {
                     asked_legacy = Some(speech);
@@ -117,29 +125,29 @@ async fn converse(connection: &Connection, inbound: &mut Inbound, alone: Instant
 
 /// Starts a child that gets nothing but `initialize`.
 async fn ask_legacy(
-    command: Command<'_>,
-    setup: &Setup,
-    voice: Voice,
+    command: ChildCommand<'_>,
+    setup: &UpstreamSetup,
+    voice: StderrVoice,
     deadline: Instant,
     limit: Duration,
-) -> Result<Speech, UpstreamError> {
-    let (connection, mut inbound) = Connection::start(command, setup, voice)?;
+) -> Result<LegacyDialect, UpstreamError> {
+    let (connection, mut inbound) = UpstreamConnection::start(command, setup, voice)?;
     let asking = async {
-        let mut asked = Speech::Unknown;
+        let mut asked = LegacyDialect::Unknown;
         connection.send(Outbound::new(initialize(asked))).await?;
         loop {
             let text = match inbound.next().await {
-                Some(Received::Message { text, .. }) => text,
-                Some(Received::Ended { why }) => return Err(UpstreamError::Exited(why)),
-                Some(Received::Failed { .. }) => continue,
+                Some(UpstreamMessage::Message { text, .. }) => text,
+                Some(UpstreamMessage::Ended { why }) => return Err(UpstreamError::Exited(why)),
+                Some(UpstreamMessage::Failed { .. }) => continue,
                 None => return Err(UpstreamError::Closed),
             };
-            let Some(head) = Head::read(&text).filter(|head| head.answers(INITIALIZE)) else { continue };
+            let Some(head) = RpcHead::read(&text).filter(|head| head.answers(INITIALIZE)) else { continue };
             match Initialized::read(&head, asked) {
-                Initialized::Official(_) => return Ok(Speech::Official),
+                Initialized::Official(_) => return Ok(LegacyDialect::Official),
                 Initialized::Draft => {
                     connection.speak_draft();
-                    return Ok(Speech::Draft);
+                    return Ok(LegacyDialect::Draft);
                 }
                 Initialized::Again(speech) => {
                     asked = speech;
@@ -150,7 +158,7 @@ async fn ask_legacy(
         }
     };
     let answer = timeout_at(deadline, asking).await;
-    connection.end(inbound, GRACE).await;
+    connection.end(inbound, EXIT_TIMEOUT).await;
     answer.unwrap_or(Err(UpstreamError::TimedOut(limit)))
 }
 

@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use salon_dialects::mcp::draft::{self, words};
 pub use salon_mcp::Era;
-use salon_mcp::{Head, Revision, code, meta};
+use salon_mcp::{Revision, RpcHead, code, meta};
 use salon_protocol::{RpcError, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::frame::ErrorObject;
-use super::http::Http;
-use super::stdio::Command;
-use super::{Setup, Target, UpstreamError};
+use super::http::HttpUpstream;
+use super::stdio::ChildCommand;
+use super::{GuestTarget, UpstreamError, UpstreamSetup};
 
 /// The revisions that are asked for.
 const MODERN: Revision = Revision::MODERN;
@@ -34,7 +34,7 @@ const INITIALIZE: &str = "\"salon-initialize\"";
 
 /// What carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
+pub enum WireKind {
     /// A child's standard streams.
     Stdio,
     /// Streamable HTTP.
@@ -47,7 +47,7 @@ pub enum Wire {
 
 /// The words of the legacy era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speech {
+pub enum LegacyDialect {
     /// MCP as it was published.
     Official,
     /// The draft dialect.
@@ -58,53 +58,61 @@ pub enum Speech {
 
 /// What a probe found. The caller keeps it, but not for ever: a server that learns the modern era does not announce that.
 #[derive(Debug, Clone)]
-pub struct Verdict {
+pub struct ProbeVerdict {
     /// What it speaks, preferred first. A dual-era server has both.
     pub eras: Vec<Era>,
     /// The result of `server/discover`, where it speaks the modern era.
     pub discovered: Option<Box<RawValue>>,
     /// What carries the messages.
-    pub wire: Wire,
+    pub wire: WireKind,
     /// What it speaks in the legacy era.
-    pub speech: Speech,
+    pub speech: LegacyDialect,
 }
 
-impl Verdict {
+impl ProbeVerdict {
     /// Whether the server speaks that era.
     pub fn speaks(&self, era: Era) -> bool {
         self.eras.contains(&era)
     }
 
     /// A server that begins with `initialize`.
-    pub(crate) fn legacy(wire: Wire, speech: Speech) -> Self {
+    pub(crate) fn legacy(wire: WireKind, speech: LegacyDialect) -> Self {
         Self { eras: vec![Era::Legacy], discovered: None, wire, speech }
     }
 
-    fn of(found: Found, dual: bool, wire: Wire) -> Self {
+    fn of(found: ModernServer, dual: bool, wire: WireKind) -> Self {
         let mut eras = vec![Era::Modern];
         eras.extend(dual.then_some(Era::Legacy));
-        Self { eras, discovered: Some(found.result), wire, speech: Speech::Official }
+        Self { eras, discovered: Some(found.result), wire, speech: LegacyDialect::Official }
     }
 }
 
 /// Asks a server which eras it speaks, within `limit`. A command is started for it, more than once if need be, and ended again.
 ///
 /// A modern server is dual-era if it lists a legacy revision, or if it also answers `initialize`: not all that do say so.
-pub async fn probe(target: &Target, setup: &Setup, limit: Duration) -> Result<Verdict, UpstreamError> {
+pub async fn probe(
+    target: &GuestTarget,
+    setup: &UpstreamSetup,
+    limit: Duration,
+) -> Result<ProbeVerdict, UpstreamError> {
     match target {
-        Target::Command { program, args, env, cwd } => {
-            let command = Command { program, args, env, cwd: cwd.as_ref() };
+        GuestTarget::Command { program, args, env, cwd } => {
+            let command = ChildCommand { program, args, env, cwd: cwd.as_ref() };
             command::probe(command, setup, limit).await
         }
         // There is no WebSocket in any published revision; the handshake shows which one is used.
-        Target::Url { .. } if target.is_websocket() => Ok(Verdict::legacy(Wire::WebSocket, Speech::Unknown)),
-        Target::Url { url, headers, transport } => url::probe(&Http::new(url, headers)?, *transport, limit).await,
+        GuestTarget::Url { .. } if target.is_websocket() => {
+            Ok(ProbeVerdict::legacy(WireKind::WebSocket, LegacyDialect::Unknown))
+        }
+        GuestTarget::Url { url, headers, transport } => {
+            url::probe(&HttpUpstream::new(url, headers)?, *transport, limit).await
+        }
     }
 }
 
 /// The answer of a modern server.
 #[derive(Debug)]
-struct Found {
+struct ModernServer {
     result: Box<RawValue>,
     /// Whether it lists a revision of the legacy era.
     lists_legacy: bool,
@@ -112,16 +120,16 @@ struct Found {
 
 /// What an answer to `server/discover` says.
 #[derive(Debug)]
-enum Discovery {
-    Modern(Found),
+enum DiscoverAnswer {
+    Modern(ModernServer),
     /// It has a revision in common with us that it did not see in the question.
     AskAgain,
     /// It is not of the modern era, or of an unsupported revision.
     No,
 }
 
-impl Discovery {
-    fn read(head: &Head<'_>) -> Self {
+impl DiscoverAnswer {
+    fn read(head: &RpcHead<'_>) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Discovered {
@@ -138,7 +146,7 @@ impl Discovery {
                 Ok(revisions) if common(&revisions) => {
                     let known = revisions.iter().filter_map(|revision| Revision::parse(revision));
                     let lists_legacy = known.into_iter().any(|revision| revision.era() == Era::Legacy);
-                    Self::Modern(Found { result: result.to_owned(), lists_legacy })
+                    Self::Modern(ModernServer { result: result.to_owned(), lists_legacy })
                 }
                 _ => Self::No,
             };
@@ -158,14 +166,14 @@ enum Initialized {
     Official(String),
     Draft,
     /// It does not take parameters of both kinds: it is to be asked with these alone.
-    Again(Speech),
+    Again(LegacyDialect),
     /// The server's reason.
     Refused(String),
 }
 
 impl Initialized {
     /// `asked` is whose parameters the question had.
-    fn read(head: &Head<'_>, asked: Speech) -> Self {
+    fn read(head: &RpcHead<'_>, asked: LegacyDialect) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Named {
@@ -181,8 +189,8 @@ impl Initialized {
         }
         let error = head.error.and_then(|error| serde_json::from_str::<ErrorObject<'_>>(error.get()).ok());
         match error.as_ref().map(|error| error.code) {
-            Some(draft::INVALID_PARAMETERS) if asked == Speech::Unknown => Self::Again(Speech::Draft),
-            Some(RpcError::INVALID_PARAMS) if asked == Speech::Unknown => Self::Again(Speech::Official),
+            Some(draft::INVALID_PARAMETERS) if asked == LegacyDialect::Unknown => Self::Again(LegacyDialect::Draft),
+            Some(RpcError::INVALID_PARAMS) if asked == LegacyDialect::Unknown => Self::Again(LegacyDialect::Official),
             _ => {
                 let said = error.map(|error| error.message).unwrap_or_default();
                 Self::Refused(format!("it refuses `initialize`: {said}"))
@@ -193,18 +201,18 @@ impl Initialized {
 
 fn discover() -> String {
     let (id, info) = (ours(DISCOVER), ours(ourselves()));
-    let asker = meta::Asker { capabilities: &ours("{}"), info: &info, level: None };
+    let asker = meta::RequesterMeta { capabilities: &ours("{}"), info: &info, level: None };
     rpc::request(id, "server/discover", meta::upgrade(None, asker).as_deref()).get().to_owned()
 }
 
 /// The question that both kinds of legacy server answer, each in its own way, or one of them.
-fn initialize(speech: Speech) -> String {
+fn initialize(speech: LegacyDialect) -> String {
     let official = format!(r#"{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{}}}"#, ourselves());
     let official = ours(&official);
     let params = match speech {
-        Speech::Official => official,
-        Speech::Draft => words::hello_to_draft(),
-        Speech::Unknown => words::hello_to_either(&official),
+        LegacyDialect::Official => official,
+        LegacyDialect::Draft => words::hello_to_draft(),
+        LegacyDialect::Unknown => words::hello_to_either(&official),
     };
     rpc::request(ours(INITIALIZE), "initialize", Some(&params)).get().to_owned()
 }
@@ -237,11 +245,11 @@ mod tests {
             (r#"{"id":1,"error":"broken"}"#, "no"),
         ];
         for (text, expected) in table {
-            let found = match Discovery::read(&Head::read(text).unwrap()) {
-                Discovery::Modern(found) if found.lists_legacy => "dual",
-                Discovery::Modern(_) => "modern",
-                Discovery::AskAgain => "again",
-                Discovery::No => "no",
+            let found = match DiscoverAnswer::read(&RpcHead::read(text).unwrap()) {
+                DiscoverAnswer::Modern(found) if found.lists_legacy => "dual",
+                DiscoverAnswer::Modern(_) => "modern",
+                DiscoverAnswer::AskAgain => "again",
+                DiscoverAnswer::No => "no",
             };
             assert_eq!(found, expected, "{text}");
         }
@@ -249,9 +257,9 @@ mod tests {
 
     #[test]
     fn our_questions_are_json() {
-        assert!(Head::read(&discover()).unwrap().request_id() == Some(DISCOVER));
-        for speech in [Speech::Official, Speech::Draft, Speech::Unknown] {
-            assert!(Head::read(&initialize(speech)).unwrap().request_id() == Some(INITIALIZE));
+        assert!(RpcHead::read(&discover()).unwrap().request_id() == Some(DISCOVER));
+        for speech in [LegacyDialect::Official, LegacyDialect::Draft, LegacyDialect::Unknown] {
+            assert!(RpcHead::read(&initialize(speech)).unwrap().request_id() == Some(INITIALIZE));
         }
     }
 
@@ -268,11 +276,11 @@ mod tests {
             (r#"{"id":1,"error":5}"#, r#"Refused("it refuses `initialize`: ")"#),
         ];
         for (text, expected) in table {
-            let read = Initialized::read(&Head::read(text).unwrap(), Speech::Unknown);
+            let read = Initialized::read(&RpcHead::read(text).unwrap(), LegacyDialect::Unknown);
             assert_eq!(format!("{read:?}"), expected, "{text}");
         }
         // Once is enough.
-        let refused = Head::read(r#"{"id":1,"error":{"code":4001,"message":"x"}}"#).unwrap();
-        assert!(matches!(Initialized::read(&refused, Speech::Draft), Initialized::Refused(_)));
+        let refused = RpcHead::read(r#"{"id":1,"error":{"code":4001,"message":"x"}}"#).unwrap();
+        assert!(matches!(Initialized::read(&refused, LegacyDialect::Draft), Initialized::Refused(_)));
     }
 }

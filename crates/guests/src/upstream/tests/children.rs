@@ -47,7 +47,7 @@ async fn everything_written_before_the_end_is_told_before_it() {
 
 #[tokio::test]
 async fn a_line_without_end_ends_the_connection() {
-    let held = Held::new().await;
+    let held = LifePipe::new().await;
     let script = held.script("head -c 68000000 /dev/zero | tr '\\0' x; cat");
     let (_connection, mut inbound) = start(&script).await;
     assert_eq!(end(&mut inbound).await, "it wrote a line of more than 64 MiB");
@@ -56,7 +56,7 @@ async fn a_line_without_end_ends_the_connection() {
 
 #[tokio::test]
 async fn a_child_that_closes_its_output_is_of_no_use() {
-    let held = Held::new().await;
+    let held = LifePipe::new().await;
     let (_connection, mut inbound) = start(&held.script("exec >&-; while :; do sleep 60; done")).await;
     assert_eq!(end(&mut inbound).await, "it closed its output without ending");
     held.released().await;
@@ -65,9 +65,9 @@ async fn a_child_that_closes_its_output_is_of_no_use() {
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
     let mut target = shell("");
-    let Target::Command { program, .. } = &mut target else { unreachable!() };
+    let GuestTarget::Command { program, .. } = &mut target else { unreachable!() };
     *program = "/no/such/program".into();
-    let opened = Connection::open(&target, &verdict(Era::Legacy, Wire::Stdio), Era::Legacy, &setup()).await;
+    let opened = UpstreamConnection::open(&target, &verdict(Era::Legacy, WireKind::Stdio), Era::Legacy, &setup()).await;
     let error = opened.err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("cannot start `/no/such/program`: No such file or directory (os error 2)"));
 }
@@ -76,10 +76,10 @@ async fn a_program_that_is_not_there_is_named() {
 async fn environment_and_directory_are_the_targets() {
     let scratch = Scratch::new().unwrap();
     let mut target = shell(r#"echo "{\"env\":\"$SALON_TEST\",\"cwd\":\"$(pwd -P)\"}""#);
-    let Target::Command { env, cwd, .. } = &mut target else { unreachable!() };
+    let GuestTarget::Command { env, cwd, .. } = &mut target else { unreachable!() };
     env.push(("SALON_TEST".into(), "yes".into()));
     *cwd = Some(scratch.path().to_owned());
-    let opened = Connection::open(&target, &verdict(Era::Legacy, Wire::Stdio), Era::Legacy, &setup()).await;
+    let opened = UpstreamConnection::open(&target, &verdict(Era::Legacy, WireKind::Stdio), Era::Legacy, &setup()).await;
     let (_connection, mut inbound) = opened.unwrap();
     let directory = scratch.path().canonicalize().unwrap();
     assert_eq!(message(&mut inbound).await, format!(r#"{{"env":"yes","cwd":"{}"}}"#, directory.display()));
@@ -87,7 +87,7 @@ async fn environment_and_directory_are_the_targets() {
 
 #[tokio::test]
 async fn closing_gives_a_child_time_to_end_by_itself() {
-    let mut held = Held::new().await;
+    let mut held = LifePipe::new().await;
     let (connection, mut inbound) = start(&held.script(r#"echo '{"id":1}'; cat; echo saved >&9"#)).await;
     message(&mut inbound).await;
     within("the end", connection.close(LONG)).await.unwrap();
@@ -97,7 +97,7 @@ async fn closing_gives_a_child_time_to_end_by_itself() {
 
 #[tokio::test]
 async fn closing_ends_a_child_that_ignores_everything_and_its_children() {
-    let held = Held::new().await;
+    let held = LifePipe::new().await;
     let stubborn = "trap '' TERM; (while :; do sleep 60; done) & echo '{\"id\":1}'; while :; do sleep 60; done";
     let (connection, mut inbound) = start(&held.script(stubborn)).await;
     message(&mut inbound).await;
@@ -107,7 +107,7 @@ async fn closing_ends_a_child_that_ignores_everything_and_its_children() {
 
 #[tokio::test]
 async fn closing_asks_before_it_kills() {
-    let mut held = Held::new().await;
+    let mut held = LifePipe::new().await;
     let script = r#"trap 'echo asked >&9; exit 0' TERM; echo '{"id":1}'; while :; do sleep 0.05; done"#;
     let (connection, mut inbound) = start(&held.script(script)).await;
     message(&mut inbound).await;
@@ -119,7 +119,7 @@ async fn closing_asks_before_it_kills() {
 
 #[tokio::test]
 async fn dropping_kills_the_whole_group_even_if_nobody_reads() {
-    let held = Held::new().await;
+    let held = LifePipe::new().await;
     let script = r#"trap '' TERM; (while :; do sleep 60; done) & while :; do echo '{"id":1}'; done"#;
     let (connection, mut inbound) = start(&held.script(script)).await;
     message(&mut inbound).await;
@@ -129,7 +129,7 @@ async fn dropping_kills_the_whole_group_even_if_nobody_reads() {
 
 #[tokio::test]
 async fn children_of_a_child_that_ended_end_too() {
-    let held = Held::new().await;
+    let held = LifePipe::new().await;
     // The one in the background holds the output open as well: the end must be told nevertheless.
     let (_connection, mut inbound) = start(&held.script("(while :; do sleep 60; done) & exit 0")).await;
     assert_eq!(end(&mut inbound).await, "it ended (exit status: 0)");

@@ -4,17 +4,17 @@ use super::*;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const AGREED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
 
-fn related(text: &str, id: Option<&str>) -> Option<Received> {
-    Some(Received::Message { text: text.into(), related: id.map(Box::from) })
+fn related(text: &str, id: Option<&str>) -> Option<UpstreamMessage> {
+    Some(UpstreamMessage::Message { text: text.into(), related: id.map(Box::from) })
 }
 
-async fn connect(server: &Server, wire: Wire) -> Result<(Connection, Inbound), UpstreamError> {
-    Connection::open(&server.target(), &verdict(Era::Legacy, wire), Era::Legacy, &setup()).await
+async fn connect(server: &Server, wire: WireKind) -> Result<(UpstreamConnection, Inbound), UpstreamError> {
+    UpstreamConnection::open(&server.target(), &verdict(Era::Legacy, wire), Era::Legacy, &setup()).await
 }
 
 /// A session, begun: the connection, and its GET stream.
-async fn begin(server: &mut Server) -> (Connection, Inbound, Events) {
-    let (connection, mut inbound) = connect(server, Wire::Streamable).await.unwrap();
+async fn begin(server: &mut Server) -> (UpstreamConnection, Inbound, Events) {
+    let (connection, mut inbound) = connect(server, WireKind::Streamable).await.unwrap();
     send(&connection, r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#).await;
     let asked = server.expect("POST /mcp").await;
     assert_eq!((asked.header("mcp-session-id"), asked.header("mcp-protocol-version")), (None, None));
@@ -84,8 +84,8 @@ async fn answers_come_as_events_while_the_server_asks_back() {
 #[tokio::test]
 async fn nothing_overtakes_the_word_that_ends_the_handshake() {
     let mut server = Server::start().await;
-    let (connection, _inbound) = connect(&server, Wire::Streamable).await.unwrap();
-    let (other, _other_inbound) = connect(&server, Wire::Streamable).await.unwrap();
+    let (connection, _inbound) = connect(&server, WireKind::Streamable).await.unwrap();
+    let (other, _other_inbound) = connect(&server, WireKind::Streamable).await.unwrap();
     send(&connection, INITIALIZED).await;
     send(&connection, r#"{"id":1,"method":"tools/list"}"#).await;
     let told = server.expect("notifications/initialized").await;
@@ -141,7 +141,7 @@ async fn a_stream_that_cannot_be_resumed_fails_its_request() {
     server.expect("tools/call").await.events().data(r#"{"method":"notifications/progress"}"#).await;
     next(&mut inbound).await;
     let why = "the server's stream ended before the answer".to_owned();
-    assert_eq!(next(&mut inbound).await, Some(Received::Failed { id: "1".into(), why, error: None }));
+    assert_eq!(next(&mut inbound).await, Some(UpstreamMessage::Failed { id: "1".into(), why, error: None }));
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn a_session_that_is_gone_ends_the_connection() {
         let (connection, mut inbound, _stream) = begin(&mut server).await;
         send(&connection, r#"{"id":1,"method":"tools/list"}"#).await;
         server.expect("tools/list").await.answer(status, "application/json", body);
-        let Some(Received::Failed { id, .. }) = next(&mut inbound).await else { panic!("it failed") };
+        let Some(UpstreamMessage::Failed { id, .. }) = next(&mut inbound).await else { panic!("it failed") };
         assert_eq!(&*id, "1");
         assert_eq!(end(&mut inbound).await, "the server does not know our session any more");
         assert_eq!(next(&mut inbound).await, None);
@@ -198,7 +198,7 @@ async fn a_refused_request_fails_alone() {
         send(&connection, r#"{"id":7,"method":"tools/list"}"#).await;
         let asked = server.expect("tools/list").await;
         asked.with("location", "http://elsewhere.invalid/mcp").answer(status, "application/json", body);
-        let failed = Received::Failed { id: "7".into(), why: why.to_owned(), error: error.map(Box::from) };
+        let failed = UpstreamMessage::Failed { id: "7".into(), why: why.to_owned(), error: error.map(Box::from) };
         assert_eq!(next(&mut inbound).await, Some(failed));
     }
     send(&connection, r#"{"id":8,"method":"tools/list"}"#).await;
@@ -209,7 +209,7 @@ async fn a_refused_request_fails_alone() {
 #[tokio::test]
 async fn a_redirect_within_the_origin_is_followed() {
     let mut server = Server::start().await;
-    let (connection, mut inbound) = connect(&server, Wire::Streamable).await.unwrap();
+    let (connection, mut inbound) = connect(&server, WireKind::Streamable).await.unwrap();
     send(&connection, r#"{"id":1,"method":"ping"}"#).await;
     server.expect("POST /mcp ").await.with("location", "/mcp/").status(307);
     server.expect("POST /mcp/ {\"id\":1").await.json(r#"{"id":1,"result":{}}"#);
@@ -217,10 +217,13 @@ async fn a_redirect_within_the_origin_is_followed() {
 }
 
 /// Opens a connection by HTTP+SSE whose stream names that endpoint.
-async fn open_sse(server: &mut Server, endpoint: &str) -> (Result<(Connection, Inbound), UpstreamError>, Events) {
+async fn open_sse(
+    server: &mut Server,
+    endpoint: &str,
+) -> (Result<(UpstreamConnection, Inbound), UpstreamError>, Events) {
     let target = server.target();
-    let (verdict, setup) = (verdict(Era::Legacy, Wire::Sse), setup());
-    tokio::join!(Connection::open(&target, &verdict, Era::Legacy, &setup), async {
+    let (verdict, setup) = (verdict(Era::Legacy, WireKind::Sse), setup());
+    tokio::join!(UpstreamConnection::open(&target, &verdict, Era::Legacy, &setup), async {
         let stream = server.expect("GET /mcp").await.events();
         stream.send(&format!("event: endpoint\ndata: {endpoint}\n\n")).await;
         stream
@@ -240,7 +243,7 @@ async fn http_sse_has_one_stream_for_everything() {
     send(&connection, r#"{"id":2,"method":"tools/list"}"#).await;
     server.expect("tools/list").await.status(400);
     let why = "the server answered HTTP 400".to_owned();
-    let failed = Received::Failed { id: "2".into(), why, error: None };
+    let failed = UpstreamMessage::Failed { id: "2".into(), why, error: None };
     assert_eq!(next(&mut inbound).await, Some(failed));
 
     drop(stream);

@@ -19,46 +19,53 @@ use super::*;
 /// A long time: only a test that fails waits for it.
 const LONG: Duration = Duration::from_secs(15);
 
-fn shell(script: &str) -> Target {
-    Target::Command { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()], env: Vec::new(), cwd: None }
+fn shell(script: &str) -> GuestTarget {
+    GuestTarget::Command {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), script.into()],
+        env: Vec::new(),
+        cwd: None,
+    }
 }
 
-fn setup() -> Setup {
-    Setup::new("robot")
+fn setup() -> UpstreamSetup {
+    UpstreamSetup::new("robot")
 }
 
-fn verdict(era: Era, wire: Wire) -> Verdict {
-    Verdict { eras: vec![era], discovered: None, wire, speech: Speech::Official }
+fn verdict(era: Era, wire: WireKind) -> ProbeVerdict {
+    ProbeVerdict { eras: vec![era], discovered: None, wire, speech: LegacyDialect::Official }
 }
 
-async fn start(script: &str) -> (Connection, Inbound) {
-    Connection::open(&shell(script), &verdict(Era::Legacy, Wire::Stdio), Era::Legacy, &setup()).await.unwrap()
+async fn start(script: &str) -> (UpstreamConnection, Inbound) {
+    UpstreamConnection::open(&shell(script), &verdict(Era::Legacy, WireKind::Stdio), Era::Legacy, &setup())
+        .await
+        .unwrap()
 }
 
-async fn next(inbound: &mut Inbound) -> Option<Received> {
+async fn next(inbound: &mut Inbound) -> Option<UpstreamMessage> {
     within("something from the server", inbound.next()).await.unwrap()
 }
 
 async fn message(inbound: &mut Inbound) -> String {
     match next(inbound).await {
-        Some(Received::Message { text, .. }) => text.into(),
+        Some(UpstreamMessage::Message { text, .. }) => text.into(),
         other => panic!("a message was expected, not {other:?}"),
     }
 }
 
 async fn end(inbound: &mut Inbound) -> String {
     match next(inbound).await {
-        Some(Received::Ended { why }) => why,
+        Some(UpstreamMessage::Ended { why }) => why,
         other => panic!("the end was expected, not {other:?}"),
     }
 }
 
-async fn send(connection: &Connection, text: &str) {
+async fn send(connection: &UpstreamConnection, text: &str) {
     within("a place for the message", connection.send(Outbound::new(text))).await.unwrap().unwrap();
 }
 
 /// A named pipe that processes hold open for writing, on descriptor 9. It ends when the last of them has.
-struct Held {
+struct LifePipe {
     _scratch: Scratch,
     path: PathBuf,
     reader: BufReader<pipe::Receiver>,
@@ -66,7 +73,7 @@ struct Held {
     own: pipe::Sender,
 }
 
-impl Held {
+impl LifePipe {
     async fn new() -> Self {
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().join("held");

@@ -3,9 +3,9 @@ use futures_util::FutureExt as _;
 use super::server::Server;
 use super::*;
 
-async fn connect(server: &Server) -> (Connection, Inbound) {
-    let verdict = verdict(Era::Modern, Wire::Streamable);
-    Connection::open(&server.target(), &verdict, Era::Modern, &setup()).await.unwrap()
+async fn connect(server: &Server) -> (UpstreamConnection, Inbound) {
+    let verdict = verdict(Era::Modern, WireKind::Streamable);
+    UpstreamConnection::open(&server.target(), &verdict, Era::Modern, &setup()).await.unwrap()
 }
 
 #[tokio::test]
@@ -27,11 +27,11 @@ async fn every_post_stands_alone_with_its_headers() {
     assert_eq!(asked.header("mcp-session-id"), None);
     let refusal = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"no"}}"#;
     asked.answer(404, "application/json", refusal);
-    let answer = Received::Message { text: refusal.into(), related: Some("2".into()) };
+    let answer = UpstreamMessage::Message { text: refusal.into(), related: Some("2".into()) };
     assert_eq!(next(&mut inbound).await, Some(answer));
     send(&connection, r#"{"id":3,"method":"y"}"#).await;
     server.expect("\"y\"").await.status(404);
-    assert!(matches!(next(&mut inbound).await, Some(Received::Failed { .. })));
+    assert!(matches!(next(&mut inbound).await, Some(UpstreamMessage::Failed { .. })));
     within("the end", connection.close(LONG)).await.unwrap();
     assert_eq!(next(&mut inbound).await, None);
 }
@@ -57,7 +57,7 @@ async fn a_stream_that_ends_is_not_resumed() {
     send(&connection, r#"{"id":1,"method":"tools/call"}"#).await;
     server.expect("tools/call").await.events().send("id: e1\ndata:\n\n").await;
     let why = "the server's stream ended before the answer".to_owned();
-    assert_eq!(next(&mut inbound).await, Some(Received::Failed { id: "1".into(), why, error: None }));
+    assert_eq!(next(&mut inbound).await, Some(UpstreamMessage::Failed { id: "1".into(), why, error: None }));
 }
 
 #[tokio::test]
@@ -105,14 +105,14 @@ async fn a_header_that_cannot_be_sent_is_named_without_its_value() {
 
 #[tokio::test]
 async fn secrets_are_not_printed() {
-    let target = Target::Url {
+    let target = GuestTarget::Url {
         url: "http://user:hunter2@127.0.0.1:9/mcp?key=hunter2".into(),
         headers: vec![("Authorization".into(), "hunter2".into())],
         transport: UrlTransport::Auto,
     };
     assert_eq!(format!("{target:?}"), r#"Url { headers: ["Authorization"], transport: Auto, .. }"#);
-    let verdict = verdict(Era::Legacy, Wire::Streamable);
-    let (connection, _inbound) = Connection::open(&target, &verdict, Era::Legacy, &setup()).await.unwrap();
+    let verdict = verdict(Era::Legacy, WireKind::Streamable);
+    let (connection, _inbound) = UpstreamConnection::open(&target, &verdict, Era::Legacy, &setup()).await.unwrap();
     let told = format!("{connection:?}");
     assert!(told.contains("authorization") && !told.contains("hunter2") && !told.contains("127.0.0.1"), "{told}");
     let error = probe(&target, &setup(), LONG).await.unwrap_err();

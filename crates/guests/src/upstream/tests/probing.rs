@@ -2,17 +2,17 @@ use super::server::Server;
 use super::*;
 
 /// What a server shows: eras and wire.
-fn told(verdict: &Verdict) -> String {
+fn told(verdict: &ProbeVerdict) -> String {
     format!("{:?} {:?}", verdict.eras, verdict.wire)
 }
 
-async fn probed(target: &Target, limit: Duration) -> Result<String, String> {
+async fn probed(target: &GuestTarget, limit: Duration) -> Result<String, String> {
     let probing = within("the verdict", probe(target, &setup(), limit)).await.unwrap();
     probing.map(|verdict| told(&verdict)).map_err(|error| error.to_string())
 }
 
 /// A shell script that answers each line by the patterns it matches.
-fn server(cases: &str) -> Target {
+fn server(cases: &str) -> GuestTarget {
     shell(&format!(r#"while read -r line; do case "$line" in {cases} esac; done"#))
 }
 
@@ -248,7 +248,7 @@ async fn an_address_that_is_none_is_refused() {
         ("robot", "not a usable URL: relative URL without a base"),
         ("ftp://127.0.0.1/", "not a usable URL: `ftp` is not http or https"),
     ] {
-        let target = Target::Url { url: url.into(), headers: vec![], transport: UrlTransport::Auto };
+        let target = GuestTarget::Url { url: url.into(), headers: vec![], transport: UrlTransport::Auto };
         assert_eq!(probed(&target, LONG).await.unwrap_err(), said);
     }
 }

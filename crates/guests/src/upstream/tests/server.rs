@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::upstream::{Target, UrlTransport};
+use crate::upstream::{GuestTarget, UrlTransport};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -40,13 +40,13 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> GuestTarget {
         self.target_as(UrlTransport::Auto)
     }
 
-    pub(crate) fn target_as(&self, transport: UrlTransport) -> Target {
+    pub(crate) fn target_as(&self, transport: UrlTransport) -> GuestTarget {
         let headers = vec![("X-Key".to_owned(), "secret".to_owned())];
-        Target::Url { url: self.url("/mcp"), headers, transport }
+        GuestTarget::Url { url: self.url("/mcp"), headers, transport }
     }
 
     /// The next request, which must be told as `METHOD body-or-path` contains `expected`.

@@ -10,7 +10,8 @@ use salon_protocol::{ParticipantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{
-    Address, Bounds, Change, Existence, Key, Listed, MAX_VERSIONS, Scope, TOOLS, ToolId, Write, WriteError,
+    Address, Change, ContextLimits, ContextScope, Existence, Key, ListedKey, MAX_VERSIONS, TOOLS, ToolId, Write,
+    WriteError,
 };
 use crate::nats::link::Stored;
 use crate::nats::names::token;
@@ -26,9 +27,9 @@ const CAUSE: usize = 16;
 /// The beginning of a cause's digest. There are many of these in memory, so they are short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Cause([u8; CAUSE]);
+pub(super) struct CauseDigest([u8; CAUSE]);
 
-impl Cause {
+impl CauseDigest {
     fn read(text: &str) -> Option<Self> {
         text.is_ascii().then_some(text.as_bytes())?.try_into().ok().map(Self)
     }
@@ -38,19 +39,19 @@ impl Cause {
     }
 }
 
-impl std::fmt::Display for Cause {
+impl std::fmt::Display for CauseDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(std::str::from_utf8(&self.0).expect("only ASCII is read"))
     }
 }
 
-impl From<Cause> for String {
-    fn from(cause: Cause) -> Self {
+impl From<CauseDigest> for String {
+    fn from(cause: CauseDigest) -> Self {
         cause.to_string()
     }
 }
 
-impl TryFrom<String> for Cause {
+impl TryFrom<String> for CauseDigest {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -66,7 +67,7 @@ pub(super) struct Meta {
     pub(super) version: u64,
     pub(super) at: u64,
     pub(super) author: ParticipantId,
-    cause: Cause,
+    cause: CauseDigest,
     bytes: u64,
     pub(super) is_deleted: bool,
 }
@@ -82,32 +83,32 @@ pub(super) struct Forgetting {
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum ContextRecord {
     Version(Meta),
     Forgetting(Forgetting),
 }
 
 /// A kept version: where it is, and what caused it.
-pub(super) type Mark = (u64, Cause);
+pub(super) type Mark = (u64, CauseDigest);
 
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct ContextIndex {
     /// Everything up to here has been taken.
     pub(super) head: u64,
     /// A scope begins after this version.
     floor: u64,
-    scopes: BTreeMap<String, Keys>,
+    scopes: BTreeMap<String, ScopeKeys>,
 }
 
 #[derive(Debug, Default)]
-struct Keys {
+struct ScopeKeys {
     floor: u64,
     live: u64,
-    keys: BTreeMap<String, Slot>,
+    keys: BTreeMap<String, KeySlot>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct KeySlot {
     sequence: u64,
     meta: Meta,
     /// The versions before this one that are kept, newest first.
@@ -128,28 +129,28 @@ pub(super) enum Verdict {
 /// What a message says of its key, and where the older versions are. Nothing of one that no gateway would write: versions count, so
 /// none has more before it than its number says, and there is a number for the next.
 pub(super) fn read(stored: &Stored) -> Option<(Meta, Box<[Mark]>)> {
-    let Told::Version(meta) = told(stored)? else { return None };
+    let ContextRecord::Version(meta) = told(stored)? else { return None };
     let back = stored.headers.get(BACK).map(|back| back.as_str()).unwrap_or_default();
     let marks = back.split(' ').filter(|mark| !mark.is_empty()).map(|mark| {
         let (sequence, cause) = mark.split_once(':')?;
-        Some((sequence.parse().ok()?, Cause::read(cause)?))
+        Some((sequence.parse().ok()?, CauseDigest::read(cause)?))
     });
     let marks = marks.collect::<Option<Box<[_]>>>()?;
     let fits = (marks.len() as u64) < meta.version && meta.version < u64::MAX;
     fits.then_some((meta, marks))
 }
 
-fn told(stored: &Stored) -> Option<Told> {
+fn told(stored: &Stored) -> Option<ContextRecord> {
     serde_json::from_str(stored.headers.get(META)?.as_str()).ok()
 }
 
-fn headers(told: &Told) -> HeaderMap {
+fn headers(told: &ContextRecord) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(META, serde_json::to_string(told).expect("plain JSON").as_str());
     headers
 }
 
-impl Slot {
+impl KeySlot {
     fn exists(&self) -> bool {
         !self.meta.is_deleted
     }
@@ -160,14 +161,14 @@ impl Slot {
     }
 }
 
-impl Index {
-    /// Takes the next message; says what changed for whoever follows.
+impl ContextIndex {
+    /// Takes the next message; says what changed for its followers.
     pub(super) fn take(&mut self, stored: &Stored) -> Option<Change> {
         self.head = stored.sequence;
         match told(stored)? {
             // There would be no version after it.
-            Told::Forgetting(Forgetting { floor: u64::MAX, .. }) => None,
-            Told::Forgetting(Forgetting { scope, forgotten: Some(key), floor }) => {
+            ContextRecord::Forgetting(Forgetting { floor: u64::MAX, .. }) => None,
+            ContextRecord::Forgetting(Forgetting { scope, forgotten: Some(key), floor }) => {
                 let keys = self.scopes.entry(scope).or_default();
                 keys.floor = keys.floor.max(floor);
                 // One that was written meanwhile is remembered.
@@ -176,19 +177,22 @@ impl Index {
                 }
                 None
             }
-            Told::Forgetting(Forgetting { scope, forgotten: None, floor }) => {
+            ContextRecord::Forgetting(Forgetting { scope, forgotten: None, floor }) => {
                 self.floor = self.floor.max(floor);
                 if self.scopes.get(&scope).is_some_and(|keys| keys.live == 0) {
                     self.scopes.remove(&scope);
                 }
                 None
             }
-            Told::Version(_) => {
+            ContextRecord::Version(_) => {
                 let (meta, back) = read(stored)?;
-                let (scope, key) = (Scope::read(&meta.scope)?, Key::new(&meta.key).ok()?);
+                let (scope, key) = (ContextScope::read(&meta.scope)?, Key::new(&meta.key).ok()?);
                 let floor = self.floor;
-                let keys = self.scopes.entry(meta.scope.clone()).or_insert_with(|| Keys { floor, ..Keys::default() });
-                let existed = keys.keys.get(&meta.key).is_some_and(Slot::exists);
+                let keys = self
+                    .scopes
+                    .entry(meta.scope.clone())
+                    .or_insert_with(|| ScopeKeys { floor, ..ScopeKeys::default() });
+                let existed = keys.keys.get(&meta.key).is_some_and(KeySlot::exists);
                 let existence = match (existed, !meta.is_deleted) {
                     (false, _) => Existence::Begun,
                     (true, true) => Existence::Unchanged,
@@ -200,7 +204,7 @@ impl Index {
                     Existence::Begun | Existence::Unchanged => {}
                 }
                 let version = meta.version;
-                keys.keys.insert(meta.key.clone(), Slot { sequence: stored.sequence, meta, back });
+                keys.keys.insert(meta.key.clone(), KeySlot { sequence: stored.sequence, meta, back });
                 Some(Change { scope, key, version, existence })
             }
         }
@@ -211,13 +215,13 @@ impl Index {
         &self,
         address: &Address,
         write: &Write,
-        bounds: Bounds,
+        bounds: ContextLimits,
         now: Timestamp,
     ) -> Result<Verdict, WriteError> {
         let name = address.scope.name();
         let keys = self.scopes.get(&name);
         let slot = keys.and_then(|keys| keys.keys.get(address.key.as_str()));
-        let cause = Cause::of(write);
+        let cause = CauseDigest::of(write);
         if let Some(slot) = slot
             && let Some((before, (sequence, _))) = (0..).zip(slot.marks()).find(|(_, (_, known))| *known == cause)
         {
@@ -253,7 +257,7 @@ impl Index {
             bytes: write.value.as_ref().map_or(0, |value| value.len() as u64),
             is_deleted: write.value.is_none(),
         };
-        let mut headers = headers(&Told::Version(meta.clone()));
+        let mut headers = headers(&ContextRecord::Version(meta.clone()));
         if let Some(slot) = slot {
             let most = usize::try_from(MAX_VERSIONS - 1).expect("few");
             let back: Vec<_> = slot.marks().take(most).map(|(sequence, cause)| format!("{sequence}:{cause}")).collect();
@@ -263,15 +267,15 @@ impl Index {
     }
 
     /// Whether there is a place for one more tool, or which makes room.
-    fn room_for_scope(&self, scope: &Scope, limit: u64) -> Result<Option<Forgetting>, WriteError> {
-        if !matches!(scope, Scope::Tool(_)) {
+    fn room_for_scope(&self, scope: &ContextScope, limit: u64) -> Result<Option<Forgetting>, WriteError> {
+        if !matches!(scope, ContextScope::Tool(_)) {
             return Ok(None);
         }
         let tools = || self.tools_and_keys();
         if (tools().count() as u64) < limit {
             return Ok(None);
         }
-        let newest = |keys: &Keys| keys.keys.values().map(|slot| slot.sequence).max();
+        let newest = |keys: &ScopeKeys| keys.keys.values().map(|slot| slot.sequence).max();
         let (name, keys) = tools()
             .filter(|(_, keys)| keys.live == 0)
             .min_by_key(|(_, keys)| newest(keys))
@@ -281,7 +285,7 @@ impl Index {
         Ok(Some(Forgetting { scope: name.clone(), forgotten: None, floor }))
     }
 
-    fn tools_and_keys(&self) -> impl Iterator<Item = (&String, &Keys)> {
+    fn tools_and_keys(&self) -> impl Iterator<Item = (&String, &ScopeKeys)> {
         self.scopes.range(TOOLS.to_owned()..).take_while(|(name, _)| name.starts_with(TOOLS))
     }
 
@@ -292,7 +296,7 @@ impl Index {
     }
 
     /// The keys of a scope that exist, up to `limit` of those after one.
-    pub(super) fn list(&self, scope: &Scope, after: Option<&Key>, limit: usize) -> Vec<Listed> {
+    pub(super) fn list(&self, scope: &ContextScope, after: Option<&Key>, limit: usize) -> Vec<ListedKey> {
         let keys = self.scopes.get(&scope.name()).map(|keys| &keys.keys);
         let after = after.map_or("", Key::as_str);
         let slots = keys.into_iter().flat_map(|keys| {
@@ -300,7 +304,7 @@ impl Index {
             keys.range::<str, _>(range).map(|(_, slot)| slot)
         });
         let listed = slots.filter(|slot| slot.exists()).filter_map(|slot| {
-            Some(Listed {
+            Some(ListedKey {
                 key: Key::new(&slot.meta.key).ok()?,
                 version: slot.meta.version,
                 at: Timestamp(slot.meta.at),
@@ -312,7 +316,7 @@ impl Index {
     }
 }
 
-impl Keys {
+impl ScopeKeys {
     /// Whether there is a place for one more key, or which makes room.
     fn room_for_one(&self, scope: &str, limit: u64) -> Result<Option<Forgetting>, WriteError> {
         if self.live >= limit {
@@ -330,7 +334,7 @@ impl Keys {
 }
 
 fn forget(forgetting: Forgetting) -> Verdict {
-    let headers = headers(&Told::Forgetting(forgetting.clone()));
+    let headers = headers(&ContextRecord::Forgetting(forgetting.clone()));
     Verdict::Forget { forgetting, headers }
 }
 
@@ -341,7 +345,7 @@ mod tests {
     fn at(key: &str) -> Address {
         Address {
             topic: salon_protocol::TopicName::new("room:a").expect("a name"),
-            scope: Scope::Topic,
+            scope: ContextScope::Topic,
             key: Key::new(key).expect("a key"),
         }
     }
@@ -357,8 +361,8 @@ mod tests {
     }
 
     /// Judges a write and takes what becomes of it.
-    fn done(index: &mut Index, write: &Write) -> u64 {
-        match index.judge(&at("k"), write, Bounds::default(), Timestamp(0)) {
+    fn done(index: &mut ContextIndex, write: &Write) -> u64 {
+        match index.judge(&at("k"), write, ContextLimits::default(), Timestamp(0)) {
             Ok(Verdict::Store { meta, headers }) => {
                 index.take(&stored(index.head + 1, headers)).expect("a change");
                 meta.version
@@ -371,21 +375,21 @@ mod tests {
     /// What somebody else writes into the stream is no reason to fail, nor to count on.
     #[test]
     fn what_no_gateway_writes_is_passed_over() {
-        let mut index = Index::default();
+        let mut index = ContextIndex::default();
         assert_eq!((done(&mut index, &write("a")), done(&mut index, &write("b"))), (1, 2));
         let version = |version: u64, back: &str| {
             let author = ParticipantId::new("mallory").expect("an id");
-            let (scope, key, cause) = (at("k").scope.name(), "k".to_owned(), Cause::of(&write("m")));
+            let (scope, key, cause) = (at("k").scope.name(), "k".to_owned(), CauseDigest::of(&write("m")));
             let meta = Meta { scope, key, version, at: 0, author, cause, bytes: 1, is_deleted: false };
-            let mut headers = headers(&Told::Version(meta));
+            let mut headers = headers(&ContextRecord::Version(meta));
             headers.insert(BACK, back);
             headers
         };
         let floor = |forgotten: Option<&str>| {
             let (scope, forgotten) = ("nobody's".to_owned(), forgotten.map(str::to_owned));
-            headers(&Told::Forgetting(Forgetting { scope, forgotten, floor: u64::MAX }))
+            headers(&ContextRecord::Forgetting(Forgetting { scope, forgotten, floor: u64::MAX }))
         };
-        let mark = format!("1:{}", Cause::of(&write("a")));
+        let mark = format!("1:{}", CauseDigest::of(&write("a")));
         let strange = [
             version(u64::MAX, ""),
             version(0, ""),

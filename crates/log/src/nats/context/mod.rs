@@ -19,14 +19,15 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Timestamp, TopicName};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::index::{Forgetting, Index, Verdict};
-use super::fault::Fault;
+use self::index::{ContextIndex, Forgetting, Verdict};
+use super::fault::NatsFault;
 use super::follow::{Course, Follow};
 use super::link::Stored;
 use super::names::token;
 use super::{CLOSED, Nats, Shared};
 use crate::context::{
-    Address, Changes, Key, Listed, MAX_VALUE_BYTES, MAX_VERSIONS, Scope, ToolId, Version, Write, WriteError, Written,
+    Address, Changes, ContextScope, Key, ListedKey, MAX_VALUE_BYTES, MAX_VERSIONS, ToolId, Version, Write, WriteError,
+    Written,
 };
 use crate::{ContextStore, MAX_PAGE_BYTES, ReadError};
 
@@ -39,7 +40,7 @@ const FLOOR: &str = "floor";
 /// Which subjects an expectation is about.
 const EXPECTED_SUBJECTS: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 
-pub(super) struct Writing {
+pub(super) struct NatsWrite {
     address: Address,
     write: Write,
     /// When it was submitted.
@@ -48,11 +49,11 @@ pub(super) struct Writing {
 }
 
 /// A topic's context as this node follows it.
-pub(super) struct Context {
+pub(super) struct TopicContext {
     topic: TopicName,
     /// `None` once nothing more is taken.
-    writings: Mutex<Option<mpsc::UnboundedSender<Writing>>>,
-    index: Mutex<Index>,
+    writings: Mutex<Option<mpsc::UnboundedSender<NatsWrite>>>,
+    index: Mutex<ContextIndex>,
     /// How far it has been followed; `None` until that is known.
     head: watch::Sender<Option<u64>>,
     used: Mutex<Instant>,
@@ -76,8 +77,8 @@ pub(super) fn config((stream, subjects): (String, String), replicas: usize) -> C
     }
 }
 
-impl Context {
-    pub(super) fn new(topic: &TopicName, writings: mpsc::UnboundedSender<Writing>) -> Self {
+impl TopicContext {
+    pub(super) fn new(topic: &TopicName, writings: mpsc::UnboundedSender<NatsWrite>) -> Self {
         Self {
             topic: topic.clone(),
             writings: Mutex::new(Some(writings)),
@@ -89,7 +90,7 @@ impl Context {
         }
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, ContextIndex> {
         self.index.lock()
     }
 
@@ -101,7 +102,7 @@ impl Context {
         self.used.lock().elapsed()
     }
 
-    fn submit(&self, writing: Writing) -> bool {
+    fn submit(&self, writing: NatsWrite) -> bool {
         let writings = self.writings.lock();
         writings.as_ref().is_some_and(|lane| lane.send(writing).is_ok())
     }
@@ -122,12 +123,12 @@ impl Context {
         self.stop.send_replace(true);
     }
 
-    async fn reach(&self, shared: &Shared, sequence: u64) -> Result<(), Fault> {
+    async fn reach(&self, shared: &Shared, sequence: u64) -> Result<(), NatsFault> {
         let mut head = self.head.subscribe();
         let reached = head.wait_for(|head| head.is_some_and(|head| head >= sequence));
         match tokio::time::timeout(shared.link.timings.answer_timeout, reached).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(Fault::unavailable("the newest of the context has not come yet")),
+            _ => Err(NatsFault::unavailable("the newest of the context has not come yet")),
         }
     }
 
@@ -154,7 +155,7 @@ impl Context {
             Ok(false) => {}
             Ok(true) => {
                 tracing::error!(topic = %self.topic, "nats: stored context values lost, rereading the context");
-                *self.index() = Index::default();
+                *self.index() = ContextIndex::default();
                 self.head.send_replace(None);
                 shared.feeds.miss(&self.topic);
                 head = None;
@@ -178,13 +179,13 @@ impl Context {
             let Some(messages) = follow.next().await else {
                 if !is_told {
                     // What was taken so far may be only some of what there was.
-                    *self.index() = Index::default();
+                    *self.index() = ContextIndex::default();
                 }
                 return;
             };
             for (number, message) in (0..).zip(&messages) {
                 let change = self.index().take(message);
-                // Whoever follows changes is told of those that come from now on.
+                // A follower of changes gets those that come from now on.
                 if let Some(change) = change.filter(|_| number >= waiting) {
                     shared.feeds.feed(&self.topic, change);
                 }
@@ -196,7 +197,7 @@ impl Context {
     }
 
     /// Whether the stream has less than has come by here, also after a while: a leader that was just elected may be late.
-    async fn is_lost(&self, shared: &Shared, stream: &str, head: u64) -> Result<bool, Fault> {
+    async fn is_lost(&self, shared: &Shared, stream: &str, head: u64) -> Result<bool, NatsFault> {
         let by = Instant::now() + shared.link.timings.election_timeout;
         loop {
             if shared.link.info(stream).await?.state.last_sequence >= head {
@@ -213,11 +214,11 @@ impl Context {
     pub(super) async fn write_all(
         self: Arc<Self>,
         shared: Arc<Shared>,
-        mut writings: mpsc::UnboundedReceiver<Writing>,
+        mut writings: mpsc::UnboundedReceiver<NatsWrite>,
     ) {
-        // Whoever waited behind a write that was given up on has waited for as long, and in vain.
+        // A request behind a write that timed out has waited for as long, and in vain.
         let mut gave_up: Option<Instant> = None;
-        while let Some(Writing { address, write, since, reply }) = writings.recv().await {
+        while let Some(NatsWrite { address, write, since, reply }) = writings.recv().await {
             let written = match shared.trouble() {
                 Some(why) => Err(WriteError::Unavailable(why)),
                 None if gave_up.is_some_and(|then| since <= then) => {
@@ -228,7 +229,7 @@ impl Context {
             if matches!(written, Err(WriteError::Unavailable(_))) {
                 gave_up = Some(Instant::now());
             }
-            // Whoever wrote may have gone.
+            // The writer may have gone.
             let _ = reply.send(written);
         }
         self.ended.send_replace(true);
@@ -240,11 +241,11 @@ impl Context {
         loop {
             match self.try_to_write(shared, address, write, is_fresh, is_tried).await {
                 Ok(Some(outcome)) => return outcome,
-                Ok(None) | Err(Fault::Raced) if Instant::now() < by => is_fresh = false,
-                Ok(None) | Err(Fault::Raced) => {
+                Ok(None) | Err(NatsFault::Raced) if Instant::now() < by => is_fresh = false,
+                Ok(None) | Err(NatsFault::Raced) => {
                     return Err(WriteError::Unavailable("others write to this context over and over".into()));
                 }
-                Err(Fault::Unavailable(_)) if Instant::now() < by => {
+                Err(NatsFault::Unavailable(_)) if Instant::now() < by => {
                     (is_fresh, is_tried) = (false, true);
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
@@ -269,7 +270,7 @@ impl Context {
         write: &Write,
         is_fresh: bool,
         is_tried: bool,
-    ) -> Result<Option<Result<Written, WriteError>>, Fault> {
+    ) -> Result<Option<Result<Written, WriteError>>, NatsFault> {
         if self.head.borrow().is_none() {
             return Ok(None);
         }
@@ -312,7 +313,7 @@ impl Context {
         mut headers: HeaderMap,
         payload: Bytes,
         head: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, NatsFault> {
         headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, head.to_string());
         headers.insert(EXPECTED_SUBJECTS, format!("{}.>", shared.link.names.context_of(&self.topic)));
         shared.link.store(subject, headers, payload).await
@@ -325,7 +326,7 @@ impl Context {
         forgetting: Forgetting,
         headers: HeaderMap,
         head: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), NatsFault> {
         let topic = shared.link.names.context_of(&self.topic);
         let scope = token(&forgetting.scope);
         let (said, removed) = match &forgetting.forgotten {
@@ -338,15 +339,15 @@ impl Context {
     }
 
     /// Waits until everything is known that is stored now.
-    async fn freshen(&self, shared: &Shared) -> Result<(), Fault> {
+    async fn freshen(&self, shared: &Shared) -> Result<(), NatsFault> {
         let subjects = format!("{}.>", shared.link.names.context_of(&self.topic));
         let newest = shared.link.newest(&shared.link.names.context().0, &subjects).await?;
         self.reach(shared, newest.map_or(0, |newest| newest.sequence)).await
     }
 }
 
-fn version(stored: &Stored, meta: &index::Meta) -> Result<Version, Fault> {
-    let damaged = |_| Fault::Damaged(format!("the value {}", stored.sequence).into());
+fn version(stored: &Stored, meta: &index::Meta) -> Result<Version, NatsFault> {
+    let damaged = |_| NatsFault::Damaged(format!("the value {}", stored.sequence).into());
     let text = std::str::from_utf8(&stored.payload).map_err(damaged)?;
     Ok(Version {
         number: meta.version,
@@ -363,22 +364,22 @@ impl Shared {
     }
 
     /// The version that a message is.
-    async fn version_at(&self, sequence: u64) -> Result<Option<Version>, Fault> {
+    async fn version_at(&self, sequence: u64) -> Result<Option<Version>, NatsFault> {
         let stored = self.link.by_sequence(&self.link.names.context().0, sequence).await?;
         let read = stored.as_ref().and_then(|stored| Some((stored, index::read(stored)?.0)));
         read.map(|(stored, meta)| version(stored, &meta)).transpose()
     }
 
     /// The newest version of a key, and where the older ones are, newest first.
-    async fn newest_version(&self, address: &Address) -> Result<Option<(Version, Vec<u64>)>, Fault> {
+    async fn newest_version(&self, address: &Address) -> Result<Option<(Version, Vec<u64>)>, NatsFault> {
         let newest = self.link.newest(&self.link.names.context().0, &self.subject(address)).await?;
         let Some(stored) = newest else { return Ok(None) };
-        let damaged = || Fault::Damaged(format!("the message {}", stored.sequence).into());
+        let damaged = || NatsFault::Damaged(format!("the message {}", stored.sequence).into());
         let (meta, back) = index::read(&stored).ok_or_else(damaged)?;
         Ok(Some((version(&stored, &meta)?, back.into_iter().map(|(sequence, _)| sequence).collect())))
     }
 
-    async fn get_version(&self, address: &Address, number: Option<u64>) -> Result<Option<Version>, Fault> {
+    async fn get_version(&self, address: &Address, number: Option<u64>) -> Result<Option<Version>, NatsFault> {
         let Some((newest, back)) = self.newest_version(address).await? else { return Ok(None) };
         let before = match number {
             None => 0,
@@ -400,7 +401,7 @@ impl Shared {
         address: &Address,
         before: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<Version>, Fault> {
+    ) -> Result<Vec<Version>, NatsFault> {
         let Some((newest, back)) = self.newest_version(address).await? else { return Ok(Vec::new()) };
         let number = newest.number;
         let before = before.unwrap_or(number + 1).min(number + 1);
@@ -425,7 +426,7 @@ impl Shared {
     }
 
     /// A topic's context, followed from now on and as of now.
-    async fn fresh_context(self: &Arc<Self>, topic: &TopicName) -> Result<Arc<Context>, ReadError> {
+    async fn fresh_context(self: &Arc<Self>, topic: &TopicName) -> Result<Arc<TopicContext>, ReadError> {
         let context = self.with_context(topic, Arc::clone).ok_or_else(|| ReadError::Failed(CLOSED.into()))?;
         context.freshen(self).await?;
         Ok(context)
@@ -445,7 +446,7 @@ impl ContextStore for Nats {
         let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
         let topic = address.topic.clone();
         let submitted =
-            self.shared.with_context(&topic, |context| context.submit(Writing { address, write, since, reply }));
+            self.shared.with_context(&topic, |context| context.submit(NatsWrite { address, write, since, reply }));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }
@@ -470,10 +471,10 @@ impl ContextStore for Nats {
     fn list(
         &self,
         topic: &TopicName,
-        scope: &Scope,
+        scope: &ContextScope,
         after: Option<&Key>,
         limit: usize,
-    ) -> BoxFuture<'static, Result<Vec<Listed>, ReadError>> {
+    ) -> BoxFuture<'static, Result<Vec<ListedKey>, ReadError>> {
         let (shared, topic, scope, after) = (self.shared.clone(), topic.clone(), scope.clone(), after.cloned());
         Box::pin(async move { Ok(shared.fresh_context(&topic).await?.index().list(&scope, after.as_ref(), limit)) })
     }

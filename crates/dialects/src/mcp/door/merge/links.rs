@@ -5,22 +5,22 @@ use std::collections::{HashMap, VecDeque};
 use salon_mcp::listing::Listing;
 use salon_protocol::ParticipantId;
 
-use super::{Found, Shelf};
+use super::{MergedLists, OwnerLookup};
 use crate::catalogue::{SCHEME, qualified_uri};
 
 /// How many links are remembered, and how long they may be.
 const MAX_LINKS: usize = 1024;
 const MAX_LINK_BYTES: usize = 4096;
 
-impl Shelf {
+impl MergedLists {
     /// Finds whose resource a URI is: the participant it names, or those that list it, have linked to it, or have a template for it.
-    pub(in crate::mcp::door) fn find_uri(&self, uri: &str) -> Found {
+    pub(in crate::mcp::door) fn find_uri(&self, uri: &str) -> OwnerLookup {
         if uri.starts_with(SCHEME) {
             return self.find_qualified(uri);
         }
         let listed = self.owners_of(Listing::Resources, uri);
         if !listed.is_empty() {
-            return Found::among(&listed, uri);
+            return OwnerLookup::among(&listed, uri);
         }
         // A link makes nobody the owner of what is another's by its template.
         let (own, room) = (self.own_merged(Listing::Templates), self.snapshot.listing(Listing::Templates));
@@ -28,32 +28,32 @@ impl Shelf {
         let mut owners: Vec<_> = matching.chain(self.links.owners(uri)).cloned().collect();
         owners.sort();
         owners.dedup();
-        Found::among(&owners, uri)
+        OwnerLookup::among(&owners, uri)
     }
 
     /// Finds whose template this is, or else whose resource.
-    pub(in crate::mcp::door) fn find_template(&self, uri_template: &str) -> Found {
+    pub(in crate::mcp::door) fn find_template(&self, uri_template: &str) -> OwnerLookup {
         match self.owners_of(Listing::Templates, uri_template) {
             owners if owners.is_empty() || uri_template.starts_with(SCHEME) => self.find_uri(uri_template),
-            owners => Found::among(&owners, uri_template),
+            owners => OwnerLookup::among(&owners, uri_template),
         }
     }
 
-    fn find_qualified(&self, uri: &str) -> Found {
+    fn find_qualified(&self, uri: &str) -> OwnerLookup {
         let named = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/'));
         let named = named.and_then(|(who, rest)| Some((ParticipantId::new(who).ok()?, rest)));
         match named {
-            Some((who, rest)) if self.has(&who) => Found::One(who, rest.to_owned()),
-            _ => Found::Nobody,
+            Some((who, rest)) if self.has(&who) => OwnerLookup::One(who, rest.to_owned()),
+            _ => OwnerLookup::Nobody,
         }
     }
 
     /// What the room calls a resource of a participant's: itself while that leads to nobody else.
     pub(in crate::mcp::door) fn listed_uri(&self, who: &ParticipantId, uri: &str) -> String {
         let plain = match self.find_uri(uri) {
-            Found::One(owner, own) => owner == *who && own == uri,
-            Found::Nobody => !uri.starts_with(SCHEME),
-            Found::Several(_) => false,
+            OwnerLookup::One(owner, own) => owner == *who && own == uri,
+            OwnerLookup::Nobody => !uri.starts_with(SCHEME),
+            OwnerLookup::Several(_) => false,
         };
         if plain { uri.to_owned() } else { qualified_uri(who, uri) }
     }
@@ -66,13 +66,13 @@ impl Shelf {
 
 /// The newest links. A resource that is linked to need not be in any list.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(super) struct ResourceLinks {
     order: VecDeque<(ParticipantId, Box<str>)>,
     owners: HashMap<Box<str>, Vec<ParticipantId>>,
     bytes: usize,
 }
 
-impl Links {
+impl ResourceLinks {
     fn note(&mut self, who: &ParticipantId, uri: &str) {
         if uri.len() > MAX_LINK_BYTES || self.owners(uri).contains(who) {
             return;

@@ -1,6 +1,6 @@
 //! What this session's client sees of everybody's lists: the room's catalogue, and in its place what participants list to this client.
 //!
-//! A shelf reads the newest [`Snapshot`] and holds only what differs for its client: lists that were fetched in the client's own name, the
+//! A shelf reads the newest [`CatalogueSnapshot`] and holds only what differs for its client: lists that were fetched in the client's own name, the
 //! host's, and links. Only `name`, `uri`, `uriTemplate` and titles of an item are ever changed, and only in what is handed out. Invariants:
 //! within the room a tool's or prompt's name is unique, and it leads back to its owner and its own name; the order is that of
 //! [`catalogue`](crate::catalogue). Deliberately absent: asking anybody, and deadlines.
@@ -11,18 +11,18 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use salon_mcp::listing::{Item, Listing};
+use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 
-use crate::catalogue::{self, Merged, Place, Snapshot};
-use links::Links;
+use crate::catalogue::{self, CatalogueSnapshot, Merged, OwnerRank};
+use links::ResourceLinks;
 
 /// How many owners of the same name an error lists.
 const MAX_OWNERS_FOUND: usize = 32;
 
 /// Whose something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum OwnerLookup {
     /// This participant's, who calls it so.
     One(ParticipantId, String),
     /// Nobody's.
@@ -31,7 +31,7 @@ pub(super) enum Found {
     Several(Vec<ParticipantId>),
 }
 
-impl Found {
+impl OwnerLookup {
     /// What is one participant's is found, and called `name` by it.
     fn among(owners: &[ParticipantId], name: &str) -> Self {
         match owners {
@@ -43,22 +43,22 @@ impl Found {
 }
 
 /// What one participant lists to this client, where it is not what it lists to all.
-type OwnLists = [Option<Arc<[Item]>>; 4];
+type OwnLists = [Option<Arc<[ListItem]>>; 4];
 
 /// What everybody offers to one client.
 #[derive(Debug)]
-pub(super) struct Shelf {
-    snapshot: Arc<Snapshot>,
+pub(super) struct MergedLists {
+    snapshot: Arc<CatalogueSnapshot>,
     /// Participants that the snapshot has and this client is not shown: itself, and those that have left meanwhile.
     hidden: BTreeSet<ParticipantId>,
     me: Option<ParticipantId>,
-    own: BTreeMap<Place, OwnLists>,
+    own: BTreeMap<OwnerRank, OwnLists>,
     own_merged: [Merged; 4],
     own_bytes: usize,
-    links: Links,
+    links: ResourceLinks,
 }
 
-impl Default for Shelf {
+impl Default for MergedLists {
     fn default() -> Self {
         Self {
             snapshot: Arc::default(),
@@ -67,12 +67,12 @@ impl Default for Shelf {
             own: BTreeMap::new(),
             own_merged: Listing::ALL.map(|listing| Merged::new(listing, 0)),
             own_bytes: 0,
-            links: Links::default(),
+            links: ResourceLinks::default(),
         }
     }
 }
 
-impl Shelf {
+impl MergedLists {
     /// The shelf of a participant, which is not shown what it offers itself.
     pub(super) fn of(me: &ParticipantId) -> Self {
         Self { me: Some(me.clone()), hidden: BTreeSet::from([me.clone()]), ..Self::default() }
@@ -80,7 +80,7 @@ impl Shelf {
 
     /// Takes a newer snapshot. Returns the listings that differ for this client; of those that are not of `interest` to it, only where
     /// the change is news.
-    pub(super) fn update(&mut self, snapshot: Arc<Snapshot>, interest: &BTreeSet<Listing>) -> Vec<Listing> {
+    pub(super) fn update(&mut self, snapshot: Arc<CatalogueSnapshot>, interest: &BTreeSet<Listing>) -> Vec<Listing> {
         if snapshot.version() <= self.snapshot.version() {
             return Vec::new();
         }
@@ -124,11 +124,11 @@ impl Shelf {
     }
 
     /// Puts down what a participant lists to this client, in place of what it lists to all. Whether that differs from what was shown.
-    pub(super) fn put(&mut self, who: &ParticipantId, listing: Listing, items: impl Into<Arc<[Item]>>) -> bool {
+    pub(super) fn put(&mut self, who: &ParticipantId, listing: Listing, items: impl Into<Arc<[ListItem]>>) -> bool {
         let items = items.into();
         let is_same = catalogue::is_same(self.items(who, listing), &items);
         self.own_bytes += bytes(&items);
-        let own = &mut self.own.entry(Place::of(who)).or_default()[listing as usize];
+        let own = &mut self.own.entry(OwnerRank::of(who)).or_default()[listing as usize];
         self.own_bytes -= own.replace(items).as_deref().map_or(0, bytes);
         self.merge_own(listing);
         !is_same
@@ -159,7 +159,7 @@ impl Shelf {
     }
 
     fn drop_own(&mut self, who: &ParticipantId) {
-        for (listing, items) in Listing::ALL.into_iter().zip(self.own.remove(&Place::of(who)).unwrap_or_default()) {
+        for (listing, items) in Listing::ALL.into_iter().zip(self.own.remove(&OwnerRank::of(who)).unwrap_or_default()) {
             if let Some(items) = items {
                 self.own_bytes -= bytes(&items);
                 self.merge_own(listing);
@@ -173,14 +173,14 @@ impl Shelf {
     }
 
     /// What a participant lists, as it wrote it.
-    pub(super) fn items(&self, who: &ParticipantId, listing: Listing) -> &[Item] {
+    pub(super) fn items(&self, who: &ParticipantId, listing: Listing) -> &[ListItem] {
         let room = || self.snapshot.listing(listing).offer(who).filter(|_| !self.hidden.contains(who));
         self.own_merged(listing).offer(who).or_else(room).map_or(&[], |items| items)
     }
 
     /// Whether anything is known of a participant.
     fn has(&self, who: &ParticipantId) -> bool {
-        self.own.contains_key(&Place::of(who)) || (self.snapshot.has(who) && !self.hidden.contains(who))
+        self.own.contains_key(&OwnerRank::of(who)) || (self.snapshot.has(who) && !self.hidden.contains(who))
     }
 
     /// Whether an item is listed under this very name, whatever else will be listed.
@@ -190,7 +190,7 @@ impl Shelf {
     }
 
     /// Finds a tool or prompt by the name the room lists, by `participant__name`, or by its own name where only one has it.
-    pub(super) fn find(&self, listing: Listing, name: &str) -> Found {
+    pub(super) fn find(&self, listing: Listing, name: &str) -> OwnerLookup {
         match listing {
             Listing::Tools | Listing::Prompts => self.find_named(listing, name),
             Listing::Resources => self.find_uri(name),
@@ -198,26 +198,26 @@ impl Shelf {
         }
     }
 
-    fn find_named(&self, listing: Listing, name: &str) -> Found {
+    fn find_named(&self, listing: Listing, name: &str) -> OwnerLookup {
         if let Some((owner, own)) = self.labelled(listing, name) {
-            return Found::One(owner.clone(), own.to_owned());
+            return OwnerLookup::One(owner.clone(), own.to_owned());
         }
         let room = self.snapshot.listing(listing).aliased(name).filter(|(who, _)| self.is_shown(listing, who));
         let aliased: Vec<_> = self.own_merged(listing).aliased(name).chain(room).collect();
         match aliased.as_slice() {
             [] => {}
-            [(owner, own)] => return Found::One((*owner).clone(), (*own).to_owned()),
-            several => return Found::Several(several.iter().map(|(owner, _)| (*owner).clone()).collect()),
+            [(owner, own)] => return OwnerLookup::One((*owner).clone(), (*own).to_owned()),
+            several => return OwnerLookup::Several(several.iter().map(|(owner, _)| (*owner).clone()).collect()),
         }
         // What looks like a name of somebody's is nobody else's, even while that somebody is away.
         if name.contains("__") {
-            return Found::Nobody;
+            return OwnerLookup::Nobody;
         }
         let owners = self.owners_of(listing, name);
         match owners.as_slice() {
             // The host comes first, and its own names are as good as its listed ones.
-            [host, ..] if host.is_host() => Found::One(host.clone(), name.to_owned()),
-            owners => Found::among(owners, name),
+            [host, ..] if host.is_host() => OwnerLookup::One(host.clone(), name.to_owned()),
+            owners => OwnerLookup::among(owners, name),
         }
     }
 
@@ -228,7 +228,7 @@ impl Shelf {
 
     /// Some of those that have something of this name of their own, in order: all, unless they are many.
     fn owners_of(&self, listing: Listing, name: &str) -> Vec<ParticipantId> {
-        let is_shown = |place: &&Place| self.is_shown(listing, &place.who);
+        let is_shown = |place: &&OwnerRank| self.is_shown(listing, &place.who);
         let room = self.snapshot.listing(listing).owners_of(name).iter().filter(is_shown);
         let own = self.own_merged(listing).owners_of(name).iter();
         let mut owners: Vec<_> = own.chain(room).take(MAX_OWNERS_FOUND).collect();
@@ -255,11 +255,11 @@ impl Shelf {
 }
 
 /// Whether the room lists something of another participant's under a name.
-fn is_taken(snapshot: &Snapshot, listing: Listing, who: &ParticipantId, label: &str) -> bool {
+fn is_taken(snapshot: &CatalogueSnapshot, listing: Listing, who: &ParticipantId, label: &str) -> bool {
     snapshot.listing(listing).labelled(label).is_some_and(|(owner, _)| owner != who)
 }
 
-fn bytes(items: &[Item]) -> usize {
+fn bytes(items: &[ListItem]) -> usize {
     items.iter().map(|item| item.name.len() + item.raw.get().len()).sum()
 }
 

@@ -10,24 +10,24 @@ use salon_mcp::listing::Listing;
 use salon_protocol::ParticipantId;
 use serde_json::value::RawValue;
 
-use super::Shelf;
-use crate::catalogue::{Offered, Place, SCHEME, qualified_uri, render};
+use super::MergedLists;
+use crate::catalogue::{Offered, OwnerRank, SCHEME, qualified_uri, render};
 
 /// How much is on a page. Some clients take no message over 1 MiB.
 const MAX_ITEMS: usize = 250;
 const MAX_BYTES: usize = 512 << 10;
 
 /// The items of a page, and the cursor of the next.
-type Page<'a> = (Vec<Cow<'a, RawValue>>, Option<String>);
+type MergedPage<'a> = (Vec<Cow<'a, RawValue>>, Option<String>);
 
-impl Shelf {
-    /// A page of what the room lists. `None` for a cursor that is none of ours.
-    pub(in crate::mcp::door) fn page(&self, listing: Listing, cursor: Option<&str>) -> Option<Page<'_>> {
+impl MergedLists {
+    /// A page of what the room lists. `None` for a cursor of another door.
+    pub(in crate::mcp::door) fn page(&self, listing: Listing, cursor: Option<&str>) -> Option<MergedPage<'_>> {
         let (first, skipped) = match cursor {
             None => (Bound::Unbounded, 0),
             Some(cursor) => {
                 let (index, who) = cursor.split_once('/')?;
-                (Bound::Included(Place::of(&ParticipantId::new(who).ok()?)), index.parse().ok()?)
+                (Bound::Included(OwnerRank::of(&ParticipantId::new(who).ok()?)), index.parse().ok()?)
             }
         };
         let (mut page, mut bytes) = (Vec::new(), 0);
@@ -46,7 +46,7 @@ impl Shelf {
     }
 
     /// Everybody's lists in order, from a place on: the room's, and in their place those that are this client's own.
-    fn offers(&self, listing: Listing, first: Bound<Place>) -> impl Iterator<Item = (&Place, &Offered)> {
+    fn offers(&self, listing: Listing, first: Bound<OwnerRank>) -> impl Iterator<Item = (&OwnerRank, &Offered)> {
         let room = self.snapshot.listing(listing).from(first.clone());
         let mut room = room.filter(move |(place, _)| self.is_shown(listing, &place.who)).peekable();
         let mut own = self.own_merged(listing).from(first).peekable();
@@ -77,9 +77,9 @@ impl Shelf {
 
 /// The next of two sequences in order.
 fn next_in_order<'a>(
-    one: &mut Peekable<impl Iterator<Item = (&'a Place, &'a Offered)>>,
-    other: &mut Peekable<impl Iterator<Item = (&'a Place, &'a Offered)>>,
-) -> Option<(&'a Place, &'a Offered)> {
+    one: &mut Peekable<impl Iterator<Item = (&'a OwnerRank, &'a Offered)>>,
+    other: &mut Peekable<impl Iterator<Item = (&'a OwnerRank, &'a Offered)>>,
+) -> Option<(&'a OwnerRank, &'a Offered)> {
     match (one.peek(), other.peek()) {
         (Some((first, _)), Some((second, _))) if first.cmp(second) == Ordering::Greater => other.next(),
         (Some(_), _) => one.next(),

@@ -17,15 +17,15 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.into()).unwrap()
 }
 
-fn item(listing: Listing, name: &str) -> Item {
+fn item(listing: Listing, name: &str) -> ListItem {
     let object = serde_json::json!({ listing.label(): name });
-    Item { name: name.into(), raw: raw(&object.to_string()) }
+    ListItem { name: name.into(), raw: raw(&object.to_string()) }
 }
 
 /// A shelf whose client is shown these lists: those of participants as the room's catalogue has them.
-fn shelf_of(lists: &[(ParticipantId, Listing, Vec<Item>)]) -> Shelf {
-    let mut builder = SnapshotBuilder::after(&Snapshot::default());
-    let mut shelf = Shelf::default();
+fn shelf_of(lists: &[(ParticipantId, Listing, Vec<ListItem>)]) -> MergedLists {
+    let mut builder = SnapshotBuilder::after(&CatalogueSnapshot::default());
+    let mut shelf = MergedLists::default();
     for (who, listing, items) in lists {
         match who.is_host() {
             true => drop(shelf.put(who, *listing, items.clone())),
@@ -37,13 +37,13 @@ fn shelf_of(lists: &[(ParticipantId, Listing, Vec<Item>)]) -> Shelf {
 }
 
 /// A shelf from `participant: name name …` lines.
-fn shelf(listing: Listing, lines: &[(&str, &[&str])]) -> Shelf {
+fn shelf(listing: Listing, lines: &[(&str, &[&str])]) -> MergedLists {
     let items = |names: &[&str]| names.iter().map(|name| item(listing, name)).collect();
     shelf_of(&lines.iter().map(|(who, names)| (id(who), listing, items(names))).collect::<Vec<_>>())
 }
 
 /// Everything the room lists, page by page.
-fn pages(shelf: &Shelf, listing: Listing) -> Vec<Vec<String>> {
+fn pages(shelf: &MergedLists, listing: Listing) -> Vec<Vec<String>> {
     let (mut pages, mut cursor) = (Vec::new(), None);
     loop {
         let (page, next) = shelf.page(listing, cursor.as_deref()).expect("the cursor is ours");
@@ -59,15 +59,15 @@ fn pages(shelf: &Shelf, listing: Listing) -> Vec<Vec<String>> {
     }
 }
 
-fn listed(shelf: &Shelf, listing: Listing) -> String {
+fn listed(shelf: &MergedLists, listing: Listing) -> String {
     pages(shelf, listing).concat().join("\n")
 }
 
-fn told(found: Found) -> String {
+fn told(found: OwnerLookup) -> String {
     match found {
-        Found::One(who, name) => format!("{who} {name}"),
-        Found::Nobody => "nobody".into(),
-        Found::Several(who) => format!("several: {who:?}"),
+        OwnerLookup::One(who, name) => format!("{who} {name}"),
+        OwnerLookup::Nobody => "nobody".into(),
+        OwnerLookup::Several(who) => format!("several: {who:?}"),
     }
 }
 
@@ -166,7 +166,7 @@ fn two_never_have_one_name() {
 
 #[test]
 fn only_the_name_of_an_item_is_changed() {
-    let mut shelf = Shelf::default();
+    let mut shelf = MergedLists::default();
     let text = r#"{"title": "T","name":"t","inputSchema":{"maximum": 12345678901234567890},"x-vendor": 1.0}"#;
     let (items, _) = read_page(Listing::Tools, &raw(&format!(r#"{{"tools":[{text}]}}"#))).unwrap();
     shelf.put(&id("alice"), Listing::Tools, items.clone());
@@ -231,12 +231,12 @@ fn what_can_only_be_called_as_a_task_is_not_listed() {
 #[test]
 fn what_changed_is_told() {
     let one = || vec![item(Listing::Tools, "t")];
-    let mut shelf = Shelf::default();
+    let mut shelf = MergedLists::default();
     let (alice, bob) = (id("alice"), id("bob"));
     assert!(!shelf.put(&alice, Listing::Tools, Vec::new()));
     assert!(shelf.put(&alice, Listing::Tools, one()));
     assert!(!shelf.put(&alice, Listing::Tools, one()));
-    let described = Item { raw: raw(r#"{"name":"t","description":"d"}"#), ..one().remove(0) };
+    let described = ListItem { raw: raw(r#"{"name":"t","description":"d"}"#), ..one().remove(0) };
     assert!(shelf.put(&alice, Listing::Tools, vec![described]));
     assert!(shelf.put(&alice, Listing::Templates, vec![item(Listing::Templates, "a:{x}")]));
     assert_snapshot!(told(shelf.find(Listing::Tools, "t")), @"alice t");
@@ -267,7 +267,7 @@ fn a_uri_stays_as_it_is_while_it_is_one_participants() {
     file:///b
     salon://bob/file:///shared
     ");
-    let find = |shelf: &Shelf, uri: &str| told(shelf.find_uri(uri));
+    let find = |shelf: &MergedLists, uri: &str| told(shelf.find_uri(uri));
     assert_snapshot!(find(&shelf, "file:///a"), @"alice file:///a");
     assert_snapshot!(find(&shelf, "file:///shared"), @r#"several: ["alice", "bob"]"#);
     assert_snapshot!(find(&shelf, "salon://bob/file:///shared"), @"bob file:///shared");
@@ -276,7 +276,7 @@ fn a_uri_stays_as_it_is_while_it_is_one_participants() {
     assert_snapshot!(find(&shelf, "salon://carol/file:///b"), @"nobody");
     assert_snapshot!(find(&shelf, "salon://bob"), @"nobody");
     assert_snapshot!(find(&shelf, "file:///c"), @"nobody");
-    let called = |shelf: &Shelf, who: &str, uri: &str| shelf.listed_uri(&id(who), uri);
+    let called = |shelf: &MergedLists, who: &str, uri: &str| shelf.listed_uri(&id(who), uri);
     assert_snapshot!(called(&shelf, "alice", "file:///a"), @"file:///a");
     assert_snapshot!(called(&shelf, "bob", "file:///a"), @"salon://bob/file:///a");
     assert_snapshot!(called(&shelf, "bob", "file:///shared"), @"salon://bob/file:///shared");
@@ -345,11 +345,11 @@ fn links_and_templates_lead_to_their_owners_too() {
 #[test]
 fn a_page_is_full_by_number_or_by_size() {
     let many: Vec<_> = (0..600).map(|n| item(Listing::Tools, &n.to_string())).collect();
-    let mut shelf = Shelf::default();
+    let mut shelf = MergedLists::default();
     shelf.put(&id("alice"), Listing::Tools, many);
     assert_eq!(pages(&shelf, Listing::Tools).iter().map(Vec::len).collect::<Vec<_>>(), [250, 250, 100]);
 
-    let long = |name: &str| Item {
+    let long = |name: &str| ListItem {
         raw: raw(&format!(r#"{{"name":"{name}","description":"{}"}}"#, "x".repeat(300 << 10))),
         ..item(Listing::Tools, name)
     };
@@ -360,7 +360,7 @@ fn a_page_is_full_by_number_or_by_size() {
 #[test]
 fn who_leaves_between_two_pages_takes_nobody_along() {
     let names = |prefix: &str| (0..200).map(|n| item(Listing::Tools, &format!("{prefix}{n}"))).collect::<Vec<_>>();
-    let mut shelf = Shelf::default();
+    let mut shelf = MergedLists::default();
     for who in ["a", "b", "c"] {
         shelf.put(&id(who), Listing::Tools, names(who));
     }
@@ -387,7 +387,7 @@ fn stocks(names: &'static str) -> impl Strategy<Value = Vec<(ParticipantId, Vec<
 }
 
 /// A shelf whose client is shown these lists, some of them as the room's catalogue has them: all, none, or those of every other owner.
-fn filled(listing: Listing, stocks: &[(ParticipantId, Vec<String>)], from_room: u8) -> Shelf {
+fn filled(listing: Listing, stocks: &[(ParticipantId, Vec<String>)], from_room: u8) -> MergedLists {
     let items = |names: &[String]| names.iter().map(|name| item(listing, name)).collect::<Vec<_>>();
     let is_from_room = |at: usize| from_room == 1 || (from_room == 2 && at.is_multiple_of(2));
     let stocks: BTreeMap<_, _> = stocks.iter().cloned().collect();
@@ -413,7 +413,7 @@ proptest! {
         for name in &names {
             prop_assert!((1..=64).contains(&name.len()), "{}", name);
             prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{}", name);
-            let Found::One(who, own) = shelf.find(Listing::Tools, name) else { panic!("{name} is lost") };
+            let OwnerLookup::One(who, own) = shelf.find(Listing::Tools, name) else { panic!("{name} is lost") };
             found.insert((who, own));
         }
         prop_assert_eq!(names.len(), found.len());
@@ -428,7 +428,7 @@ proptest! {
         for (who, names) in &stocks {
             for name in names {
                 let uri = shelf.listed_uri(who, name);
-                prop_assert_eq!(shelf.find_uri(&uri), Found::One(who.clone(), name.clone()));
+                prop_assert_eq!(shelf.find_uri(&uri), OwnerLookup::One(who.clone(), name.clone()));
                 prop_assert!(listed.contains(&uri));
             }
         }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Where a body belongs, or its status and answer.
-fn route(version: Option<&str>, body: &str) -> Result<Route, String> {
+fn route(version: Option<&str>, body: &str) -> Result<PostRoute, String> {
     let read = Body::read(version, body);
     read.map(|body| body.route).map_err(|fault| format!("{} {}", fault.status, fault.message()))
 }
@@ -24,26 +24,26 @@ fn message(head: &str, params: &str) -> String {
 fn a_post_is_modern_by_its_meta_or_its_header() {
     let list = message(r#""id":1,"method":"tools/list""#, "");
     let initialize = message(r#""id":1,"method":"initialize""#, r#""protocolVersion":"2025-06-18""#);
-    assert_eq!(route(None, &list), Ok(Route::Legacy));
-    assert_eq!(route(None, &initialize), Ok(Route::Initialize));
-    assert_eq!(route(None, r#"{"jsonrpc":"2.0","method":"initialize"}"#), Ok(Route::Legacy));
-    assert_eq!(route(None, r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), Ok(Route::Legacy));
-    assert_eq!(route(None, " {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"), Ok(Route::Legacy));
+    assert_eq!(route(None, &list), Ok(PostRoute::Legacy));
+    assert_eq!(route(None, &initialize), Ok(PostRoute::Initialize));
+    assert_eq!(route(None, r#"{"jsonrpc":"2.0","method":"initialize"}"#), Ok(PostRoute::Legacy));
+    assert_eq!(route(None, r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), Ok(PostRoute::Legacy));
+    assert_eq!(route(None, " {\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"), Ok(PostRoute::Legacy));
     for legacy in ["2025-06-18", "2025-11-25", "1900-01-01", "v999.0.0", "2026-07-2x", "9999", ""] {
-        assert_eq!(route(Some(legacy), &list), Ok(Route::Legacy), "{legacy}");
-        assert_eq!(route(Some(legacy), &initialize), Ok(Route::Initialize), "{legacy}");
+        assert_eq!(route(Some(legacy), &list), Ok(PostRoute::Legacy), "{legacy}");
+        assert_eq!(route(Some(legacy), &initialize), Ok(PostRoute::Initialize), "{legacy}");
     }
     for modern in ["2026-07-28", "2027-01-01", " 2026-07-28 "] {
-        assert_eq!(route(Some(modern), &list), Ok(Route::Modern), "{modern}");
-        assert_eq!(route(Some(modern), &initialize), Ok(Route::Modern), "{modern}");
+        assert_eq!(route(Some(modern), &list), Ok(PostRoute::Modern), "{modern}");
+        assert_eq!(route(Some(modern), &initialize), Ok(PostRoute::Modern), "{modern}");
     }
     for head in [r#""id":1,"method":"tools/list""#, r#""id":1,"method":"initialize""#, r#""method":"notifications/x""#]
     {
-        assert_eq!(route(None, &message(head, META)), Ok(Route::Modern), "{head}");
-        assert_eq!(route(Some("2025-06-18"), &message(head, META)), Ok(Route::Modern), "{head}");
+        assert_eq!(route(None, &message(head, META)), Ok(PostRoute::Modern), "{head}");
+        assert_eq!(route(Some("2025-06-18"), &message(head, META)), Ok(PostRoute::Modern), "{head}");
     }
     let odd = r#""_meta":{"io.modelcontextprotocol/protocolVersion":7}"#;
-    assert_eq!(route(None, &message(r#""id":1,"method":"tools/list""#, odd)), Ok(Route::Modern));
+    assert_eq!(route(None, &message(r#""id":1,"method":"tools/list""#, odd)), Ok(PostRoute::Modern));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn no_nesting_is_too_deep_for_the_stack() {
                 ),
             ] {
                 let _ = (route(MODERN, &body), PollBody::read(&body));
-                if let Some(head) = Head::read(&body) {
+                if let Some(head) = RpcHead::read(&body) {
                     let wrong = check(None, "tools/call", head.params).err();
                     assert!(wrong.is_none_or(|wrong| wrong.error.message.len() < 1000));
                 }
@@ -115,10 +115,10 @@ fn headers(lines: &str) -> Vec<(Box<str>, Box<str>)> {
     lines.lines().filter_map(line).collect()
 }
 
-fn shown(outcome: Result<String, Wrong>) -> String {
+fn shown(outcome: Result<String, ModernError>) -> String {
     match outcome {
         Ok(text) => text,
-        Err(Wrong { status, error }) => {
+        Err(ModernError { status, error }) => {
             let data = error.data.map(|data| format!(" {data}")).unwrap_or_default();
             format!("{status} {}: {}{data}", error.code, error.message)
         }

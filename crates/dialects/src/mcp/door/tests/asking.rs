@@ -49,7 +49,7 @@ fn who_may_not_ask_is_told_so() {
     ⇒ dave re e9 {"id":5,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"c","version":"1"}}}
     ⇒ bob re e10 {"id":6,"error":{"code":-32601,"message":"the method `tools/list` is not offered here"}}
     "#);
-    let strangers = Play::introduced(Scope::Room, "bob", "2025-06-18", ASKABLE);
+    let strangers = Play::introduced(DoorScope::Room, "bob", "2025-06-18", ASKABLE);
     assert_snapshot!(strangers.act("bob? 1 @- roots/list"), @r#"⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
     let mut play = askable().after(r#"call 1 tools/call {"name":"bob__t"}"#);
     let call = play.open[0].id.clone().unwrap();
@@ -131,7 +131,7 @@ fn a_question_ends_with_a_call_that_is_taken_back_or_fails() {
 #[test]
 fn what_a_revision_cannot_be_asked_is_answered_for_it() {
     let of = |revision: &str| {
-        let play = with_tools(Play::introduced(Scope::Room, "bob carol", revision, ASKABLE));
+        let play = with_tools(Play::introduced(DoorScope::Room, "bob carol", revision, ASKABLE));
         play.act(
             r#"call 1 tools/call {"name":"bob__t"}
             bob? 7 @tools/call elicitation/create {"message":"?","requestedSchema":{"type":"object","properties":{"c":{"type":"string","oneOf":[{"const":"r","title":"Red"}]}}}}
@@ -204,7 +204,7 @@ fn roots_that_changed_are_told_to_those_who_know_the_client() {
 
 #[test]
 fn a_question_comes_on_the_stream_of_its_call() {
-    let play = Play::new(Scope::Room, "bob", |_| {}).after(&format!(
+    let play = Play::new(DoorScope::Room, "bob", |_| {}).after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
         seat
         2 call 1 tools/call {{"name":"bob__t"}}
@@ -236,7 +236,7 @@ fn a_question_comes_on_the_stream_of_its_call() {
 
 #[test]
 fn whoever_hung_up_for_good_cannot_be_asked() {
-    let play = Play::new(Scope::Room, "bob", |_| {}).after(&format!(
+    let play = Play::new(DoorScope::Room, "bob", |_| {}).after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
         seat
         2 call 1 tools/call {{"name":"bob__t"}}

@@ -37,7 +37,7 @@ fn a_tool_is_called_by_its_listed_name_or_by_its_own_while_nobody_else_has_it() 
 
 #[test]
 fn a_tool_is_called_before_any_list() {
-    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = format!(
         r#"call 1 tools/call {{"name":"bob__t"}}
         bob: initialize {SERVER}
@@ -122,7 +122,7 @@ fn a_call_is_cancelled_both_ways() {
     ⇒ bob re s-7 {"method":"notifications/cancelled","params":{"requestId":"s-7","reason":"changed my mind"}}
     ← {"id":"1","result":{"content":[]}}
     "#);
-    let waits = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let waits = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = format!(
         r#"call 1 tools/call {{"name":"bob__t"}}
         tell notifications/cancelled {{"requestId":1}}
@@ -160,7 +160,7 @@ fn a_call_fails_when_whom_it_asks_goes_or_is_not_there() {
 #[test]
 fn a_call_that_waits_for_a_handshake_fails_with_it() {
     let of = |script: &str| {
-        let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+        let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
         play.act(&format!("call 1 tools/call {{\"name\":\"bob__t\"}}\n{script}"))
     };
     assert_snapshot!(of("bob: initialize error {\"code\":-5,\"message\":\"not now\"}\ncall 2 tools/call {\"name\":\"bob__t\"}"), @r#"
@@ -190,7 +190,7 @@ fn a_call_that_waits_for_a_handshake_fails_with_it() {
 
 #[test]
 fn what_the_door_asks_for_itself_is_tried_again_when_the_room_has_had_too_much() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", ASKABLE);
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", ASKABLE);
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let play = play.after("call 0 tools/list\nsettle");
     let script = format!(
@@ -275,7 +275,7 @@ fn who_is_silent_for_too_long_is_given_up_and_who_gets_on_is_not() {
 
 #[test]
 fn what_the_host_has_waits_for_nobody() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/call {"name":"presence_get"}
         system:gateway: tools/list {"tools":[{"name":"presence.get"}]}
@@ -301,7 +301,7 @@ fn the_end_is_said() {
 
 #[test]
 fn prompts_and_completion_go_to_their_owners() {
-    let mut play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     play.offers = vec![
         ("bob", "prompts/list", r#"{"prompts":[{"name":"p"}]}"#),
         ("carol", "prompts/list", r#"{"prompts":[{"name":"p"},{"name":"q"}]}"#),
@@ -330,7 +330,7 @@ fn prompts_and_completion_go_to_their_owners() {
     ← {"id":2,"result":{"messages":[]}}
     ← {"id":4,"result":{"completion":{"values":[{"value":"a","n":1.0}]}}}
     "#);
-    let older = Play::introduced(Scope::Room, "bob", "2024-11-05", "{}");
+    let older = Play::introduced(DoorScope::Room, "bob", "2024-11-05", "{}");
     let script = format!(
         r#"call 1 prompts/get {{"name":"bob__p"}}
         bob: initialize {SERVER}
@@ -346,7 +346,7 @@ fn prompts_and_completion_go_to_their_owners() {
 
 #[test]
 fn a_name_that_looks_like_anothers_is_nobody_elses() {
-    let mut play = Play::introduced(Scope::Room, "mallory", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "mallory", "2025-06-18", "{}");
     play.offers = vec![("mallory", "tools/list", r#"{"tools":[{"name":"bob__pay"},{"name":"plain"}]}"#)];
     let play = play.after("call 0 tools/list\nsettle");
     let script = r#"

@@ -3,7 +3,7 @@
 use super::*;
 
 fn asked() -> Play {
-    let mut play = Play::duplex(Scope::Room, "bob");
+    let mut play = Play::duplex(DoorScope::Room, "bob");
     play.capabilities = ASKABLE.into();
     play.after(&format!(
         r#"ask 0 tools/call {{"name":"bob__t"}}
@@ -163,7 +163,7 @@ fn pages_to_be_opened_are_a_question_too() {
 
 #[test]
 fn a_hang_up_while_asked_takes_the_call_back() {
-    let mut play = Play::new(Scope::Room, "bob", |_| {});
+    let mut play = Play::new(DoorScope::Room, "bob", |_| {});
     play.capabilities = ASKABLE.into();
     let play = play.after(
         r#"1 ask 0 tools/list
@@ -182,7 +182,7 @@ fn a_hang_up_while_asked_takes_the_call_back() {
 const MODERN: &str = "bob/2026-07-28";
 
 fn legacy_of_modern(capabilities: &str) -> Play {
-    Play::introduced(Scope::Room, MODERN, "2025-11-25", capabilities)
+    Play::introduced(DoorScope::Room, MODERN, "2025-11-25", capabilities)
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn pages_to_be_opened_take_the_place_of_other_questions() {
 
 #[test]
 fn a_state_of_another_gateway_is_its_own() {
-    let mut play = Play::duplex(Scope::Room, "bob/2026-07-28 carol");
+    let mut play = Play::duplex(DoorScope::Room, "bob/2026-07-28 carol");
     play.offers = vec![
         ("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#),
         ("carol", "tools/list", r#"{"tools":[{"name":"u"}]}"#),
@@ -299,7 +299,7 @@ fn a_state_of_another_gateway_is_its_own() {
 #[test]
 fn a_legacy_client_is_asked_only_what_it_offers() {
     let of = |capabilities: &str, wanted: &str| {
-        let play = Play::introduced(Scope::Room, "bob/2026-07-28", "2025-11-25", capabilities);
+        let play = Play::introduced(DoorScope::Room, "bob/2026-07-28", "2025-11-25", capabilities);
         play.after("call 1 tools/call {\"name\":\"bob__t\"}").act(&format!(
             "bob: tools/call {{\"resultType\":\"input_required\",\"inputRequests\":{{{wanted}}}}}\ntick 1000"
         ))
@@ -316,14 +316,14 @@ fn a_legacy_client_is_asked_only_what_it_offers() {
 
 #[test]
 fn a_modern_client_that_opens_no_pages_is_not_asked_to() {
-    let play = Play::duplex(Scope::Room, "bob").after("ask 1 tools/call {\"name\":\"bob__t\"}\nseat\nsettle");
+    let play = Play::duplex(DoorScope::Room, "bob").after("ask 1 tools/call {\"name\":\"bob__t\"}\nseat\nsettle");
     let script = r#"bob: tools/call error {"code":-32042,"message":"open","data":{"elicitations":[{"mode":"url","url":"https://a.example","message":"m"}]}}"#;
     assert_snapshot!(play.act(script), @r#"← {"id":1,"error":{"code":-32021,"message":"`bob` wants a page to be opened first, and the client does not offer `elicitation/create`","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}}"#);
 }
 
 #[test]
 fn of_a_call_that_is_dead_nothing_more_is_asked() {
-    let play = Play::new(Scope::Room, "bob/2026-07-28", |_| {}).after(&format!(
+    let play = Play::new(DoorScope::Room, "bob/2026-07-28", |_| {}).after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
         seat
         2 call 1 tools/call {{"name":"bob__t"}}

@@ -6,7 +6,7 @@ const MODERN: &str = "bob/2026-07-28";
 
 #[test]
 fn a_modern_participant_is_asked_without_a_handshake() {
-    let play = Play::introduced(Scope::Room, MODERN, "2025-06-18", r#"{"tasks":{},"roots":{}}"#);
+    let play = Play::introduced(DoorScope::Room, MODERN, "2025-06-18", r#"{"tasks":{},"roots":{}}"#);
     let script = r#"call 1 tools/list
         system:gateway: tools/list {"tools":[]}
         bob: tools/list {"resultType":"complete","ttlMs":5,"cacheScope":"private","tools":[{"name":"t","outputSchema":{"type":"array"}}]}
@@ -32,7 +32,7 @@ fn a_modern_participant_is_asked_without_a_handshake() {
 
 #[test]
 fn a_modern_participant_is_introduced_from_its_discovery() {
-    let play = Play::duplex(Scope::One(id("bob")), MODERN);
+    let play = Play::duplex(DoorScope::One(id("bob")), MODERN);
     let script = r#"
         call 1 initialize {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c"}}
         seat
@@ -56,7 +56,7 @@ fn a_modern_participant_is_introduced_from_its_discovery() {
 
 #[test]
 fn a_legacy_clients_subscriptions_are_one_of_a_modern_participants() {
-    let mut play = Play::introduced(Scope::Room, MODERN, "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, MODERN, "2025-06-18", "{}");
     play.offers =
         vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"},{"uri":"b:1","name":"b"}]}"#)];
     let play = play.after("call 0 resources/list\nsettle");
@@ -94,7 +94,7 @@ fn a_legacy_clients_subscriptions_are_one_of_a_modern_participants() {
 
 #[test]
 fn a_client_may_try_the_modern_era_first() {
-    let play = Play::duplex(Scope::Room, "bob");
+    let play = Play::duplex(DoorScope::Room, "bob");
     let script = r#"
         ask 1 server/discover
         seat

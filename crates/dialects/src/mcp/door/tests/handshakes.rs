@@ -11,7 +11,7 @@ fn hello(revision: &str) -> String {
 #[test]
 fn the_room_introduces_itself_to_a_client_with_a_seat() {
     let script = format!("call 1 initialize {}\nseat\ntell notifications/initialized", hello("2025-06-18"));
-    assert_snapshot!(Play::duplex(Scope::Room, "bob").act(&script), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::Room, "bob").act(&script), @r#"
     join The C 2025-06-18
     ← {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}},"serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"},"instructions":"You are `alice` in the room room:a, which people, agents and robots share. Their tools are named after their owner: `owner__tool`. `presence_get` tells who is here, `chat_say` speaks to everybody, `room_wait` waits until something happens and tells what: call it again and again to take part. Everything you do here is seen by everybody in the room."}}
     "#);
@@ -20,7 +20,7 @@ fn the_room_introduces_itself_to_a_client_with_a_seat() {
 #[test]
 fn the_revision_is_the_clients_or_else_the_newest_with_a_handshake() {
     let answer = |revision: &str| {
-        let told = Play::duplex(Scope::Room, "bob").act(&format!("call 1 initialize {}\nseat", hello(revision)));
+        let told = Play::duplex(DoorScope::Room, "bob").act(&format!("call 1 initialize {}\nseat", hello(revision)));
         told.split_once(r#","serverInfo"#).unwrap().0.to_owned()
     };
     assert_snapshot!(answer("2024-11-05"), @r#"
@@ -43,7 +43,7 @@ fn the_revision_is_the_clients_or_else_the_newest_with_a_handshake() {
     join The C 2025-11-25
     ← {"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}
     "#);
-    let nothing = Play::duplex(Scope::Room, "bob").act("call 1 initialize\nseat");
+    let nothing = Play::duplex(DoorScope::Room, "bob").act("call 1 initialize\nseat");
     assert_snapshot!(nothing.split_once(r#","serverInfo"#).unwrap().0, @r#"
     join - 2025-11-25
     ← {"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}
@@ -62,7 +62,7 @@ fn what_comes_before_the_seat_waits_for_it_in_order() {
         seat"#,
         hello("2025-06-18")
     );
-    assert_snapshot!(Play::duplex(Scope::Room, "bob").act(&script), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::Room, "bob").act(&script), @r#"
     ← {"id":"p","result":{}}
     ← {"id":1,"error":{"code":-32600,"message":"a session begins with `initialize`"}}
     join The C 2025-06-18
@@ -75,7 +75,7 @@ fn what_comes_before_the_seat_waits_for_it_in_order() {
 
 #[test]
 fn only_so_much_waits_for_the_seat() {
-    let mut play = Play::duplex(Scope::Room, "").after(&format!("call 0 initialize {}", hello("2025-06-18")));
+    let mut play = Play::duplex(DoorScope::Room, "").after(&format!("call 0 initialize {}", hello("2025-06-18")));
     for number in 1..MAX_EARLY {
         play.line(&format!("call {number} tools/list"));
     }
@@ -86,14 +86,14 @@ fn only_so_much_waits_for_the_seat() {
 #[test]
 fn without_a_seat_there_is_no_session() {
     let script = format!("call 1 initialize {}\ncall 2 tools/list\nno-seat", hello("2025-06-18"));
-    assert_snapshot!(Play::duplex(Scope::Room, "bob").act(&script), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::Room, "bob").act(&script), @r#"
     join The C 2025-06-18
     ← {"id":1,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
     ← {"id":2,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
     close bye
     "#);
     let script = format!("1 call 1 initialize {}\nno-seat", hello("2025-06-18"));
-    assert_snapshot!(Play::new(Scope::Room, "bob", |_| {}).act(&script), @r#"
+    assert_snapshot!(Play::new(DoorScope::Room, "bob", |_| {}).act(&script), @r#"
     join The C 2025-06-18
     begin 1 200 json
     1← {"id":1,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
@@ -114,7 +114,7 @@ fn a_session_begins_once() {
 fn over_http_the_answer_names_the_session() {
     let script =
         format!("1 call 1 initialize {}\nseat\n2 tell notifications/initialized\n3 call 2 ping", hello("2025-06-18"));
-    let told = Play::new(Scope::Room, "bob", |_| {}).act(&script);
+    let told = Play::new(DoorScope::Room, "bob", |_| {}).act(&script);
     let told: Vec<_> =
         told.lines().map(|line| line.split_once(r#","serverInfo"#).map_or(line, |(head, _)| head)).collect();
     assert_snapshot!(told.join("\n"), @r#"
@@ -154,7 +154,7 @@ fn what_is_no_message_is_said_to_be_none() {
     ← {"id":null,"error":{"code":-32600,"message":"a message has a `method`, a `result` or an `error`"}}
     "#);
     let script = "1 client {\n2 client 7\n3 client {\"id\":[],\"method\":\"ping\"}\n4 client []";
-    assert_snapshot!(Play::new(Scope::Room, "", |_| {}).act(script), @r#"
+    assert_snapshot!(Play::new(DoorScope::Room, "", |_| {}).act(script), @r#"
     begin 1 400 json
     1← {"id":null,"error":{"code":-32700,"message":"the body is not valid JSON"}}
     finish 1
@@ -173,7 +173,7 @@ fn what_is_no_message_is_said_to_be_none() {
 #[test]
 fn batches_are_for_the_revision_that_has_them() {
     let batch = r#"client [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"},7,{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"bob__t"}}]"#;
-    let of = |revision: &str| with_tools(Play::introduced(Scope::Room, "bob carol", revision, "{}"));
+    let of = |revision: &str| with_tools(Play::introduced(DoorScope::Room, "bob carol", revision, "{}"));
     assert_snapshot!(of("2025-03-26").act(&format!("{batch}\nclient []\nbob: tools/call {{\"content\":[]}}")), @r#"
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
     ← {"id":1,"result":{}}
@@ -185,7 +185,7 @@ fn batches_are_for_the_revision_that_has_them() {
     assert_snapshot!(of("2024-11-05").act("client []"), @r#"← {"id":null,"error":{"code":-32600,"message":"a batch has at least one message"}}"#);
     let many = vec![r#"{"id":1,"method":"ping"}"#; 65].join(",");
     assert_snapshot!(of("2025-03-26").act(&format!("client [{many}]")), @r#"← {"id":null,"error":{"code":-32600,"message":"a batch has 1 to 64 messages"}}"#);
-    let play = Play::new(Scope::Room, "bob", |_| {});
+    let play = Play::new(DoorScope::Room, "bob", |_| {});
     let play = play.after(&format!("1 call 0 initialize {}\nseat", hello("2025-03-26")));
     let script = format!(
         "2 {batch}\nbob: initialize {SERVER}\nbob: tools/call {{\"content\":[]}}\n3 client [{{\"jsonrpc\":\"2.0\",\"method\":\"x\"}}]"
@@ -215,7 +215,7 @@ fn what_is_no_message_in_a_batch_is_refused_as_it_is_alone() {
         r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
         "7",
     ];
-    let of = |script: &str| Play::introduced(Scope::Room, "bob", "2025-03-26", "{}").act(script);
+    let of = |script: &str| Play::introduced(DoorScope::Room, "bob", "2025-03-26", "{}").act(script);
     let alone: String = odd.iter().map(|odd| of(&format!("client {odd}"))).collect();
     let together = of(&format!("client [{}]", odd.join(",")));
     assert_eq!(together, alone);
@@ -228,7 +228,7 @@ fn what_is_no_message_in_a_batch_is_refused_as_it_is_alone() {
     ← {"id":null,"error":{"code":-32600,"message":"an `id` is a number or a string"}}
     ← {"id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
     "#);
-    let play = Play::new(Scope::Room, "bob", |_| {})
+    let play = Play::new(DoorScope::Room, "bob", |_| {})
         .after("1 call 0 initialize {\"protocolVersion\":\"2025-03-26\",\"capabilities\":{}}\nseat");
     assert_snapshot!(play.act("2 client [{\"jsonrpc\":\"2.0\",\"id\":3}]"), @r#"
     begin 2 200 json

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn lists_are_merged_the_hosts_first() {
-    let play = Play::introduced(Scope::Room, "carol bob alice", "2025-06-18", ASKABLE);
+    let play = Play::introduced(DoorScope::Room, "carol bob alice", "2025-06-18", ASKABLE);
     let script = r#"
         call 1 tools/list
         carol: tools/list {"tools":[{"name":"t","n":12345678901234567890, "x":{"a":1.0}}]}
@@ -29,7 +29,7 @@ fn lists_are_merged_the_hosts_first() {
 
 #[test]
 fn whoever_is_slow_is_told_of_later_and_not_waited_for_twice() {
-    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
         system:gateway: tools/list {"tools":[]}
@@ -59,7 +59,7 @@ fn whoever_is_slow_is_told_of_later_and_not_waited_for_twice() {
 
 #[test]
 fn what_is_not_to_be_had_is_left_out_for_a_while() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
         system:gateway: tools/list {"tools":[]}
@@ -82,7 +82,7 @@ fn what_is_not_to_be_had_is_left_out_for_a_while() {
 
 #[test]
 fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
-    let mut play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE);
+    let mut play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", ASKABLE);
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let play = play.after("call 0 tools/list\nsettle");
     let script = format!(
@@ -119,7 +119,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
 
 #[test]
 fn who_has_no_such_thing_is_not_asked_for_it() {
-    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE);
+    let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", ASKABLE);
     let script = r#"
         call 1 tools/call {"name":"bob__t"}
         bob: initialize {"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"b","version":"1"}}
@@ -157,7 +157,7 @@ fn who_has_no_such_thing_is_not_asked_for_it() {
 
 #[test]
 fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
-    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 2 tools/call {"name":"bob__t"}
         bob: initialize {"protocolVersion":"1999-01-01","capabilities":{"tools":{}}}
@@ -179,7 +179,7 @@ fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
 
 #[test]
 fn a_long_list_has_pages() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let tools: Vec<_> = (0..400).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
     play.run(&format!(
         r#"call 1 tools/list
@@ -293,7 +293,7 @@ fn a_change_that_only_the_client_is_told_of_is_looked_for_in_its_name() {
 
 #[test]
 fn a_list_keeps_what_a_revision_cannot_take_to_itself() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
         system:gateway: tools/list {"tools":[]}
@@ -304,7 +304,7 @@ fn a_list_keeps_what_a_revision_cannot_take_to_itself() {
 
 #[test]
 fn a_room_with_nobody_but_the_host_is_a_server_too() {
-    let play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
         call 2 resources/list
@@ -326,7 +326,7 @@ fn a_room_with_nobody_but_the_host_is_a_server_too() {
 #[test]
 fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
     let play = |few: usize, capabilities: &str| {
-        let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", capabilities);
+        let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", capabilities);
         play.door.options.few = few;
         play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
         play
@@ -370,7 +370,7 @@ fn in_a_room_of_few_who_can_be_asked_sees_what_that_brings() {
 
 #[test]
 fn what_is_offered_to_the_client_by_name_is_not_waited_for_without_end() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", ASKABLE);
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", ASKABLE);
     play.door.options.few = 2;
     let play = play.after(
         r#"call 1 tools/list
@@ -416,7 +416,7 @@ fn a_newcomer_is_announced_to_a_client_that_has_not_listed() {
         tick 50
         mark nor is anything to a client that nobody could tell
     "#;
-    assert_snapshot!(Play::introduced(Scope::Room, "bob", "2025-06-18", "{}").act(script), @r#"
+    assert_snapshot!(Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}").act(script), @r#"
     consult dave tools/list
     consult dave prompts/list
     consult dave resources/list
@@ -430,13 +430,13 @@ fn a_newcomer_is_announced_to_a_client_that_has_not_listed() {
     consult erin resources/templates/list
     · nor is anything to a client that nobody could tell
     "#);
-    let modern = Play::duplex(Scope::Room, "bob").after("ask 0 server/discover\nseat");
+    let modern = Play::duplex(DoorScope::Room, "bob").after("ask 0 server/discover\nseat");
     assert_snapshot!(modern.act("join dave\ntick 50"), @"");
 }
 
 #[test]
 fn a_list_that_is_old_is_asked_for_again() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     play.door.options.list_max_age = Duration::from_secs(60);
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let play = play.after("call 0 tools/list\nsettle");
@@ -465,7 +465,7 @@ fn a_list_that_is_old_is_asked_for_again() {
 
 #[test]
 fn a_modern_client_is_shown_the_list_of_the_process_that_serves_it() {
-    let play = Play::duplex(Scope::Room, "bob/2025-11-25,2026-07-28").after(
+    let play = Play::duplex(DoorScope::Room, "bob/2025-11-25,2026-07-28").after(
         r#"ask 0 tools/list
         seat
         bob: tools/list {"tools":[{"name":"grow"}]}
@@ -496,7 +496,7 @@ fn a_modern_client_is_shown_the_list_of_the_process_that_serves_it() {
 
 #[test]
 fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
-    let mut play = Play::introduced(Scope::Room, "", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "", "2025-06-18", "{}");
     play.door.options.returning_until = Some(play.now + Duration::from_secs(30));
     let script = r#"
         call 1 tools/call {"name":"files__read"}
@@ -521,7 +521,7 @@ fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
 fn a_session_asks_no_more_often_in_a_crowd() {
     let asks = |others: usize| {
         let names: Vec<_> = (0..others).map(|number| format!("p{number}")).collect();
-        let mut play = Play::introduced(Scope::Room, &names.join(" "), "2025-06-18", "{}");
+        let mut play = Play::introduced(DoorScope::Room, &names.join(" "), "2025-06-18", "{}");
         for listing in Listing::ALL {
             play.run(&format!("call 1 {}\nsettle", listing.method()));
         }
@@ -536,7 +536,7 @@ fn a_session_asks_no_more_often_in_a_crowd() {
 #[test]
 fn a_newcomer_is_announced_in_a_crowd_too() {
     let crowd: Vec<_> = (0..300).map(|number| format!("p{number}")).collect();
-    let mut play = Play::introduced(Scope::Room, &crowd.join(" "), "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, &crowd.join(" "), "2025-06-18", "{}");
     play.offers = vec![("zoe", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let told = play.act("join zoe\nsettle\ntick 50");
     assert_snapshot!(told, @r#"
@@ -567,7 +567,7 @@ fn a_newcomer_that_offers_nothing_is_not_announced_to_a_client_that_has_listed()
 
 #[test]
 fn what_others_make_the_catalogue_learn_is_no_news_to_a_client_that_has_not_listed() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let query = RoomQuery::Gather { number: 999, listings: &[Listing::Tools] };
     let consults = play.host.asked(query, play.now, Duration::from_secs(600));
     play.consult(consults);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_level_is_told_to_those_who_are_known_and_to_those_who_will_be() {
-    let play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}").after(&format!(
+    let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}").after(&format!(
         r#"call 0 tools/call {{"name":"bob__t"}}
         bob: initialize {SERVER}
         bob: tools/call {{}}"#
@@ -66,7 +66,7 @@ fn lines_come_from_the_level_on() {
 
 #[test]
 fn strangers_tell_the_client_nothing() {
-    let play = Play::introduced(Scope::Room, "bob dave/2026-07-28", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob dave/2026-07-28", "2025-06-18", "{}");
     let script = format!(
         r#"bob! @- notifications/vendor
         bob! @- notifications/message {{"level":"error","data":1}}
@@ -128,6 +128,6 @@ fn a_client_that_hears_log_lines_is_told_of_an_outage() {
     assert!(lines[0].contains(r#""level":"warning""#) && lines[0].contains(r#""logger":"system:gateway""#), "{told}");
     assert!(lines[1].contains(r#""level":"notice""#) && lines[1].contains("stored and heard again"), "{told}");
     assert!(lines[2].contains(r#""level":"warning""#), "a notice is less than what it wants: {told}");
-    let modern = Play::duplex(Scope::Room, "bob").act("outage\nrecovered");
+    let modern = Play::duplex(DoorScope::Room, "bob").act("outage\nrecovered");
     assert_eq!(modern, "", "who has not said that it hears any");
 }

@@ -27,7 +27,7 @@ mod subscriptions;
 
 use super::*;
 use crate::EventFrame;
-use crate::mcp::scripts::{CatalogueHost, Consults, Open, Stage, begun, id};
+use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
 use insta::assert_snapshot;
 use salon_protocol::{
     Code, Entry, Envelope, FailureCause, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp,
@@ -48,7 +48,7 @@ struct Play {
     extra: String,
     /// What somebody's list has in it when it is settled: owner, method, result.
     offers: Vec<(&'static str, &'static str, &'static str)>,
-    open: Vec<Open>,
+    open: Vec<OpenScriptRequest>,
     host: CatalogueHost,
     /// What the door asked of the room's host, but for the next snapshot.
     asks: usize,
@@ -72,9 +72,9 @@ fn somebody(word: &str) -> Participant {
 
 impl Play {
     /// A session of which nothing has been heard, in a room with these: `bob`, or `bob/2026-07-28,2025-11-25` with what it speaks.
-    fn new(scope: Scope, others: &str, change: impl FnOnce(&mut Options)) -> Self {
+    fn new(scope: DoorScope, others: &str, change: impl FnOnce(&mut McpDoorOptions)) -> Self {
         let now = Instant::now();
-        let mut options = Options {
+        let mut options = McpDoorOptions {
             me: id("alice"),
             topic: TopicName::new("room:a").unwrap(),
             scope,
@@ -112,14 +112,14 @@ impl Play {
         }
     }
 
-    fn duplex(scope: Scope, others: &str) -> Self {
+    fn duplex(scope: DoorScope, others: &str) -> Self {
         let mut play = Self::new(scope, others, |_| {});
-        play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
+        play.event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         play
     }
 
     /// A client that has introduced itself; what that made the door say is left out.
-    fn introduced(scope: Scope, others: &str, revision: &str, capabilities: &str) -> Self {
+    fn introduced(scope: DoorScope, others: &str, revision: &str, capabilities: &str) -> Self {
         let play = Self::duplex(scope, others);
         play.after(&format!(
             r#"call 0 initialize {{"protocolVersion":"{revision}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}
@@ -151,8 +151,8 @@ impl Play {
     }
 
     /// Takes the oldest open request of a method to somebody: of the door's, else of the host's.
-    fn take_open(&mut self, to: Option<&str>, method: &str) -> Open {
-        let is_it = |open: &Open| open.method == method && to.is_none_or(|to| open.to == to);
+    fn take_open(&mut self, to: Option<&str>, method: &str) -> OpenScriptRequest {
+        let is_it = |open: &OpenScriptRequest| open.method == method && to.is_none_or(|to| open.to == to);
         let own = self.open.iter().position(|open| is_it(open) && open.id.is_some());
         let at = own.or_else(|| self.open.iter().position(is_it));
         self.open.remove(at.unwrap_or_else(|| panic!("no open {method} to {to:?}\n{}", self.told)))
@@ -220,7 +220,7 @@ impl Play {
         match stream {
             Some(stream) => {
                 let body = Body::read(version, &text);
-                self.event(Event::StreamOpened(stream, McpOpening::Post(Post { body, headers, apart })));
+                self.event(DialectEvent::StreamOpened(stream, McpOpening::Post(Post { body, headers, apart })));
             }
             None => {
                 self.door.handle_frame(StreamId::ONLY, Frame::Text(text.into()), self.now);
@@ -245,7 +245,7 @@ impl Play {
 
     /// Answers every handshake and list, whoever has been asked for it.
     fn settle(&mut self) {
-        let is_list = |open: &Open| Listing::of_method(&open.method).is_some();
+        let is_list = |open: &OpenScriptRequest| Listing::of_method(&open.method).is_some();
         while let Some(at) = self.open.iter().position(|open| open.method == "initialize" || is_list(open)) {
             let open = self.open.remove(at);
             let offered = self.offers.iter().find(|(who, method, _)| *who == open.to && *method == open.method);
@@ -315,14 +315,14 @@ impl Play {
                 self.entry_to(&[id(first)], "alice", Kind::Mcp, None, &payload);
             }
             "settle" => self.settle(),
-            "no-seat" => self.event(Event::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),
+            "no-seat" => self.event(DialectEvent::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),
             "join" | "leave" => self.presence(word, rest),
             "gone" => {
                 let open = self.take_open(Some(first), second);
                 let id = open.id.unwrap();
                 let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
                 let cause = FailureCause::CalleeLeft;
-                self.event(Event::CallFailed { request, id: rpc, callee: self::id(&open.to), cause });
+                self.event(DialectEvent::CallFailed { request, id: rpc, callee: self::id(&open.to), cause });
             }
             "refuse" => {
                 let open = self.take_open(None, first);
@@ -341,17 +341,20 @@ impl Play {
                 let said = self.published.iter().rfind(|(_, envelope)| envelope.id().as_str() == rest);
                 let (ticket, envelope) = said.unwrap().clone();
                 let entry = Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope };
-                self.event(Event::Accepted { ticket, entry: Arc::new(entry), repeated: false });
+                self.event(DialectEvent::Accepted { ticket, entry: Arc::new(entry), repeated: false });
             }
             "get" => {
                 let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
-                self.event(Event::StreamOpened(stream(first), McpOpening::Listen(Listen { after, endpoint: None })));
+                self.event(DialectEvent::StreamOpened(
+                    stream(first),
+                    McpOpening::Listen(Listen { after, endpoint: None }),
+                ));
             }
-            "hangup" => self.event(Event::StreamClosed(stream(rest))),
-            "gap" => self.event(Event::Gap),
-            "outage" => self.event(Event::Outage),
-            "recovered" => self.event(Event::Recovered),
-            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "hangup" => self.event(DialectEvent::StreamClosed(stream(rest))),
+            "gap" => self.event(DialectEvent::Gap),
+            "outage" => self.event(DialectEvent::Outage),
+            "recovered" => self.event(DialectEvent::Recovered),
+            "closing" => self.event(DialectEvent::Closing(CloseReason::Shutdown)),
             "mark" => self.told.push_str(&format!("· {rest}\n")),
             "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
             _ => panic!("{line}"),
@@ -362,11 +365,11 @@ impl Play {
     fn refuse(&mut self, is_it: impl Fn(&EnvelopeId) -> bool, code: Code) {
         let (ticket, envelope) = self.published.iter().rfind(|(_, envelope)| is_it(envelope.id())).unwrap();
         let refusal = Refusal::new(code, format!("refused: {}", code.word())).regarding(Some(envelope.id().clone()));
-        self.event(Event::Refused { ticket: *ticket, refusal });
+        self.event(DialectEvent::Refused { ticket: *ticket, refusal });
     }
 
     fn note_question(&mut self, text: &str) {
-        if let Some(salon_mcp::Head { id: Some(id), method: Some(method), .. }) = salon_mcp::Head::read(text) {
+        if let Some(salon_mcp::RpcHead { id: Some(id), method: Some(method), .. }) = salon_mcp::RpcHead::read(text) {
             self.asked.push((method.to_string(), id.get().to_owned()));
         }
     }
@@ -378,7 +381,7 @@ impl Play {
         let correlation = envelope.correlation().map(|id| format!(" re {id}")).unwrap_or_default();
         if let Some(Message::Request { method, .. }) = envelope.message() {
             let id = envelope.id().to_string();
-            self.open.push(Open { to: to.clone(), method: method.to_string(), id: Some(id) });
+            self.open.push(OpenScriptRequest { to: to.clone(), method: method.to_string(), id: Some(id) });
         }
         assert_eq!(envelope.from().as_str(), "alice");
         format!("⇒ {to}{correlation} {}", envelope.payload())
@@ -414,7 +417,7 @@ impl Stage for Play {
     fn consult(&mut self, consults: Consults) {
         for (to, listing) in consults {
             self.told.push_str(&format!("consult {to} {}\n", listing.method()));
-            self.open.push(Open { to, method: listing.method().into(), id: None });
+            self.open.push(OpenScriptRequest { to, method: listing.method().into(), id: None });
         }
     }
 
@@ -429,23 +432,23 @@ impl Stage for Play {
     fn collect(&mut self) {
         while let Some(action) = self.door.poll_action() {
             let line = match action {
-                Action::Join(introduction) => {
+                DialectAction::Join(introduction) => {
                     let Introduction { name, mcp, .. } = *introduction;
                     format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
                 }
-                Action::Ask(query) => {
+                DialectAction::Ask(query) => {
                     self.asks += usize::from(!matches!(query, RoomQuery::Next { .. }));
                     let consults = self.host.asked(query, self.now, self.door.options.list_max_age);
                     self.consult(consults);
                     continue;
                 }
-                Action::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
-                Action::Reply(ticket, draft) => {
+                DialectAction::Publish(ticket, draft) => self.published(ticket, draft.envelope()),
+                DialectAction::Reply(ticket, draft) => {
                     self.uncounted += 1;
                     self.published(ticket, draft.envelope())
                 }
-                Action::Begin(stream, head) => begun(stream, &head),
-                Action::Send(StreamId(stream), frame) => {
+                DialectAction::Begin(stream, head) => begun(stream, &head),
+                DialectAction::Send(StreamId(stream), frame) => {
                     if let Frame::Text(text) = &frame {
                         self.note_question(text);
                     } else if let Frame::Event(event) = &frame {
@@ -464,9 +467,9 @@ impl Stage for Play {
                         other => panic!("{other:?}"),
                     }
                 }
-                Action::Refused(_) => continue,
-                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
-                Action::Close(reason) => {
+                DialectAction::Refused(_) => continue,
+                DialectAction::Finish(StreamId(stream)) => format!("finish {stream}"),
+                DialectAction::Close(reason) => {
                     self.ended = true;
                     format!("close {}", reason.word())
                 }
@@ -481,12 +484,12 @@ impl Stage for Play {
 
 /// A legacy client over a WebSocket that nobody can ask anything, in a room with `bob` and `carol`, whom it has met and whose tools it has listed.
 fn room() -> Play {
-    with_tools(Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}"))
+    with_tools(Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}"))
 }
 
 /// The same for a client that can be asked everything.
 fn askable() -> Play {
-    with_tools(Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE))
+    with_tools(Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", ASKABLE))
 }
 
 fn with_tools(mut play: Play) -> Play {

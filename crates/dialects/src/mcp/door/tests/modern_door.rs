@@ -4,7 +4,7 @@ use super::*;
 
 const DUAL: &str = "bob/2025-11-25,2026-07-28";
 
-fn modern(scope: Scope, others: &str, capabilities: &str) -> Play {
+fn modern(scope: DoorScope, others: &str, capabilities: &str) -> Play {
     let mut play = Play::duplex(scope, others).after("ask 0 server/discover\nseat");
     play.capabilities = capabilities.into();
     play
@@ -13,7 +13,7 @@ fn modern(scope: Scope, others: &str, capabilities: &str) -> Play {
 #[test]
 fn the_room_is_discovered() {
     let script = "ask 1 server/discover\nseat";
-    assert_snapshot!(Play::duplex(Scope::Room, "bob").act(script), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::Room, "bob").act(script), @r#"
     join c 2026-07-28
     ← {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"prompts":{"listChanged":true},"completions":{},"logging":{}},"instructions":"You are `alice` in the room room:a, which people, agents and robots share. Their tools are named after their owner: `owner__tool`. `presence_get` tells who is here, `chat_say` speaks to everybody, `room_wait` waits until something happens and tells what: call it again and again to take part. Everything you do here is seen by everybody in the room.","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"salon","title":"Salon: room:a","version":"9"}}}}
     "#);
@@ -21,7 +21,7 @@ fn the_room_is_discovered() {
 
 #[test]
 fn one_participant_is_discovered_as_itself() {
-    let one = || Play::duplex(Scope::One(id("bob")), DUAL);
+    let one = || Play::duplex(DoorScope::One(id("bob")), DUAL);
     let script = r#"
         ask 1 server/discover
         seat
@@ -32,7 +32,7 @@ fn one_participant_is_discovered_as_itself() {
     ⇒ bob {"id":"s-1","method":"server/discover","params":{"_meta":{…,"/clientCapabilities":{}}}}
     ← {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"n": 12345678901234567890}}
     "#);
-    let one = || Play::duplex(Scope::One(id("bob")), "bob");
+    let one = || Play::duplex(DoorScope::One(id("bob")), "bob");
     assert_snapshot!(one().act(&format!("ask 1 server/discover\nseat\nbob: initialize {SERVER}\nask 2 server/discover")), @r#"
     join c 2026-07-28
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
@@ -51,7 +51,7 @@ fn one_participant_is_discovered_as_itself() {
     ← {"id":1,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     ← {"id":2,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     "#);
-    assert_snapshot!(Play::duplex(Scope::One(id("bob")), "").act("ask 1 server/discover\nseat"), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("bob")), "").act("ask 1 server/discover\nseat"), @r#"
     join c 2026-07-28
     ← {"id":1,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     "#);
@@ -59,7 +59,7 @@ fn one_participant_is_discovered_as_itself() {
 
 #[test]
 fn without_a_seat_a_request_is_refused() {
-    assert_snapshot!(Play::new(Scope::Room, "", |_| {}).act("1 ask 1 tools/list\nno-seat"), @r#"
+    assert_snapshot!(Play::new(DoorScope::Room, "", |_| {}).act("1 ask 1 tools/list\nno-seat"), @r#"
     join c 2026-07-28
     begin 1 200 json
     1← {"id":1,"error":{"code":-32000,"message":"the room is full","data":{"code":"forbidden"}}}
@@ -78,7 +78,7 @@ fn what_the_era_has_not_is_not_there() {
         4 ask 4 resources/subscribe {"uri":"a"}
         5 ask 5 vendor/method
     "#;
-    assert_snapshot!(Play::new(Scope::Room, "", |_| {}).act(script), @r#"
+    assert_snapshot!(Play::new(DoorScope::Room, "", |_| {}).act(script), @r#"
     join c 2026-07-28
     begin 1 404 json
     1← {"id":1,"error":{"code":-32601,"message":"MCP 2026-07-28 has no `initialize`"}}
@@ -110,7 +110,7 @@ fn headers_and_body_must_agree() {
         7 [mcp-protocol-version: 2027-01-01] [mcp-method: tools/list] client {"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}
         8 [mcp-protocol-version: 2026-07-28] client {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
     "#;
-    assert_snapshot!(Play::new(Scope::Room, "bob", |_| {}).act(script), @r#"
+    assert_snapshot!(Play::new(DoorScope::Room, "bob", |_| {}).act(script), @r#"
     begin 1 400 json
     1← {"id":1,"error":{"code":-32602,"message":"`_meta` must have `/protocolVersion`"}}
     finish 1
@@ -140,7 +140,7 @@ fn headers_and_body_must_agree() {
 #[test]
 fn arguments_that_are_headers_too_are_compared_with_the_tool() {
     let play =
-        Play::new(Scope::One(id("bob")), DUAL, |_| {}).after("1 ask 0 server/discover\nseat\nbob: server/discover");
+        Play::new(DoorScope::One(id("bob")), DUAL, |_| {}).after("1 ask 0 server/discover\nseat\nbob: server/discover");
     let head = "[mcp-protocol-version: 2026-07-28] [mcp-method: tools/call] [mcp-name: t]";
     let script = format!(
         r#"2 {head} ask 1 tools/call {{"name":"t","arguments":{{"region":"eu"}}}}
@@ -166,7 +166,7 @@ fn arguments_that_are_headers_too_are_compared_with_the_tool() {
 
 #[test]
 fn a_modern_participant_is_called_as_it_is() {
-    let play = modern(Scope::One(id("bob")), DUAL, ASKABLE);
+    let play = modern(DoorScope::One(id("bob")), DUAL, ASKABLE);
     let script = r#"
         ask 1 tools/call {"name":"t","arguments":{"n": 12345678901234567890},"inputResponses":{"k":{}},"requestState":"theirs"}
         bob: tools/call {"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"s\u0031","n": 1.0}
@@ -187,7 +187,7 @@ fn a_modern_participant_is_called_as_it_is() {
 
 #[test]
 fn a_legacy_participant_is_called_in_its_own_way() {
-    let mut play = modern(Scope::Room, "bob", r#"{"roots":{}}"#);
+    let mut play = modern(DoorScope::Room, "bob", r#"{"roots":{}}"#);
     play.extra = r#","progressToken":"p","vendor":1.0"#.into();
     let script = format!(
         r#"ask 1 tools/call {{"name":"bob__t","arguments":{{"n": 12345678901234567890}}}}
@@ -233,7 +233,7 @@ fn a_legacy_participant_is_called_in_its_own_way() {
 
 #[test]
 fn a_hang_up_takes_a_request_back() {
-    let play = Play::new(Scope::Room, "bob", |_| {}).after(
+    let play = Play::new(DoorScope::Room, "bob", |_| {}).after(
         r#"1 ask 0 tools/call {"name":"bob__t"}
         seat
         bob: tools/list {"tools":[{"name":"t"}]}
@@ -265,7 +265,7 @@ fn a_hang_up_takes_a_request_back() {
 
 #[test]
 fn requests_with_different_capabilities_are_all_served() {
-    let mut play = modern(Scope::Room, "bob", "{}");
+    let mut play = modern(DoorScope::Room, "bob", "{}");
     play.line(r#"ask 1 tools/call {"name":"bob__t"}"#);
     play.capabilities = r#"{"roots":{}}"#.into();
     play.line(r#"ask 2 tools/call {"name":"bob__t"}"#);
@@ -288,7 +288,7 @@ fn requests_with_different_capabilities_are_all_served() {
 
 #[test]
 fn log_lines_are_for_those_who_asked_for_them_with_the_call() {
-    let mut play = modern(Scope::Room, "bob", "{}");
+    let mut play = modern(DoorScope::Room, "bob", "{}");
     play.extra = r#","io.modelcontextprotocol/logLevel":"warning""#.into();
     play.run(&format!("ask 1 tools/call {{\"name\":\"bob__t\"}}\nbob: initialize {SERVER}"));
     play.extra = String::new();
@@ -316,7 +316,7 @@ fn log_lines_are_for_those_who_asked_for_them_with_the_call() {
 
 #[test]
 fn a_door_without_a_session_is_kept_for_a_while() {
-    let play = Play::new(Scope::Room, "", |options| options.idle = Some(Duration::from_secs(300)));
+    let play = Play::new(DoorScope::Room, "", |options| options.idle = Some(Duration::from_secs(300)));
     let script = r#"
         1 ask 1 server/discover
         seat
@@ -345,7 +345,7 @@ fn a_modern_client_is_discovered_as_a_server_with_nothing() {
         bob? 1 @- server/discover {"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
         bob? 2 @- tools/list {"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
     "#;
-    assert_snapshot!(modern(Scope::Room, DUAL, "{}").act(script), @r#"
+    assert_snapshot!(modern(DoorScope::Room, DUAL, "{}").act(script), @r#"
     ⇒ bob re e1 {"id":1,"result":{"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"/serverInfo":{"name":"c"}}}}
     ⇒ bob re e2 {"id":2,"error":{"code":-32601,"message":"the method `tools/list` is not offered here"}}
     "#);

@@ -3,13 +3,13 @@
 use super::*;
 
 fn one() -> Play {
-    Play::introduced(Scope::One(id("bob")), "bob carol", "2025-06-18", ASKABLE)
+    Play::introduced(DoorScope::One(id("bob")), "bob carol", "2025-06-18", ASKABLE)
         .after(&format!("bob: initialize {SERVER}"))
 }
 
 #[test]
 fn the_handshake_is_the_participants_own() {
-    let play = Play::duplex(Scope::One(id("bob")), "bob carol");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob carol");
     let script = r#"
         call 1 initialize {"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c"}}
         call 2 tools/list {"cursor":"theirs"}
@@ -29,7 +29,7 @@ fn the_handshake_is_the_participants_own() {
 
 #[test]
 fn what_was_agreed_is_what_is_spoken() {
-    let play = Play::introduced(Scope::One(id("bob")), "bob", "2025-11-25", ASKABLE);
+    let play = Play::introduced(DoorScope::One(id("bob")), "bob", "2025-11-25", ASKABLE);
     let script = r#"
         bob: initialize {"protocolVersion":"2025-03-26","capabilities":{"tools":{}}}
         client [{"jsonrpc":"2.0","id":1,"method":"ping"}]
@@ -48,30 +48,30 @@ fn what_was_agreed_is_what_is_spoken() {
 #[test]
 fn whoever_is_not_there_cannot_be_introduced() {
     let hello = r#"call 1 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
-    assert_snapshot!(Play::duplex(Scope::One(id("dave")), "bob").act(&format!("{hello}\nseat")), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("dave")), "bob").act(&format!("{hello}\nseat")), @r#"
     join - 2025-06-18
     ← {"id":1,"error":{"code":-32000,"message":"`dave` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     close bye
     "#);
-    assert_snapshot!(Play::duplex(Scope::One(id("bob")), "bob").act(&format!("{hello}\nseat\nleave bob\ngone bob initialize")), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("bob")), "bob").act(&format!("{hello}\nseat\nleave bob\ngone bob initialize")), @r#"
     join - 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ← {"id":1,"error":{"code":-32000,"message":"`bob` is not in the room room:a","data":{"code":"recipient_not_found"}}}
     close bye
     "#);
-    assert_snapshot!(Play::duplex(Scope::One(id("bob")), "bob").act(&format!("{hello}\nseat\nbob: initialize error {{\"code\":-32601,\"message\":\"no server\",\"x\":1}}")), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("bob")), "bob").act(&format!("{hello}\nseat\nbob: initialize error {{\"code\":-32601,\"message\":\"no server\",\"x\":1}}")), @r#"
     join - 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ← {"id":1,"error":{"code":-32601,"message":"no server"}}
     close bye
     "#);
-    assert_snapshot!(Play::duplex(Scope::One(id("bob")), "bob").act(&format!("{hello}\nseat\ntick 120000")), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("bob")), "bob").act(&format!("{hello}\nseat\ntick 120000")), @r#"
     join - 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ← {"id":1,"error":{"code":-32603,"message":"`bob` did not answer in time"}}
     close bye
     "#);
-    assert_snapshot!(Play::duplex(Scope::One(id("bob")), "bob").act(&format!("{hello}\nseat\njoin bob\nbob: initialize error {{}}\nbob: initialize {SERVER}")), @r#"
+    assert_snapshot!(Play::duplex(DoorScope::One(id("bob")), "bob").act(&format!("{hello}\nseat\njoin bob\nbob: initialize error {{}}\nbob: initialize {SERVER}")), @r#"
     join - 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
     ⇒ bob {"id":"s-2","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
@@ -82,7 +82,7 @@ fn whoever_is_not_there_cannot_be_introduced() {
 
 #[test]
 fn nobody_is_its_own_server() {
-    let alone = || Play::duplex(Scope::One(id("alice")), "alice bob");
+    let alone = || Play::duplex(DoorScope::One(id("alice")), "alice bob");
     let hello = r#"call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
     assert_snapshot!(alone().act(&format!("{hello}\nseat")), @r#"
     join - 2025-06-18
@@ -150,7 +150,7 @@ fn who_comes_back_is_greeted_and_subscribed_to_again() {
 
 #[test]
 fn the_host_can_be_the_one() {
-    let play = Play::duplex(Scope::One(ParticipantId::host()), "bob");
+    let play = Play::duplex(DoorScope::One(ParticipantId::host()), "bob");
     assert_snapshot!(play.act(&format!("call 1 initialize {{\"protocolVersion\":\"2025-06-18\"}}\nseat\nsystem:gateway: initialize {SERVER}")), @r#"
     join - 2025-06-18
     ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}

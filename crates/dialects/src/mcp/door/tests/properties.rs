@@ -97,7 +97,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(scope: Scope, over_http: bool) -> Self {
+    fn new(scope: DoorScope, over_http: bool) -> Self {
         let mut play = Play::new(scope, "bob carol/2026-07-28", |_| {});
         play.capabilities = ASKABLE.into();
         play.offers = vec![
@@ -106,7 +106,7 @@ impl Watched {
             ("bob", "resources/list", r#"{"resources":[{"uri":"a:1"}]}"#),
         ];
         if !over_http {
-            play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
+            play.event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         }
         let mut watched = Self { play, over_http, next: 1, open: HashMap::new(), state: None, lost: false };
         watched.request(&format!(r#"call # initialize {{"protocolVersion":"2025-11-25","capabilities":{ASKABLE}}}"#));
@@ -136,7 +136,7 @@ impl Watched {
         for line in std::mem::take(&mut self.play.told).lines() {
             let Some((_, said)) = line.split_once("← ") else { continue };
             let text = if said.starts_with('#') { said.split_once(' ').map_or("", |(_, data)| data) } else { said };
-            let Some(head) = salon_mcp::Head::read(text).filter(|head| head.method.is_none()) else { continue };
+            let Some(head) = salon_mcp::RpcHead::read(text).filter(|head| head.method.is_none()) else { continue };
             let number: u32 = head.id.and_then(|id| id.get().parse().ok()).unwrap_or_else(|| panic!("{line}"));
             assert!(self.open.remove(&number).is_some(), "{number} is answered though it is not open: {line}");
             if let Some((_, rest)) = text.rsplit_once(r#""requestState":"salon."#) {
@@ -145,7 +145,7 @@ impl Watched {
         }
     }
 
-    fn open_at(&mut self, at: Index) -> Option<Open> {
+    fn open_at(&mut self, at: Index) -> Option<OpenScriptRequest> {
         let sent: Vec<usize> =
             self.play.open.iter().enumerate().filter(|(_, open)| open.id.is_some()).map(|(at, _)| at).collect();
         (!sent.is_empty()).then(|| self.play.open.remove(*at.get(&sent)))
@@ -213,10 +213,10 @@ impl Watched {
                 }
             }
             Step::Gone(at) => {
-                if let Some(Open { to, id: Some(id), .. }) = self.open_at(*at) {
+                if let Some(OpenScriptRequest { to, id: Some(id), .. }) = self.open_at(*at) {
                     let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
                     let cause = FailureCause::CalleeLeft;
-                    self.play.event(Event::CallFailed { request, id: rpc, callee: self::id(&to), cause });
+                    self.play.event(DialectEvent::CallFailed { request, id: rpc, callee: self::id(&to), cause });
                     self.heard();
                 }
             }
@@ -227,7 +227,7 @@ impl Watched {
         }
     }
 
-    fn answer(&mut self, open: &Open, result: &str) {
+    fn answer(&mut self, open: &OpenScriptRequest, result: &str) {
         let offered = self.play.offers.iter().find(|(who, method, _)| *who == open.to && *method == open.method);
         let result = match (&*open.method, offered) {
             ("initialize", _) => SERVER,
@@ -241,8 +241,9 @@ impl Watched {
     /// What the door still works on, other than subscriptions.
     fn left(&self) -> String {
         let Door { calls, asks, gathers, introducing, early, .. } = &self.play.door;
-        let is_left =
-            |call: &&Call| matches!(call.errand, Errand::Client(_)) && &*call.method != "subscriptions/listen";
+        let is_left = |call: &&DoorCall| {
+            matches!(call.purpose, CallPurpose::Client(_)) && &*call.method != "subscriptions/listen"
+        };
         let calls = calls.values().filter(is_left).map(|call| format!("{call:#?}"));
         let asks = asks.values().map(|ask| format!("{ask:#?}"));
         let gathers = gathers.values().map(|gather| format!("{gather:#?}"));
@@ -277,12 +278,12 @@ impl Watched {
     }
 }
 
-fn scopes() -> impl Strategy<Value = Scope> {
+fn scopes() -> impl Strategy<Value = DoorScope> {
     prop_oneof![
-        3 => Just(Scope::Room),
-        1 => Just(Scope::One(id("bob"))),
-        1 => Just(Scope::One(id("carol"))),
-        1 => Just(Scope::One(id("dave"))),
+        3 => Just(DoorScope::Room),
+        1 => Just(DoorScope::One(id("bob"))),
+        1 => Just(DoorScope::One(id("carol"))),
+        1 => Just(DoorScope::One(id("dave"))),
     ]
 }
 
@@ -301,15 +302,15 @@ proptest! {
 
     #[test]
     fn nothing_that_is_said_does_harm(texts in prop::collection::vec(r#"(\{"jsonrpc":"2.0"(,"id":(1|"a"|null|\[\]))?(,"method":"(initialize|tools/call|tools/list|ping|notifications/[a-z/]{1,12}|[a-z/]{1,12})")?(,"params":(\{\}|\[\]|7|\{"name":"bob__t"\}|\{"_meta":\{"io\.modelcontextprotocol/protocolVersion":"2026-07-28"\}\}))?(,"result":\{\})?\}|\PC{0,40})"#, 0..12), http: bool) {
-        let mut play = Play::new(Scope::Room, "bob", |_| {});
+        let mut play = Play::new(DoorScope::Room, "bob", |_| {});
         if !http {
-            play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
+            play.event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         }
         for (number, text) in (1..).zip(texts) {
             let stream = if http { StreamId(number) } else { StreamId::ONLY };
             if http {
                 let post = Post { body: Body::read(None, &text), headers: Vec::new(), apart: false };
-                play.event(Event::StreamOpened(stream, McpOpening::Post(post)));
+                play.event(DialectEvent::StreamOpened(stream, McpOpening::Post(post)));
             } else {
                 play.door.handle_frame(stream, Frame::Text(text.as_str().into()), play.now);
                 play.collect();
@@ -322,7 +323,7 @@ proptest! {
                 if let Ok(payload) = RawValue::from_string(payload.into()) {
                     let text = Compose { id: "e", ts: Timestamp(0), from: &id("bob"), to: &[id("alice")], kind: Kind::Mcp, correlation_id: Some("s-1"), payload }.text();
                     if let Ok(envelope) = Envelope::restore(text) {
-                        play.event(Event::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope })));
+                        play.event(DialectEvent::Entry(Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope })));
                     }
                 }
             }

@@ -4,7 +4,7 @@ use super::*;
 
 /// A client that can be asked for a model's answer and has been, during a call of bob's tool.
 fn asked() -> Play {
-    Play::introduced(Scope::Room, "bob", "2025-06-18", r#"{"sampling":{}}"#).after(
+    Play::introduced(DoorScope::Room, "bob", "2025-06-18", r#"{"sampling":{}}"#).after(
         r#"call 1 tools/call {"name":"bob__t"}
         settle
         bob? 1 @tools/call sampling/createMessage {}"#,
@@ -88,7 +88,7 @@ fn no_more_of_the_room_is_heard_while_many_answers_wait() {
     assert!(!play.door.ready());
     // None of them is lost, however many there are.
     for (ticket, _) in play.published.split_off(3) {
-        play.event(Event::Refused { ticket, refusal: Refusal::new(Code::Closing, "") });
+        play.event(DialectEvent::Refused { ticket, refusal: Refusal::new(Code::Closing, "") });
     }
     assert!(!play.door.ready());
     play.told.clear();
@@ -185,7 +185,7 @@ fn progress_that_came_too_fast_is_not_told_again() {
 
 #[test]
 fn nobody_is_called_before_it_has_heard_that_its_handshake_is_over() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/call {"name":"bob__t"}
         bob: initialize {"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}
@@ -208,7 +208,7 @@ fn nobody_is_called_before_it_has_heard_that_its_handshake_is_over() {
 
 #[test]
 fn a_handshake_waits_until_the_room_can_store_again() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/call {"name":"bob__t"}
         refuse initialize closing
@@ -234,7 +234,7 @@ fn a_handshake_waits_until_the_room_can_store_again() {
 
 #[test]
 fn a_handshake_that_the_room_does_not_take_says_nothing_of_whom_it_greets() {
-    let mut play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     play.run(r#"call 1 tools/call {"name":"bob__t"}"#);
     // Longer than a handshake may wait.
     for _ in 0..=(120_000 / 250) {
@@ -260,7 +260,7 @@ fn a_handshake_that_the_room_does_not_take_says_nothing_of_whom_it_greets() {
 
 #[test]
 fn a_session_at_one_participant_begins_once_the_room_takes_its_handshake() {
-    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob");
     let hello = r#"call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
     let script = format!("{hello}\nseat\nrefuse initialize closing\ntick 250\nbob: initialize {SERVER}");
     assert_snapshot!(play.act(&script), @r#"
@@ -270,7 +270,7 @@ fn a_session_at_one_participant_begins_once_the_room_takes_its_handshake() {
     ⇒ bob {"method":"notifications/initialized"}
     ← {"id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}}
     "#);
-    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob");
     assert_snapshot!(play.act(&format!("{hello}\nseat\nrefuse initialize internal")), @r#"
     join - 2025-06-18
     ⇒ bob {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
@@ -290,7 +290,7 @@ fn who_could_not_be_heard_for_a_while_is_asked_again() {
         call 3 tools/call {"name":"bob__t"}
         recovered
         call 4 tools/call {"name":"bob__t"}"#;
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     assert_snapshot!(play.act(script), @r#"
     consult bob tools/list
     consult system:gateway tools/list
@@ -307,7 +307,7 @@ fn who_could_not_be_heard_for_a_while_is_asked_again() {
 
 #[test]
 fn a_request_that_was_stored_although_it_was_refused_is_answered_once() {
-    let play = Play::introduced(Scope::Room, "bob", "2025-06-18", "{}");
+    let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = format!(
         "call 1 tools/call {{\"name\":\"bob__t\"}}\nrefuse-id s-1 closing\nbob: initialize {SERVER}\ntick 1000"
     );
@@ -320,7 +320,7 @@ fn a_request_that_was_stored_although_it_was_refused_is_answered_once() {
 
 /// A client that has called three whose handshakes the room has not taken.
 fn three_refused() -> Play {
-    let mut play = Play::introduced(Scope::Room, "bob carol dave", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob carol dave", "2025-06-18", "{}");
     play.run("call 1 tools/call {\"name\":\"bob__t\"}\ncall 2 tools/call {\"name\":\"carol__t\"}\ncall 3 tools/call {\"name\":\"dave__t\"}");
     play.run("refuse-id s-1 closing\nrefuse-id s-2 closing\nrefuse-id s-3 closing");
     play.published.clear();
@@ -360,13 +360,13 @@ fn nothing_is_tried_while_the_room_is_known_to_store_nothing() {
 
 #[test]
 fn nobody_is_asked_before_it_has_heard_that_its_handshake_is_over_though_both_were_refused() {
-    let mut play = with_tools(Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE));
+    let mut play = with_tools(Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", ASKABLE));
     play.run("join bob\njoin carol\nsettle\ncall 7 tools/call {\"name\":\"bob__t\"}\ncall 8 tools/call {\"name\":\"carol__u\"}");
     play.published.clear();
     play.run(&format!("bob: initialize {SERVER}\ncarol: initialize {SERVER}"));
     for (ticket, said) in play.published.split_off(0) {
         let refusal = Refusal::new(Code::Closing, "").regarding(Some(said.id().clone()));
-        play.event(Event::Refused { ticket, refusal });
+        play.event(DialectEvent::Refused { ticket, refusal });
     }
     play.told.clear();
     play.run("tick 250");
@@ -387,7 +387,7 @@ fn nobody_is_asked_before_it_has_heard_that_its_handshake_is_over_though_both_we
 
 #[test]
 fn a_subscription_is_made_again_until_the_room_takes_it() {
-    let mut play = Play::duplex(Scope::Room, "bob/2026-07-28");
+    let mut play = Play::duplex(DoorScope::Room, "bob/2026-07-28");
     play.offers = vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"}]}"#)];
     let mut play = play.after(
         r#"ask 0 resources/list

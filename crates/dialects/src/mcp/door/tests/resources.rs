@@ -3,7 +3,7 @@
 use super::*;
 
 fn with_resources() -> Play {
-    let mut play = Play::introduced(Scope::Room, "bob carol", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     play.offers = vec![
         (
             "bob",

@@ -35,7 +35,7 @@ fn the_end_of_a_session_takes_back_what_is_open() {
     ⇒ carol re s-10 {"method":"notifications/cancelled","params":{"requestId":"s-10","reason":"the session of the client has ended"}}
     close shutdown
     "#);
-    let mut play = Play::new(Scope::Room, "bob", |_| {});
+    let mut play = Play::new(DoorScope::Room, "bob", |_| {});
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let play = play.after("1 call 0 initialize {\"protocolVersion\":\"2025-06-18\",\"capabilities\":{}}\nseat\n2 call 1 tools/call {\"name\":\"bob__t\"}\nsettle");
     assert_snapshot!(play.act("closing"), @r#"
@@ -150,7 +150,7 @@ fn the_most_talkative_level_holds() {
 
 #[test]
 fn a_level_of_one_request_is_not_undone_by_another() {
-    let mut play = Play::duplex(Scope::Room, "bob");
+    let mut play = Play::duplex(DoorScope::Room, "bob");
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     play.extra = r#","io.modelcontextprotocol/logLevel":"debug""#.into();
     play.run("ask 1 tools/call {\"name\":\"bob__t\"}\nseat\nsettle");
@@ -171,7 +171,7 @@ fn a_level_of_one_request_is_not_undone_by_another() {
 
 #[test]
 fn a_level_set_at_one_participant_is_set_again() {
-    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob");
     let play = play.after(&format!(
         r#"call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{{}}}}
         seat
@@ -193,7 +193,7 @@ const ROOTS: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#;
 
 /// A session that has called nobody and can be asked everything.
 fn alone() -> Play {
-    Play::introduced(Scope::Room, "bob carol", "2025-06-18", ASKABLE)
+    Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", ASKABLE)
 }
 
 const REFUSED: &str = r#""error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#;

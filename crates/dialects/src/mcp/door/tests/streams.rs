@@ -3,7 +3,7 @@
 use super::*;
 
 fn http(revision: &str) -> Play {
-    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(300)));
+    let play = Play::new(DoorScope::Room, "bob", |options| options.idle = Some(Duration::from_secs(300)));
     play.after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"{revision}","capabilities":{{}}}}
         seat
@@ -108,7 +108,7 @@ fn what_belongs_to_no_request_waits_for_a_listener() {
 
 #[test]
 fn answers_may_go_elsewhere() {
-    let play = Play::new(Scope::Room, "bob", |_| {});
+    let play = Play::new(DoorScope::Room, "bob", |_| {});
     let script = r#"
         get 1
         2 apart call 1 initialize {"protocolVersion":"2024-11-05"}
@@ -191,7 +191,8 @@ fn who_listened_and_hung_up_is_not_waited_for_long() {
         1 call 0 initialize {"protocolVersion":"2025-06-18","capabilities":{}}
         seat
     "#;
-    let play = || Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
+    let play =
+        || Play::new(DoorScope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
     let script = "get 2\nhangup 2\ntick 59999\nmark almost\ntick 1";
     assert_snapshot!(play().act(script), @r#"
     begin 2 200 events
@@ -214,7 +215,7 @@ fn who_listened_and_hung_up_is_not_waited_for_long() {
     · almost
     close bye
     ");
-    let brief = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(10))).after(begin);
+    let brief = Play::new(DoorScope::Room, "bob", |options| options.idle = Some(Duration::from_secs(10))).after(begin);
     assert_snapshot!(brief.act("get 2\nhangup 2\ntick 10000"), @r#"
     begin 2 200 events
     close bye
@@ -276,7 +277,7 @@ fn a_client_that_dies_during_a_question_does_not_stay_for_ever() {
         settle
         bob? 1 @tools/call sampling/createMessage {"messages":[]}
     "#;
-    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
+    let play = Play::new(DoorScope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(begin);
     assert_snapshot!(play.act("hangup 2\ntick 3000000"), @r#"
     ⇒ bob re s-3 {"method":"notifications/cancelled","params":{"requestId":"s-3"}}
     ⇒ bob re e2 {"id":1,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}
@@ -296,7 +297,8 @@ fn a_get_that_resumes_an_answer_is_not_the_sessions_listener() {
         get 4 2-0
         bob: tools/call {{"n":1}}"#
     );
-    let play = Play::new(Scope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(&begin);
+    let play =
+        Play::new(DoorScope::Room, "bob", |options| options.idle = Some(Duration::from_secs(1800))).after(&begin);
     let script = "hangup 2\ntick 59999\nmark almost\ntick 1";
     assert_snapshot!(play.act(script), @"
     · almost

@@ -4,7 +4,7 @@ use super::*;
 
 /// A modern client that has listed the resources.
 fn listener(others: &str) -> Play {
-    let mut play = Play::duplex(Scope::Room, others);
+    let mut play = Play::duplex(DoorScope::Room, others);
     play.offers = vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"}]}"#)];
     play.after("ask 0 resources/list\nask 0 resources/templates/list\nseat\nsettle")
 }
@@ -73,7 +73,7 @@ fn a_filter_is_an_object() {
 #[test]
 fn a_subscription_ends_with_its_stream_or_with_the_gateway() {
     let play = || {
-        let mut play = Play::new(Scope::Room, "bob", |_| {});
+        let mut play = Play::new(DoorScope::Room, "bob", |_| {});
         play.offers = vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"}]}"#)];
         play.after("1 ask 0 resources/list\n2 ask 0 resources/templates/list\nseat\nsettle")
     };
@@ -124,7 +124,7 @@ fn modern_participants_are_subscribed_to_in_their_own_way() {
 
 #[test]
 fn one_modern_participant_sees_to_it_itself() {
-    let play = Play::duplex(Scope::One(id("bob")), "bob/2025-11-25,2026-07-28");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob/2025-11-25,2026-07-28");
     let script = format!(
         r#"ask 7 subscriptions/listen {WANTED}
         seat
@@ -145,7 +145,7 @@ fn one_modern_participant_sees_to_it_itself() {
 
 #[test]
 fn one_legacy_participant_is_subscribed_to() {
-    let play = Play::duplex(Scope::One(id("bob")), "bob");
+    let play = Play::duplex(DoorScope::One(id("bob")), "bob");
     let script = format!(
         r#"ask 7 subscriptions/listen {WANTED}
         seat
@@ -256,7 +256,7 @@ fn a_participant_tells_a_subscription_only_what_it_asked_for() {
 
 #[test]
 fn a_legacy_client_stays_subscribed_where_a_modern_participant_ends_it() {
-    let mut play = Play::introduced(Scope::Room, "bob/2026-07-28", "2025-06-18", "{}");
+    let mut play = Play::introduced(DoorScope::Room, "bob/2026-07-28", "2025-06-18", "{}");
     play.offers = vec![("bob", "resources/list", r#"{"resources":[{"uri":"a:1","name":"a"}]}"#)];
     let play = play.after("call 0 resources/list\ncall 0 resources/templates/list\nsettle");
     let script = r#"call 1 resources/subscribe {"uri":"a:1"}

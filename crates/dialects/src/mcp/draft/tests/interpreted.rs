@@ -205,7 +205,7 @@ fn over_http_answers_come_where_they_were_asked_for() {
         8 call 5 shutdown
         9 tell exit"#
     );
-    let told = Play::new(Scope::Room, "bob").act(&script);
+    let told = Play::new(DoorScope::Room, "bob").act(&script);
     assert_snapshot!(told.replace(instructions(&told), "…"), @r#"
     join -
     begin 1 200 json [mcp-session-id: session-1]
@@ -259,7 +259,7 @@ fn over_sse_everything_comes_on_the_one_stream() {
         hangup 5
         tick 300000"#
     );
-    let told = Play::new(Scope::Room, "bob").act(&script);
+    let told = Play::new(DoorScope::Room, "bob").act(&script);
     assert_snapshot!(told.replace(instructions(&told), "…"), @r#"
     begin 1 200 events
     1←endpoint /message?sessionId=x
@@ -284,8 +284,8 @@ fn over_sse_everything_comes_on_the_one_stream() {
 
 #[test]
 fn one_participant_introduces_itself_in_the_dialect() {
-    let mut play = Play::new(Scope::One(id("bob")), "bob");
-    play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
+    let mut play = Play::new(DoorScope::One(id("bob")), "bob");
+    play.event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
     let script = format!(
         r#"call 1 initialize {HELLO}
         seat

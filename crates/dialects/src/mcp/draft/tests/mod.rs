@@ -25,8 +25,10 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::mcp::door::{Action, Body, Event, Listen, McpOpening, Options, PollBody, Post, Scope};
-use crate::mcp::scripts::{CatalogueHost, Consults, Open, Stage, begun, id, raw};
+use crate::mcp::door::{
+    Body, DialectAction, DialectEvent, DoorScope, Listen, McpDoorOptions, McpOpening, PollBody, Post,
+};
+use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id, raw};
 use crate::{Dialect, Frame, Stamps, StreamId};
 
 /// What the others introduce themselves with.
@@ -46,7 +48,7 @@ struct Play {
     dialect: Interpreter,
     now: Instant,
     roster: Vec<Arc<Participant>>,
-    open: Vec<Open>,
+    open: Vec<OpenScriptRequest>,
     host: CatalogueHost,
     said: u32,
     told: String,
@@ -56,9 +58,9 @@ struct Play {
 }
 
 impl Play {
-    fn new(scope: Scope, others: &str) -> Self {
+    fn new(scope: DoorScope, others: &str) -> Self {
         let now = Instant::now();
-        let options = Options {
+        let options = McpDoorOptions {
             me: id("alice"),
             topic: TopicName::new("room:a").unwrap(),
             scope,
@@ -89,8 +91,8 @@ impl Play {
     }
 
     fn duplex(others: &str) -> Self {
-        let mut play = Self::new(Scope::Room, others);
-        play.event(Event::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
+        let mut play = Self::new(DoorScope::Room, others);
+        play.event(DialectEvent::StreamOpened(StreamId::ONLY, McpOpening::Duplex));
         play
     }
 
@@ -161,7 +163,7 @@ impl Play {
             let body = Body::read(None, &text);
             McpOpening::Post(Post { body, headers: Vec::new(), apart: words.len() < rest.len() })
         };
-        self.event(Event::StreamOpened(stream, opening));
+        self.event(DialectEvent::StreamOpened(stream, opening));
         true
     }
 
@@ -209,13 +211,13 @@ impl Play {
                 self.host.left(rest);
                 self.resolve();
             }
-            "get" => self.event(Event::StreamOpened(stream(rest), McpOpening::Listen(Listen::default()))),
+            "get" => self.event(DialectEvent::StreamOpened(stream(rest), McpOpening::Listen(Listen::default()))),
             "sse" => {
                 let listen = Listen { after: None, endpoint: Some("/message?sessionId=x".into()) };
-                self.event(Event::StreamOpened(stream(rest), McpOpening::Listen(listen)));
+                self.event(DialectEvent::StreamOpened(stream(rest), McpOpening::Listen(listen)));
             }
-            "hangup" => self.event(Event::StreamClosed(stream(rest))),
-            "closing" => self.event(Event::Closing(CloseReason::Shutdown)),
+            "hangup" => self.event(DialectEvent::StreamClosed(stream(rest))),
+            "closing" => self.event(DialectEvent::Closing(CloseReason::Shutdown)),
             "mark" => self.told.push_str(&format!("· {rest}\n")),
             "tick" => self.pass(Duration::from_millis(rest.parse().unwrap())),
             _ => panic!("{line}"),
@@ -236,7 +238,7 @@ impl Stage for Play {
 
     fn consult(&mut self, consults: Consults) {
         for (to, listing) in consults {
-            self.open.push(Open { to, method: listing.method().into(), id: None });
+            self.open.push(OpenScriptRequest { to, method: listing.method().into(), id: None });
         }
     }
 
@@ -252,23 +254,23 @@ impl Stage for Play {
         while let Some(action) = self.dialect.poll_action() {
             assert!(!self.ended, "nothing comes after the end: {action:?}");
             let line = match action {
-                Action::Join(introduction) => format!("join {}", introduction.name.as_deref().unwrap_or("-")),
-                Action::Ask(query) => {
+                DialectAction::Join(introduction) => format!("join {}", introduction.name.as_deref().unwrap_or("-")),
+                DialectAction::Ask(query) => {
                     let consults = self.host.asked(query, self.now, Duration::from_secs(600));
                     self.consult(consults);
                     continue;
                 }
-                Action::Publish(_, draft) | Action::Reply(_, draft) => {
+                DialectAction::Publish(_, draft) | DialectAction::Reply(_, draft) => {
                     let envelope = draft.envelope();
                     let to: Vec<_> = envelope.to().iter().map(ParticipantId::as_str).collect();
                     if let Some(Message::Request { method, .. }) = envelope.message() {
                         let id = Some(envelope.id().to_string());
-                        self.open.push(Open { to: to.join(","), method: method.to_string(), id });
+                        self.open.push(OpenScriptRequest { to: to.join(","), method: method.to_string(), id });
                     }
                     format!("⇒ {} {}", to.join(","), envelope.payload())
                 }
-                Action::Begin(stream, head) => begun(stream, &head),
-                Action::Send(StreamId(stream), frame) => {
+                DialectAction::Begin(stream, head) => begun(stream, &head),
+                DialectAction::Send(StreamId(stream), frame) => {
                     let stream = if stream == 0 { String::new() } else { stream.to_string() };
                     match frame {
                         Frame::Text(text) => format!("{stream}← {text}"),
@@ -279,12 +281,12 @@ impl Stage for Play {
                         other => panic!("{other:?}"),
                     }
                 }
-                Action::Refused(code) => {
+                DialectAction::Refused(code) => {
                     self.counted.push(code.word());
                     continue;
                 }
-                Action::Finish(StreamId(stream)) => format!("finish {stream}"),
-                Action::Close(reason) => {
+                DialectAction::Finish(StreamId(stream)) => format!("finish {stream}"),
+                DialectAction::Close(reason) => {
                     self.ended = true;
                     format!("close {}", reason.word())
                 }

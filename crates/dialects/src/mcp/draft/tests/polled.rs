@@ -4,13 +4,13 @@ use super::*;
 
 fn polling() -> Play {
     let script = format!("1 poll 25 call 1 initialize {HELLO}\nseat\n2 poll 0 tell initialized {{}}");
-    Play::new(Scope::Room, "bob").after(&script)
+    Play::new(DoorScope::Room, "bob").after(&script)
 }
 
 #[test]
 fn a_session_begins_by_a_poll_that_is_told_its_name() {
     let script = format!("1 poll 25 call 1 initialize {HELLO}\nmark the seat\nseat");
-    let told = Play::new(Scope::Room, "bob").act(&script);
+    let told = Play::new(DoorScope::Room, "bob").act(&script);
     let (before, _) = told.split_once(r#","instructions""#).unwrap();
     assert_snapshot!(before, @r#"
     join -
@@ -179,7 +179,7 @@ fn who_exits_is_answered_for_the_last_time() {
 fn only_the_dialect_is_polled() {
     let official = r#"call 1 initialize {"protocolVersion":"2025-06-18"}"#;
     let script = format!("1 poll 25 {official}\n2 poll 0\n3 {official}\nseat\n4 poll 5 call 1 ping");
-    let told = Play::new(Scope::Room, "bob").act(&script);
+    let told = Play::new(DoorScope::Room, "bob").act(&script);
     let told: Vec<&str> = told.lines().filter(|line| !line.contains("instructions")).collect();
     assert_snapshot!(told.join("\n"), @r#"
     begin 1 400 json

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use salon_mcp::Head;
+use salon_mcp::RpcHead;
 
 const METHODS: [&str; 12] = [
     "tools/list",
@@ -85,7 +85,7 @@ impl Watched {
     fn new(carrier: Carrier) -> Self {
         let play = match carrier {
             Carrier::Socket => Play::duplex("bob"),
-            Carrier::Http | Carrier::Poll => Play::new(Scope::Room, "bob"),
+            Carrier::Http | Carrier::Poll => Play::new(DoorScope::Room, "bob"),
         };
         let mut watched = Self { play, carrier, stream: 0, next: 0, answers: HashMap::new() };
         watched.call(&format!("initialize {HELLO}"));
@@ -164,7 +164,7 @@ impl Watched {
             };
             for message in messages {
                 assert!(message.get().starts_with(r#"{"jsonrpc":"2.0""#), "{message}");
-                let head = Head::read(message.get()).unwrap();
+                let head = RpcHead::read(message.get()).unwrap();
                 if let (None, Some(id)) = (head.method, head.id)
                     && let Some(count) = self.answers.get_mut(id.get())
                 {
@@ -218,11 +218,11 @@ proptest! {
         }
         let asked = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#);
         let Passed::On(asked) = translator.to_server(&asked) else { panic!("it is passed on") };
-        prop_assert_eq!(Head::read(&asked).unwrap().request_id(), Some(number.as_str()));
+        prop_assert_eq!(RpcHead::read(&asked).unwrap().request_id(), Some(number.as_str()));
         let output = serde_json::to_string(&output).unwrap();
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"status":"success","output":{output}}}}}"#);
         let answer = translator.from_server(&answer).remove(0);
-        let head = Head::read(&answer).unwrap();
+        let head = RpcHead::read(&answer).unwrap();
         prop_assert_eq!(head.id.map(RawValue::get), Some(number.as_str()));
         // And back: what a tool said is what is heard of it.
         let back = words::outcome_to_draft(head.result.unwrap());

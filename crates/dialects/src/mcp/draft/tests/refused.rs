@@ -69,10 +69,10 @@ fn over_a_websocket() {
 #[test]
 fn over_http_what_is_no_message_is_a_bad_request() {
     for (said, expected) in TABLE {
-        let play = Play::new(Scope::Room, "bob");
+        let play = Play::new(DoorScope::Room, "bob");
         let mut play = play.after(&format!("1 call 1 initialize {HELLO}\nseat"));
         let post = Post { body: Body::read(None, said), headers: Vec::new(), apart: false };
-        play.event(Event::StreamOpened(StreamId(2), McpOpening::Post(post)));
+        play.event(DialectEvent::StreamOpened(StreamId(2), McpOpening::Post(post)));
         while !play.open.is_empty() {
             play.answer(0, r#"{"tools":[]}"#);
         }
@@ -107,11 +107,11 @@ fn a_handshake_that_fails_ends_the_session_and_says_why() {
     ] {
         let told = Play::duplex("bob").act(&format!("call 1 initialize {params}"));
         assert!(told.starts_with(r#"← {"id":1,"error":{"code":4001,"#) && told.ends_with("close bye\n"), "{told}");
-        let told = Play::new(Scope::Room, "bob").act(&format!("1 call 1 initialize {params}"));
+        let told = Play::new(DoorScope::Room, "bob").act(&format!("1 call 1 initialize {params}"));
         // No session is named, for there is none.
         assert!(told.starts_with("begin 1 200 json\n1← {\"id\":1,\"error\":{\"code\":4001,"), "{told}");
         assert!(told.ends_with("finish 1\nclose bye\n"), "{told}");
-        let told = Play::new(Scope::Room, "bob").act(&format!("1 poll 9 call 1 initialize {params}"));
+        let told = Play::new(DoorScope::Room, "bob").act(&format!("1 poll 9 call 1 initialize {params}"));
         assert!(told.contains(r#"1← [{"id":1,"error":{"code":4001,"#) && told.ends_with("close bye\n"), "{told}");
     }
 }
@@ -120,7 +120,7 @@ fn a_handshake_that_fails_ends_the_session_and_says_why() {
 fn a_poll_that_is_no_json_or_too_much_is_refused() {
     let many = format!("[{}]", vec!["{}"; 65].join(","));
     for (body, code) in [("{", -32700), ("[1", -32700), ("[{}] x", -32700), (many.as_str(), -32600)] {
-        let play = Play::new(Scope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
+        let play = Play::new(DoorScope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
         let told = play.act(&format!("2 poll 9 client {body}"));
         let expected = format!("begin 2 400 json\n2← {{\"id\":null,\"error\":{{\"code\":{code}");
         assert!(told.starts_with(&expected) && told.ends_with("finish 2\n"), "{body}: {told}");
@@ -147,7 +147,7 @@ fn refusals_of_the_dialect_itself_are_counted_by_what_is_wrong() {
         ("1 poll 9 client {", "invalid_envelope"),
         (r#"1 call 1 initialize {"mcpVersion":"2024-11-05"}"#, "invalid_parameters"),
     ] {
-        let mut play = Play::new(Scope::Room, "bob");
+        let mut play = Play::new(DoorScope::Room, "bob");
         play.run(script);
         assert_eq!(play.counted, [code], "{script}");
     }
@@ -156,7 +156,7 @@ fn refusals_of_the_dialect_itself_are_counted_by_what_is_wrong() {
     play.run(r#"client [{"jsonrpc":"2.0","id":1,"method":"ping"}]"#);
     play.run("call 1 shutdown\ncall 2 ping");
     assert_eq!(play.counted, ["invalid_json", "invalid_envelope", "invalid_envelope"]);
-    let mut play = Play::new(Scope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
+    let mut play = Play::new(DoorScope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
     play.run("2 poll 9 client {\n3 poll 9 client [{\"jsonrpc\":\"2.0\"}]");
     assert_eq!(play.counted, ["invalid_json", "invalid_envelope"]);
     // A request that its client cancels, or that ends with the session, is no refusal.

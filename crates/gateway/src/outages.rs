@@ -1,35 +1,35 @@
-//! How the log is for those who are connected here, where it can be out of reach.
+//! Outages of a shared log, as the connections of this gateway see them.
 //!
 //! A log on one machine cannot: one that fails stops the gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::{Health, TopicLog};
+use salon_log::{LogHealth, TopicLog};
 use tokio::sync::watch;
 
-/// A log that this gateway shares with others.
-pub(crate) struct Nodes {
+/// Watches the health of a log that this gateway shares with others.
+pub(crate) struct OutageWatch {
     log: Arc<dyn TopicLog>,
     outage: watch::Sender<bool>,
     outage_delay: Duration,
 }
 
-impl Nodes {
+impl OutageWatch {
     /// An outage counts once it has lasted for `outage_delay`.
     pub(crate) fn new(log: Arc<dyn TopicLog>, outage_delay: Duration) -> Self {
         Self { log, outage: watch::Sender::new(false), outage_delay }
     }
 
-    /// Whether the log is out of reach, for whoever must tell somebody.
+    /// Whether the log is out of reach.
     pub(crate) fn outage(&self) -> watch::Receiver<bool> {
         self.outage.subscribe()
     }
 
-    /// Follows how the log is, for ever.
+    /// Follows the health of the log, for ever.
     pub(crate) async fn watch(&self) {
         let mut health = self.log.health();
-        let is_out = |health: &Health| matches!(health, Health::Unreachable(_));
+        let is_out = |health: &LogHealth| matches!(health, LogHealth::Unreachable(_));
         loop {
             if health.wait_for(is_out).await.is_err() {
                 return;
@@ -47,26 +47,26 @@ impl Nodes {
     }
 }
 
-/// What is heard of outages, each change once.
+/// The outages as one connection sees them, each change once.
 pub(crate) struct Outage {
     now: watch::Receiver<bool>,
-    told: bool,
+    reported: bool,
 }
 
 impl Outage {
-    pub(crate) fn new(nodes: &Nodes) -> Self {
-        Self { now: nodes.outage(), told: false }
+    pub(crate) fn new(outages: &OutageWatch) -> Self {
+        Self { now: outages.outage(), reported: false }
     }
 
     /// Waits until the log is out of reach, or back, and says which. Nothing is lost when this is given up while waiting.
     pub(crate) async fn changed(&mut self) -> bool {
-        let told = self.told;
-        let changed = self.now.wait_for(|now| *now != told).await.map(|now| *now);
+        let reported = self.reported;
+        let changed = self.now.wait_for(|now| *now != reported).await.map(|now| *now);
         match changed {
-            Ok(now) => self.told = now,
-            // The gateway has ended, which is told otherwise.
+            Ok(now) => self.reported = now,
+            // The gateway has ended, which sessions learn otherwise.
             Err(_) => std::future::pending().await,
         }
-        self.told
+        self.reported
     }
 }

@@ -10,9 +10,11 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call::{Asked, Call, Effect, Origin, State};
+use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::upward::{level_of, uri_of};
-use super::{Action, Due, LaneId, Reply, Standing, Switchboard, What};
+use super::{
+    LaneId, PublishPurpose, ReplyAddress, SubscriptionState, Switchboard, SwitchboardAction, SwitchboardTimer,
+};
 
 /// Names of tools that an announcement carries.
 const MAX_ANNOUNCED: usize = 256;
@@ -26,7 +28,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// A request of the guest's own.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum OwnRequest {
     /// A page of the list of tools.
     Tools(Box<ToolsReading>),
     /// Is the server there?
@@ -47,7 +49,7 @@ pub(super) struct ToolsReading {
 
 /// The names of the tools, as last read.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue {
+pub(super) struct ToolNames {
     names: Vec<String>,
     /// It is being read.
     reading: bool,
@@ -55,7 +57,7 @@ pub(super) struct Catalogue {
     stale: bool,
 }
 
-impl Catalogue {
+impl ToolNames {
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }
@@ -66,7 +68,7 @@ impl Switchboard {
     pub(super) fn run(
         &mut self,
         lane: LaneId,
-        errand: Errand,
+        own_request: OwnRequest,
         method: &str,
         params: Option<&RawValue>,
         now: Instant,
@@ -76,52 +78,60 @@ impl Switchboard {
             Era::Modern => {
                 let nobody = super::empty();
                 let info = self.ours.info.as_deref().unwrap_or(&nobody);
-                meta::upgrade(params, meta::Asker { capabilities: &self.ours.capabilities, info, level: None })
+                meta::upgrade(params, meta::RequesterMeta { capabilities: &self.ours.capabilities, info, level: None })
             }
         };
         let number = self.fresh();
-        let origin = Origin::Errand(errand);
-        let call = Call { lane, method: method.into(), params, origin, state: State::Waiting, deadline: None };
+        let origin = Origin::OwnRequest(own_request);
+        let call =
+            LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting, deadline: None };
         self.calls.insert(number, call);
         self.dispatch(number, now);
         number
     }
 
     pub(super) fn errand_done(&mut self, number: u64, message: &Members, now: Instant) {
-        let Some(Call { lane, origin: Origin::Errand(errand), .. }) = self.remove(number) else { return };
-        match (errand, message.get("result")) {
-            (Errand::Tools(listing), Some(result)) => self.read_tools(*listing, result, now),
-            (Errand::Tools(_), None) => {
+        let Some(LaneCall { lane, origin: Origin::OwnRequest(own_request), .. }) = self.remove(number) else { return };
+        match (own_request, message.get("result")) {
+            (OwnRequest::Tools(listing), Some(result)) => self.read_tools(*listing, result, now),
+            (OwnRequest::Tools(_), None) => {
                 tracing::warn!(guest = %self.setting.name, "upstream: tools/list failed, offering no tools");
                 self.listed(None, now);
             }
             // An error is a sign of life as well.
-            (Errand::Ping, _) => self.schedule_ping(now),
-            (Errand::Listen, Some(_)) => self.listen_ended(lane, number, "it was ended by the server", now),
-            (Errand::Listen, None) => self.listen_refused(lane, number, message.get("error"), now),
-            (Errand::Duty, _) => {}
+            (OwnRequest::Ping, _) => self.schedule_ping(now),
+            (OwnRequest::Listen, Some(_)) => self.listen_ended(lane, number, "it was ended by the server", now),
+            (OwnRequest::Listen, None) => self.listen_refused(lane, number, message.get("error"), now),
+            (OwnRequest::Duty, _) => {}
         }
     }
 
-    pub(super) fn errand_failed(&mut self, number: u64, lane: LaneId, errand: Errand, why: &str, now: Instant) {
-        match errand {
-            Errand::Tools(_) => self.listed(None, now),
-            Errand::Ping if !self.lost => self.ended(LaneId::BASE, why, now),
-            Errand::Listen => self.listen_ended(lane, number, why, now),
-            Errand::Ping | Errand::Duty => {}
+    pub(super) fn own_request_failed(
+        &mut self,
+        number: u64,
+        lane: LaneId,
+        own_request: OwnRequest,
+        why: &str,
+        now: Instant,
+    ) {
+        match own_request {
+            OwnRequest::Tools(_) => self.listed(None, now),
+            OwnRequest::Ping if !self.lost => self.ended(LaneId::BASE, why, now),
+            OwnRequest::Listen => self.listen_ended(lane, number, why, now),
+            OwnRequest::Ping | OwnRequest::Duty => {}
         }
     }
 
     pub(super) fn schedule_ping(&mut self, now: Instant) {
         if self.setting.http {
-            self.timers.retain(|(_, due)| *due != Due::Ping);
-            self.timers.insert((now + PING_EVERY, Due::Ping));
+            self.timers.retain(|(_, due)| *due != SwitchboardTimer::Ping);
+            self.timers.insert((now + PING_EVERY, SwitchboardTimer::Ping));
         }
     }
 
     /// Sees whether a server behind a URL is still there.
     pub(super) fn ping(&mut self, now: Instant) {
-        let asked = self.calls.values().any(|call| matches!(call.origin, Origin::Errand(Errand::Ping)));
+        let asked = self.calls.values().any(|call| matches!(call.origin, Origin::OwnRequest(OwnRequest::Ping)));
         if !self.setting.http || self.lost || asked {
             return;
         }
@@ -129,15 +139,15 @@ impl Switchboard {
             Era::Legacy => "ping",
             Era::Modern => "server/discover",
         };
-        self.run(LaneId::BASE, Errand::Ping, method, None, now);
+        self.run(LaneId::BASE, OwnRequest::Ping, method, None, now);
     }
 
-    /// Reads the list of tools anew.
+    /// Reads the list of tools again.
     pub(super) fn list_tools(&mut self, now: Instant) {
         if std::mem::replace(&mut self.catalogue.reading, true) {
             self.catalogue.stale = true;
         } else if self.server.has("tools") && self.setting.expose.tools {
-            self.run(LaneId::BASE, Errand::Tools(Box::default()), Listing::Tools.method(), None, now);
+            self.run(LaneId::BASE, OwnRequest::Tools(Box::default()), Listing::Tools.method(), None, now);
         } else {
             self.listed(Some(ToolsReading::default()), now);
         }
@@ -156,7 +166,7 @@ impl Switchboard {
                 params.set("cursor", &cursor);
                 self.run(
                     LaneId::BASE,
-                    Errand::Tools(Box::new(listing)),
+                    OwnRequest::Tools(Box::new(listing)),
                     Listing::Tools.method(),
                     Some(&params.to_raw()),
                     now,
@@ -179,8 +189,8 @@ impl Switchboard {
             return self.list_tools(now);
         }
         self.announce();
-        self.actions.push_back(Action::Listed);
-        for number in self.calls_where(|call| matches!(call.state, State::Relisting)) {
+        self.actions.push_back(SwitchboardAction::Listed);
+        for number in self.calls_where(|call| matches!(call.state, LaneCallStage::Relisting)) {
             self.retry(number, now);
         }
     }
@@ -197,20 +207,20 @@ impl Switchboard {
             params.set("more", &true);
         }
         let payload = rpc::notification(Listing::Tools.changed(), Some(&params.to_raw()));
-        self.publish(None, None, payload, What::Notice);
+        self.publish(None, None, payload, PublishPurpose::Notice);
     }
 
     /// A shared server logs at the most talkative level that anybody asked for; everybody hears their own.
     pub(super) fn set_level(
         &mut self,
         lane: LaneId,
-        reply: &Reply,
+        reply: &ReplyAddress,
         params: Option<Box<RawValue>>,
         now: Instant,
     ) -> Result<(), RpcError> {
         let Some(level) = level_of(params.as_deref()) else {
             // What it is asked for here is the server's to refuse.
-            return self.open_call(lane, Asked::new(reply.clone()), "logging/setLevel", params, now);
+            return self.open_call(lane, CallerRequest::new(reply.clone()), "logging/setLevel", params, now);
         };
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         let before = caller.level.replace(level);
@@ -221,7 +231,7 @@ impl Switchboard {
             return Ok(());
         }
         known.level = wanted;
-        let asked = Asked { effect: Effect::Level(before), ..Asked::new(reply.clone()) };
+        let asked = CallerRequest { effect: CallEffect::Level(before), ..CallerRequest::new(reply.clone()) };
         self.open_call(lane, asked, "logging/setLevel", Some(level_params(wanted.unwrap_or(level))), now)
     }
 
@@ -239,12 +249,12 @@ impl Switchboard {
             && known.level.is_some_and(|level| level != wanted)
         {
             known.level = Some(wanted);
-            self.run(lane, Errand::Duty, "logging/setLevel", Some(&level_params(wanted)), now);
+            self.run(lane, OwnRequest::Duty, "logging/setLevel", Some(&level_params(wanted)), now);
         }
     }
 
     /// Takes note of a caller's level: a modern server hears it with every request, others may never hear of it.
-    pub(super) fn remember_level(&mut self, reply: &Reply, params: Option<&RawValue>) -> Result<(), RpcError> {
+    pub(super) fn remember_level(&mut self, reply: &ReplyAddress, params: Option<&RawValue>) -> Result<(), RpcError> {
         let wrong = || {
             RpcError::new(
                 RpcError::INVALID_PARAMS,
@@ -261,36 +271,36 @@ impl Switchboard {
     pub(super) fn subscribe(
         &mut self,
         lane: LaneId,
-        reply: &Reply,
+        reply: &ReplyAddress,
         method: &str,
         params: Option<Box<RawValue>>,
         now: Instant,
     ) -> Result<(), RpcError> {
         let Some(uri) = uri_of(params.as_deref()) else {
-            return self.open_call(lane, Asked::new(reply.clone()), method, params, now);
+            return self.open_call(lane, CallerRequest::new(reply.clone()), method, params, now);
         };
         let key = (lane, uri.clone());
         let others: Vec<_> = self.callers.iter().filter(|(id, _)| **id != reply.caller).collect();
         let wanted = others.iter().any(|(_, caller)| caller.subscriptions.contains_key(&key));
-        let made = others.iter().any(|(_, caller)| caller.subscriptions.get(&key) == Some(&Standing::Made));
+        let made = others.iter().any(|(_, caller)| caller.subscriptions.get(&key) == Some(&SubscriptionState::Made));
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         let (effect, known) = if method == "resources/subscribe" {
             if caller.subscriptions.len() >= MAX_SUBSCRIPTIONS {
                 return Err(too_many_subscriptions());
             }
             // Wanted from now on: another's leaving must not end it before the server has answered.
-            let standing = if made { Standing::Made } else { Standing::Wanted };
+            let standing = if made { SubscriptionState::Made } else { SubscriptionState::Wanted };
             caller.subscriptions.insert(key, standing);
-            (Effect::Subscribe(uri), made)
+            (CallEffect::Subscribe(uri), made)
         } else {
             caller.subscriptions.remove(&key);
-            (Effect::None, wanted)
+            (CallEffect::None, wanted)
         };
         if known {
             self.reply_empty(reply.clone());
             return Ok(());
         }
-        self.open_call(lane, Asked { effect, ..Asked::new(reply.clone()) }, method, params, now)
+        self.open_call(lane, CallerRequest { effect, ..CallerRequest::new(reply.clone()) }, method, params, now)
     }
 
     /// What the end of a call changes.
@@ -298,19 +308,19 @@ impl Switchboard {
         &mut self,
         lane: LaneId,
         caller: &ParticipantId,
-        effect: Effect,
+        effect: CallEffect,
         succeeded: bool,
         now: Instant,
     ) {
         match effect {
-            Effect::Subscribe(uri) if !succeeded => self.drop_subscription(lane, caller, &uri, now),
-            Effect::Subscribe(uri) => {
+            CallEffect::Subscribe(uri) if !succeeded => self.drop_subscription(lane, caller, &uri, now),
+            CallEffect::Subscribe(uri) => {
                 let known = self.callers.get_mut(caller).and_then(|caller| caller.subscriptions.get_mut(&(lane, uri)));
                 if let Some(standing) = known {
-                    *standing = Standing::Made;
+                    *standing = SubscriptionState::Made;
                 }
             }
-            Effect::Level(before) if !succeeded => {
+            CallEffect::Level(before) if !succeeded => {
                 if let Some(caller) = self.callers.get_mut(caller) {
                     caller.level = before;
                 }
@@ -340,14 +350,16 @@ impl Switchboard {
             Era::Modern => self.listen(lane, now),
             Era::Legacy => {
                 let params = to_raw_value(&json!({ "uri": uri })).expect("a string can be written");
-                self.run(lane, Errand::Duty, "resources/unsubscribe", Some(&params), now);
+                self.run(lane, OwnRequest::Duty, "resources/unsubscribe", Some(&params), now);
             }
         }
     }
 
     /// Takes a request back from the server without forgetting it here.
     pub(super) fn withdraw_from_server(&mut self, number: u64, reason: Option<&(impl Serialize + ?Sized)>) {
-        let Some(call) = self.calls.get(&number).filter(|call| matches!(call.state, State::Sent)) else { return };
+        let Some(call) = self.calls.get(&number).filter(|call| matches!(call.state, LaneCallStage::Sent)) else {
+            return;
+        };
         let lane = call.lane;
         // Over HTTP a modern server knows it by our hanging up.
         if !self.setting.http || self.era_of(lane) == Era::Legacy {
@@ -360,7 +372,7 @@ impl Switchboard {
         }
         // A legacy server that does not heed the word must not keep the request's place for ever either.
         if self.setting.http {
-            self.actions.push_back(Action::Abandon { lane, request: number });
+            self.actions.push_back(SwitchboardAction::Abandon { lane, request: number });
         }
     }
 }

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 64 << 20;
 const BYTES_BESIDE_FOLD: usize = 512;
 
 /// What the writer knows of a topic.
-pub(super) struct Known {
+pub(super) struct TopicState {
     pub(super) topic: i64,
     pub(super) trimmed: u64,
     pub(super) settled: u64,
@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub(super) fold: Fold,
 }
 
-impl Known {
+impl TopicState {
     fn bytes(&self) -> usize {
         BYTES_BESIDE_FOLD + self.fold.bytes()
     }
@@ -33,7 +33,7 @@ impl Known {
 
 /// A topic, and when it was used last.
 struct Remembered {
-    known: Known,
+    topic_states: TopicState,
     used: u64,
 }
 
@@ -53,31 +53,31 @@ impl Default for KnownTopics {
 }
 
 impl KnownTopics {
-    pub(super) fn get(&self, name: &TopicName) -> Option<&Known> {
-        self.topics.get(name).map(|remembered| &remembered.known)
+    pub(super) fn get(&self, name: &TopicName) -> Option<&TopicState> {
+        self.topics.get(name).map(|remembered| &remembered.topic_states)
     }
 
-    pub(super) fn insert(&mut self, name: TopicName, known: Known) {
+    pub(super) fn insert(&mut self, name: TopicName, topic_states: TopicState) {
         self.remove(&name);
-        self.bytes += known.bytes();
+        self.bytes += topic_states.bytes();
         self.uses += 1;
-        self.topics.insert(name, Remembered { known, used: self.uses });
+        self.topics.insert(name, Remembered { topic_states, used: self.uses });
     }
 
     pub(super) fn remove(&mut self, name: &TopicName) {
         if let Some(removed) = self.topics.remove(name) {
-            self.bytes -= removed.known.bytes();
+            self.bytes -= removed.topic_states.bytes();
         }
     }
 
     /// Uses a topic that is known.
-    pub(super) fn update<T>(&mut self, name: &TopicName, change: impl FnOnce(&mut Known) -> T) -> Option<T> {
+    pub(super) fn update<T>(&mut self, name: &TopicName, change: impl FnOnce(&mut TopicState) -> T) -> Option<T> {
         let remembered = self.topics.get_mut(name)?;
         self.uses += 1;
         remembered.used = self.uses;
-        let before = remembered.known.bytes();
-        let changed = change(&mut remembered.known);
-        self.bytes = self.bytes - before + remembered.known.bytes();
+        let before = remembered.topic_states.bytes();
+        let changed = change(&mut remembered.topic_states);
+        self.bytes = self.bytes - before + remembered.topic_states.bytes();
         Some(changed)
     }
 
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
     use crate::contract::{presence, topic};
 
-    fn nothing() -> Known {
-        Known { topic: 1, trimmed: 0, settled: 0, head: 0, newest: Timestamp(0), fold: Fold::default() }
+    fn nothing() -> TopicState {
+        TopicState { topic: 1, trimmed: 0, settled: 0, head: 0, newest: Timestamp(0), fold: Fold::default() }
     }
 
     fn bounded(max_topics: usize, max_bytes: usize) -> KnownTopics {
@@ -144,11 +144,11 @@ mod tests {
             topics.evict();
         }
         assert_eq!(names(&topics), ["a", "b", "c"]);
-        let people = |known: &mut Known| {
+        let people = |topic_states: &mut TopicState| {
             for offset in 1..=100 {
                 let envelope = presence(&format!("j{offset}"), "join", &format!("p{offset}"));
                 let position = Position { epoch: 1, offset };
-                known.fold.apply(&Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope }));
+                topic_states.fold.apply(&Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope }));
             }
         };
         topics.update(&topic("b"), people).expect("it is known");
