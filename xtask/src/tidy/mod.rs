@@ -5,6 +5,7 @@ mod conformance;
 mod graph;
 mod links;
 mod msrv;
+mod names;
 mod size;
 mod smells;
 mod source;
@@ -94,6 +95,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
     findings.extend(smells::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(unused::check(&metadata, &tree));
+    findings.extend(names::check(&tree));
     findings.extend(msrv::check(&Metadata::resolved()?, &tree));
     findings.sort();
     if verbose {
