@@ -454,7 +454,7 @@ mod tests {
         assert_snapshot!(read("alice joins room:alpha by mcpx"), @r#"Join { who: ConnectionName("alice"), topic: "room:alpha", way: Mcpx, with: [] }"#);
         assert_snapshot!(read("alice finally joins room:alpha by mcpx"), @r#"FinallyJoin(Join { who: ConnectionName("alice"), topic: "room:alpha", way: Mcpx, with: [] })"#);
         assert_snapshot!(read(r#"bob/tab joins r by mcpx with after=e1 Origin="a b" echo=false"#), @r#"Join { who: ConnectionName("bob/tab"), topic: "r", way: Mcpx, with: [("after", "e1"), ("Origin", "a b"), ("echo", "false")] }"#);
-        assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: ConnectionName("dave"), topic: "room:alpha", with: [("auth", "none")], refused: Refused { status: "401", code: "unauthorized" } }"#);
+        assert_snapshot!(read("dave cannot join room:alpha with auth=none: 401 unauthorized"), @r#"CannotJoin { who: ConnectionName("dave"), topic: "room:alpha", with: [("auth", "none")], refused: ExpectedRefusal { status: "401", code: "unauthorized" } }"#);
         assert_snapshot!(read(r#"$X is {"n": 1.10}"#), @r#"Name { name: "X", value: "{\"n\": 1.10}" }"#);
         assert_snapshot!(read("$X is"), @"1: the value is missing");
         assert_snapshot!(read("alice's connection breaks"), @r#"Break { who: ConnectionName("alice") }"#);
