@@ -54,7 +54,7 @@ export class Gateway {
       createInterface({ input: child.stderr }).on('line', (line) => {
         this.written.push(line);
         const told = line.startsWith('{') ? JSON.parse(line) : {};
-        if (told.message === 'serving') {
+        if (told.message === 'gateway: serving') {
           this.port = Number(told.address.split(':').pop());
           resolve(undefined);
         }
