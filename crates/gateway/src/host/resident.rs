@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use salon_log::ContextStore;
 use salon_mcp::listing::Listing;
-use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId};
+use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId, SESSION_ENDED_METHOD};
 use salon_rooms::{Cursor, Happening, Residence};
 use serde::Deserialize;
 use serde_json::json;
@@ -164,6 +164,9 @@ impl Resident {
             match entry.envelope.message() {
                 Some(Message::Request { id, method }) => self.serve(entry, id, method).await,
                 Some(Message::Notification { method }) if &**method == "notifications/cancelled" => self.cancel(entry),
+                Some(Message::Notification { method }) if &**method == SESSION_ENDED_METHOD => {
+                    self.context.session_ended(&entry.envelope);
+                }
                 _ => {}
             }
         }
