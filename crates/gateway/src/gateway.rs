@@ -70,7 +70,7 @@ impl GatewayState {
         shutdown: watch::Sender<bool>,
     ) -> Self {
         Self {
-            bodies: Bodies::new(&config.limits, longest_message(config.limits.message)),
+            bodies: Bodies::new(&config.limits, longest_message(config.limits.envelope().longest())),
             reads: ReadRates::new(config.limits.read_rate),
             by_participant: KeyedCounter::new(config.limits.connections_per_participant),
             by_address: KeyedCounter::new(config.limits.connections_per_address),

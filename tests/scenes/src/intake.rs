@@ -110,8 +110,10 @@ async fn counted(engine: TestEngine) -> Result<(), Failure> {
 }
 
 async fn weighed(engine: TestEngine) -> Result<(), Failure> {
-    let options =
-        TestOptions::new(engine).set("limits.message", "1000")?.set("limits.body_bytes_per_sender", "1500")?;
+    let options = TestOptions::new(engine)
+        .set("limits.message", "1000")?
+        .set("limits.answer", "1000")?
+        .set("limits.body_bytes_per_sender", "1500")?;
     let gateway = TestGateway::start(options).await?;
     let token = gateway.token(&TestToken::new("mallory"))?;
     let mut posts = [

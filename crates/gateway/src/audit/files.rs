@@ -55,7 +55,8 @@ impl AuditFiles {
         let mut line = chain::line(&marker, &prev);
         let head = chain::hash(&line);
         line.push(b'\n');
-        files.begin_record(now, line.len());
+        // Never rotated before this record: it is hashed with what stands before it in this very file.
+        files.since.get_or_insert(now);
         files.write_all(&line)?;
         files.flush()?;
         Ok((files, head))

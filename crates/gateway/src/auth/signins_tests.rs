@@ -430,3 +430,12 @@ fn what_is_heard_of_others_is_bounded_and_nobody_is_signed_in_again_by_it() {
     assert!(here.verify(&fresh, later(HOUR)).is_ok());
     assert!(matches!(here.end(&fresh, later(HOUR)), Err(AuthError::TooManySignOuts)));
 }
+
+#[test]
+fn a_sign_in_of_development_mode_ends_with_it() {
+    let (scratch, key) = (Scratch::new(), LocalKey::generate());
+    let dev = opened(&scratch, &key.for_development(), NOW);
+    let SignedIn { value, .. } = dev.begin(grant("alice", later(HOUR)), NOW).expect("signed in");
+    assert!(dev.verify(&value, NOW).is_ok());
+    assert_eq!(opened(&scratch, &key, NOW).verify(&value, NOW), Err(AuthError::NotSignedIn));
+}

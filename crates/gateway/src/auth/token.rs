@@ -72,7 +72,7 @@ impl Verifier {
     pub fn with_rules(local: &LocalKey, rules: TokenRules) -> Self {
         Self(Arc::new(TokenKeys {
             local: local.verifying(),
-            dev: rules.dev.then(|| local.derive(DEV_TOKENS).verifying()),
+            dev: rules.dev.then(|| local.for_development().verifying()),
             max_lifetime: rules.max_lifetime,
             foreign: watch::Sender::new(KeySet::default()),
             unknown: Notify::new(),
@@ -168,6 +168,13 @@ impl fmt::Debug for Signer {
     }
 }
 
+impl LocalKey {
+    /// The key of development mode, which a gateway that is not in it does not know.
+    pub(crate) fn for_development(&self) -> Self {
+        self.derive(DEV_TOKENS)
+    }
+}
+
 impl Signer {
     /// A signer with the gateway's own key.
     pub fn new(local: &LocalKey) -> Self {
@@ -176,7 +183,7 @@ impl Signer {
 
     /// A signer of tokens that are good in development mode alone.
     pub(crate) fn dev(local: &LocalKey) -> Self {
-        Self(local.derive(DEV_TOKENS).encoding())
+        Self(local.for_development().encoding())
     }
 
     /// The token for a grant, issued at a moment. Expiries are whole seconds on the wire and are rounded up. What

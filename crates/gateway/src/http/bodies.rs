@@ -57,8 +57,20 @@ pub(crate) struct Bodies {
 
 #[derive(Default)]
 struct BodyLoads {
-    all: BodyLoad,
+    participants: BodyLoad,
+    /// Counted apart: no number of strangers keeps a participant from sending.
+    strangers: BodyLoad,
     by_sender: HashMap<BodySender, BodyLoad>,
+}
+
+impl BodyLoads {
+    /// Everybody of the sender's sort together.
+    fn all(&mut self, sender: &BodySender) -> &mut BodyLoad {
+        match sender {
+            BodySender::Participant(_) => &mut self.participants,
+            BodySender::Address(_) => &mut self.strangers,
+        }
+    }
 }
 
 impl Bodies {
@@ -78,13 +90,12 @@ impl Bodies {
         if is_reached(self.of_one.count, own) {
             return Err(too_many(format!("you are sending {own} bodies already, which is the limit")));
         }
-        if is_reached(self.of_all.count, loads.all.count) {
-            return Err(too_many(format!(
-                "the gateway is receiving {} bodies already, which is the limit",
-                loads.all.count
-            )));
+        let all = loads.all(&sender);
+        if is_reached(self.of_all.count, all.count) {
+            let message = format!("the gateway is receiving {} bodies already, which is the limit", all.count);
+            return Err(too_many(message));
         }
-        loads.all.count += 1;
+        all.count += 1;
         loads.by_sender.entry(sender.clone()).or_default().count += 1;
         Ok(BodyIntake { bodies: self.clone(), sender, bytes: 0 })
     }
@@ -116,10 +127,11 @@ impl BodyIntake {
             let message = format!("your unfinished bodies are longer than {} bytes together", of_one.bytes);
             return Err(too_many(message));
         }
-        if is_over(of_all.bytes, loads.all.bytes) {
+        let all = loads.all(&self.sender);
+        if is_over(of_all.bytes, all.bytes) {
             return Err(too_many("the gateway has no room for another body now".into()));
         }
-        loads.all.bytes += bytes;
+        all.bytes += bytes;
         loads.by_sender.entry(self.sender.clone()).or_default().bytes += bytes;
         self.bytes += bytes;
         Ok(())
@@ -129,8 +141,9 @@ impl BodyIntake {
 impl Drop for BodyIntake {
     fn drop(&mut self) {
         let mut loads = self.bodies.loads.lock();
-        loads.all.count -= 1;
-        loads.all.bytes -= self.bytes;
+        let all = loads.all(&self.sender);
+        all.count -= 1;
+        all.bytes -= self.bytes;
         if let Some(load) = loads.by_sender.get_mut(&self.sender) {
             load.count -= 1;
             load.bytes -= self.bytes;
@@ -147,6 +160,16 @@ mod tests {
 
     fn sender(name: &str) -> BodySender {
         BodySender::Participant(ParticipantId::new(name).expect("an id"))
+    }
+
+    #[test]
+    fn strangers_keep_no_participant_from_sending() {
+        let bodies = bodies(1, 1, 100, 100);
+        let stranger = BodySender::Address(std::net::Ipv4Addr::LOCALHOST.into());
+        let _open = bodies.begin(stranger).expect("the first stranger");
+        let _body = bodies.begin(sender("alice")).expect("participants are counted apart");
+        let other = BodySender::Address(std::net::Ipv4Addr::new(192, 0, 2, 1).into());
+        assert!(bodies.begin(other).is_err(), "strangers have a limit too");
     }
 
     fn bodies(count: usize, of_one: usize, bytes: usize, bytes_of_one: usize) -> Arc<Bodies> {
@@ -172,7 +195,7 @@ mod tests {
         let again = (begin("a").expect("again"), begin("b").expect("again"));
         drop((second, again));
         let loads = bodies.loads.lock();
-        assert!(loads.by_sender.is_empty() && loads.all.count == 0);
+        assert!(loads.by_sender.is_empty() && loads.participants.count == 0);
     }
 
     #[test]

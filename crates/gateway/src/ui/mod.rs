@@ -43,8 +43,10 @@ impl Ui {
         cluster: Arc<dyn Cluster>,
         now: Timestamp,
     ) -> io::Result<Self> {
+        // A sign-in by a token of development mode ends with development mode, as the token does.
+        let development = config.dev.then(|| local.for_development());
         Ok(Self {
-            sign_ins: SignIns::open(local, &config.data, cluster, now)?,
+            sign_ins: SignIns::open(development.as_ref().unwrap_or(local), &config.data, cluster, now)?,
             links,
             cookie: Cookie::new(config, local),
             // Where addresses are not counted they say nothing: everybody comes from a proxy's.

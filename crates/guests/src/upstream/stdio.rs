@@ -133,7 +133,7 @@ fn spawn(command: ChildCommand<'_>, setup: &UpstreamSetup) -> std::io::Result<Ch
         }
     };
     process.args(command.args).env_clear();
-    process.envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)));
+    process.envs(std::env::vars_os().filter(|(name, value)| is_inherited(name, value)));
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = command.cwd {
         process.current_dir(cwd);
@@ -143,9 +143,19 @@ fn spawn(command: ChildCommand<'_>, setup: &UpstreamSetup) -> std::io::Result<Ch
 }
 
 /// Whether a server gets a variable of ours unasked: those without which programs do not find their way, and none that could be a secret.
-fn is_inherited(name: &OsStr) -> bool {
+fn is_inherited(name: &OsStr, value: &OsStr) -> bool {
     const NAMES: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM"];
-    name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("LC_"))
+    // What launchers such as `npx` and `uvx` need to download a server behind a proxy or with a certificate authority of one's own.
+    const CERTIFICATES: [&str; 4] = ["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"];
+    const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+    let Some(name) = name.to_str() else { return false };
+    let is_proxy = PROXIES.contains(&&*name.to_ascii_lowercase());
+    // The address of a proxy may hold a password.
+    let has_secret = value.as_encoded_bytes().contains(&b'@');
+    NAMES.contains(&name)
+        || CERTIFICATES.contains(&name)
+        || ["LC_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
+        || (is_proxy && !has_secret)
 }
 
 async fn write(mut input: ChildStdin, mut queue: mpsc::Receiver<Box<str>>) {

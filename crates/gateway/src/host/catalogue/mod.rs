@@ -210,6 +210,8 @@ impl Catalogue {
         let deadlines = listings.iter().filter_map(|listing| self.queues[*listing as usize].deadline());
         let Some(deadline) = deadlines.max().filter(|deadline| *deadline > now) else { return (errands, None) };
         let (done, waiting) = oneshot::channel();
+        // Those that gave up waiting: participants that are always slow would let them pile up.
+        self.waiters.retain(|waiter| !waiter.done.is_closed());
         self.waiters.push(Waiter { listings, done });
         (errands, Some(ListWait { done: waiting, deadline }))
     }
