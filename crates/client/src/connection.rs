@@ -95,7 +95,7 @@ impl ConnectionEnd {
 /// The task.
 pub(crate) struct RoomConnection {
     pub(crate) shared: Arc<RoomShared>,
-    entry_options: EntryOptions,
+    pub(crate) entry_options: EntryOptions,
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
@@ -296,6 +296,9 @@ impl RoomConnection {
             self.send(order, &mut out);
         }
         for order in self.shared.take_soon() {
+            self.send(order, &mut out);
+        }
+        if let Some(order) = self.entry_options.share.then(|| self.shared.session_ended()).flatten() {
             self.send(order, &mut out);
         }
         out.waiting.push_back(Frame::Close(None));

@@ -35,7 +35,7 @@ pub struct Entering {
 pub(crate) struct EntryOptions {
     name: Option<String>,
     kind: Option<ParticipantKind>,
-    share: bool,
+    pub(crate) share: bool,
     pub(crate) directed: bool,
     versions: Vec<String>,
 }

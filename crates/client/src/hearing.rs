@@ -67,6 +67,9 @@ impl RoomConnection {
         let mut calls = self.shared.calls.lock();
         match envelope.message() {
             Some(Message::Response { .. }) => {
+                if self.entry_options.share && envelope.to_session() == Some(&self.shared.session) {
+                    self.shared.session_keepers.lock().insert(envelope.from().clone());
+                }
                 let Some(request) = envelope.correlation() else { return };
                 let is_expected = calls.get(request).is_some_and(|waiting| waiting.callee == *envelope.from());
                 if let Some(waiting) = is_expected.then(|| calls.remove(request)).flatten() {

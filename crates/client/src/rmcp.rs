@@ -243,7 +243,7 @@ impl Transport<RoleClient> for ClientTransport {
             match event {
                 Some(Event::Envelope(envelope)) if self.ends(&envelope) => self.events = None,
                 Some(Event::Envelope(envelope)) => {
-                    if *envelope.from() == *self.line.peer() && envelope.concerns(self.room.id()) {
+                    if *envelope.from() == *self.line.peer() && self.room.shared().is_for_us(&envelope) {
                         self.line.hear(&envelope);
                     }
                 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use salon_protocol::{
-    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, Timestamp, TopicName, rpc,
+    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, SessionId, Sessions,
+    Timestamp, TopicName, rpc,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -26,22 +27,33 @@ use crate::{Call, CallError, Client, DEFAULT_TIMEOUT, End, Events, HistoryQuery,
 pub struct Outgoing {
     /// Whom it names; nobody means everybody.
     pub to: Vec<ParticipantId>,
+    /// Which session of the one participant it names, where that participant may have several.
+    pub to_session: Option<SessionId>,
     /// The envelope it replies to.
     pub correlation: Option<EnvelopeId>,
     /// A JSON-RPC message.
     pub payload: Box<RawValue>,
+    /// The session that sends it, where its recipient may keep something for that session.
+    pub(crate) from_session: Option<SessionId>,
 }
 
 impl Outgoing {
     /// A JSON-RPC message to everybody.
     pub fn new(payload: Box<RawValue>) -> Self {
-        Self { to: Vec::new(), correlation: None, payload }
+        Self { to: Vec::new(), to_session: None, correlation: None, payload, from_session: None }
     }
 
     /// Names those it is for.
     #[must_use]
     pub fn to(mut self, participants: impl IntoIterator<Item = ParticipantId>) -> Self {
         self.to = participants.into_iter().collect();
+        self
+    }
+
+    /// Names the session of the one participant that it is for: the `from_session` of what caused it.
+    #[must_use]
+    pub fn to_session(mut self, session: impl Into<Option<SessionId>>) -> Self {
+        self.to_session = session.into();
         self
     }
 
@@ -61,13 +73,15 @@ pub struct RequestOptions {
     pub timeout: Duration,
     /// The envelope that caused this request.
     pub correlation: Option<EnvelopeId>,
+    /// The session of the participant that is asked, where it may have several.
+    pub to_session: Option<SessionId>,
     /// Whether to ask for reports of progress.
     pub progress: bool,
 }
 
 impl Default for RequestOptions {
     fn default() -> Self {
-        Self { timeout: DEFAULT_TIMEOUT, correlation: None, progress: true }
+        Self { timeout: DEFAULT_TIMEOUT, correlation: None, to_session: None, progress: true }
     }
 }
 
@@ -88,6 +102,13 @@ impl RequestOptions {
     #[must_use]
     pub fn correlation(mut self, envelope: EnvelopeId) -> Self {
         self.correlation = Some(envelope);
+        self
+    }
+
+    /// Names the session that is asked: the `from_session` of the request that caused this one.
+    #[must_use]
+    pub fn to_session(mut self, session: impl Into<Option<SessionId>>) -> Self {
+        self.to_session = session.into();
         self
     }
 
@@ -211,6 +232,11 @@ impl Room {
         &self.inner.shared.id
     }
 
+    /// The id of this stay, which tells it from others of the same participant. What it asks others carries it as `from_session`.
+    pub fn session(&self) -> &SessionId {
+        &self.inner.shared.session
+    }
+
     /// The topic.
     pub fn topic(&self) -> &TopicName {
         &self.inner.shared.topic
@@ -289,7 +315,7 @@ impl Room {
     ) -> Result<Arc<Envelope>, PublishError> {
         let params = serde_json::json!({ "text": text, "format": format });
         let payload = notification(CHAT_METHOD, &params);
-        self.publish(Outgoing { to: Vec::new(), correlation, payload }).await
+        self.publish(Outgoing::new(payload).correlation(correlation)).await
     }
 
     /// Tells some participants something, or everybody when none is named.
@@ -299,14 +325,19 @@ impl Room {
         method: &str,
         params: &(impl Serialize + ?Sized),
     ) -> Result<Arc<Envelope>, PublishError> {
-        let payload = notification(method, params);
-        self.publish(Outgoing { to: to.to_vec(), correlation: None, payload }).await
+        let outgoing = Outgoing::new(notification(method, params)).to(to.to_vec());
+        self.publish(if to.is_empty() { outgoing } else { self.as_caller(outgoing) }).await
+    }
+
+    /// What this participant sends as a client of another, which may keep something for it.
+    pub(crate) fn as_caller(&self, outgoing: Outgoing) -> Outgoing {
+        Outgoing { from_session: Some(self.session().clone()), ..outgoing }
     }
 
     /// Tells a participant that a call is not wanted any more, as soon as that is possible.
     pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &(impl Serialize + ?Sized)) {
         let payload = notification("notifications/cancelled", params);
-        let (id, text) = self.compose(&Outgoing { to: vec![callee.clone()], correlation: None, payload });
+        let (id, text) = self.compose(&self.as_caller(Outgoing::new(payload).to([callee.clone()])));
         self.shared().withdraw(Order { id, text, purpose: OrderPurpose::Notice });
     }
 
@@ -332,8 +363,8 @@ impl Room {
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
         let params = if options.progress { with_progress_token(params, number) } else { params };
         let payload = rpc::request(number, method, Some(&params));
-        let outgoing = Outgoing { to: vec![to.clone()], correlation: options.correlation, payload };
-        let (id, text) = self.compose(&outgoing);
+        let outgoing = Outgoing::new(payload).to([to.clone()]).to_session(options.to_session);
+        let (id, text) = self.compose(&self.as_caller(outgoing.correlation(options.correlation)));
         let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
         self.shared().expect_answer(id.clone(), waiting);
         // With a gateway that is away even sending takes its time.
@@ -397,7 +428,8 @@ pub fn compose(from: &ParticipantId, outgoing: &Outgoing) -> (EnvelopeId, String
         correlation_id: outgoing.correlation.as_ref().map(EnvelopeId::as_str),
         payload: &outgoing.payload,
     };
-    let text = compose.text();
+    let sessions = Sessions { from_session: outgoing.from_session.as_ref(), to_session: outgoing.to_session.as_ref() };
+    let text = compose.text_between(sessions);
     (id, text)
 }
 

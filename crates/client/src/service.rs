@@ -68,8 +68,8 @@ impl Request {
     ) -> Option<Self> {
         let id = RpcId::String(call.as_str().into());
         let payload = rpc::request(id.to_raw(), method, params);
-        let (to, correlation) = (vec![room.id().clone()], Some(call.clone()));
-        let (_, text) = crate::compose(from, &Outgoing { to, correlation, payload });
+        let outgoing = Outgoing::new(payload).to([room.id().clone()]).correlation(call.clone());
+        let (_, text) = crate::compose(from, &outgoing);
         let envelope = Arc::new(Envelope::restore(text).ok()?);
         let cancelled = room.shared().leave.child_token();
         Some(Self { room: room.lend(), envelope, id, method: method.into(), cancelled })
@@ -137,9 +137,9 @@ impl Request {
         let Some(asked) = asked else { return };
         let report = Report { progress_token: asked.meta.token, progress, total, message };
         let payload = crate::room::notification("notifications/progress", &report);
-        let to = vec![self.from().clone()];
+        let outgoing = Outgoing::new(payload).to([self.from().clone()]).correlation(self.envelope.id().clone());
         // A report that the room does not take is not worth failing the work for.
-        let _ = self.room.publish(Outgoing { to, correlation: Some(self.envelope.id().clone()), payload }).await;
+        let _ = self.room.publish(outgoing).await;
     }
 }
 
@@ -210,7 +210,8 @@ impl Dispatcher {
                 theirs.for_each(|(_, cancel)| cancel.cancel());
             }
         }
-        if envelope.kind() != Kind::Mcp || !envelope.concerns(room.id()) {
+        // What names another session of this participant is for that one.
+        if envelope.kind() != Kind::Mcp || !room.shared().is_for_us(envelope) {
             return;
         }
         match envelope.message() {
@@ -292,6 +293,6 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
 
 async fn publish(request: &Request, outcome: &Result<Box<RawValue>, RpcError>) -> Result<Arc<Envelope>, PublishError> {
     let payload = rpc::outcome(&request.id.to_raw(), outcome);
-    let to = vec![request.from().clone()];
-    request.room.publish(Outgoing { to, correlation: Some(request.envelope.id().clone()), payload }).await
+    let outgoing = Outgoing::new(payload).to([request.from().clone()]).correlation(request.envelope.id().clone());
+    request.room.publish(outgoing).await
 }

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId, Refusal, TopicName};
+use salon_protocol::{
+    Code, Envelope, EnvelopeId, Kind, Message, Participant, ParticipantId, Refusal, SESSION_ENDED_METHOD, SessionId,
+    TopicName,
+};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +23,9 @@ use crate::{CallError, Client, End, Event, LostConnection, Outgoing, compose};
 
 /// How many cancellations may wait to be sent.
 const CANCELLATIONS: usize = 1024;
+
+/// How many participants are told of a session's end: as many as one envelope may name.
+const MAX_KEEPERS: usize = 256;
 
 /// How the connection is doing.
 #[derive(Debug, Clone)]
@@ -50,6 +56,10 @@ pub(crate) struct RoomShared {
     pub(crate) client: Client,
     pub(crate) topic: TopicName,
     pub(crate) id: ParticipantId,
+    /// Tells this stay from others of the same participant.
+    pub(crate) session: SessionId,
+    /// Participants that keep something for this session: their responses name it.
+    pub(crate) session_keepers: Mutex<BTreeSet<ParticipantId>>,
     pub(crate) directed: bool,
     pub(crate) directory: Directory,
     pub(crate) link: watch::Sender<Link>,
@@ -82,6 +92,8 @@ impl RoomShared {
             client,
             topic,
             id: opened.id.clone(),
+            session: SessionId::new(format!("{:016x}", rand::random::<u64>())).expect("hexadecimal digits are allowed"),
+            session_keepers: Mutex::default(),
             directed,
             directory,
             link: watch::Sender::new(Link::Live),
@@ -105,6 +117,11 @@ impl RoomShared {
         self.message_limit.store(opened.message_limit.unwrap_or(0), Ordering::Relaxed);
         self.answer_limit.store(opened.answer_limit.unwrap_or(0), Ordering::Relaxed);
         *self.roster.lock() = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
+    }
+
+    /// Whether an envelope is for everybody, or for this session of this participant.
+    pub(crate) fn is_for_us(&self, envelope: &Envelope) -> bool {
+        envelope.concerns(&self.id) && envelope.concerns_session(&self.session)
     }
 
     /// The refusal of what the gateway does not take for its length.
@@ -149,10 +166,23 @@ impl RoomShared {
         let methods = std::mem::take(&mut *self.announcements.lock());
         orders.extend(methods.into_iter().map(|method| {
             let payload = notification(method, &serde_json::json!({}));
-            let (id, text) = compose(&self.id, &Outgoing { to: Vec::new(), correlation: None, payload });
+            let (id, text) = compose(&self.id, &Outgoing::new(payload));
             Order { id, text, purpose: OrderPurpose::Notice }
         }));
         orders
+    }
+
+    /// What tells those that keep something for this session that it has ended. Its participant may stay, by another connection.
+    pub(crate) fn session_ended(&self) -> Option<Order> {
+        let keepers = std::mem::take(&mut *self.session_keepers.lock());
+        let keepers: Vec<_> = keepers.into_iter().filter(|keeper| self.is_present(keeper)).take(MAX_KEEPERS).collect();
+        if keepers.is_empty() {
+            return None;
+        }
+        let payload = notification(SESSION_ENDED_METHOD, &serde_json::json!({}));
+        let from_session = Some(self.session.clone());
+        let (id, text) = compose(&self.id, &Outgoing { from_session, ..Outgoing::new(payload).to(keepers) });
+        Some(Order { id, text, purpose: OrderPurpose::Notice })
     }
 
     /// A new listener's place, and the envelope it begins after.

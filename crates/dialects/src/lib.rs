@@ -108,6 +108,9 @@ pub struct Joined {
     pub participant: Arc<Participant>,
     /// Who is here, the newcomer included.
     pub roster: Vec<Arc<Participant>>,
+    /// The newcomer's requests that wait for an answer and whom they ask, the oldest first: its participant may have sat here before, or sit
+    /// here by another session.
+    pub open_calls: Vec<(EnvelopeId, ParticipantId)>,
     /// What is kept of the room.
     pub history: History,
     /// A durability weaker than the default, by name.

@@ -220,6 +220,7 @@ mod tests {
                     topic: TopicName::new("room:a").expect("a name"),
                     participant: alice.clone(),
                     roster: vec![alice],
+                    open_calls: Vec::new(),
                     history: History { enabled: true, limit: 1000, recent: Some(vec![chat()]) },
                     durability: Some("os"),
                 }),

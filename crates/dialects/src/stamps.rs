@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use salon_protocol::Timestamp;
+use salon_protocol::{SessionId, Timestamp};
 
 /// Ids and times for the envelopes a dialect writes itself, from values given once: a dialect has neither a clock nor dice.
 #[derive(Debug)]
@@ -15,6 +15,11 @@ impl Stamps {
     /// `prefix` must be unique to the connection; `began` and `began_at` are one moment by two clocks.
     pub fn new(prefix: impl Into<Box<str>>, began: Instant, began_at: Timestamp) -> Self {
         Self { prefix: prefix.into(), count: 0, began, began_at }
+    }
+
+    /// The session whose envelopes have these ids.
+    pub fn session(&self) -> SessionId {
+        SessionId::new(&*self.prefix).expect("a prefix of envelope ids is a name")
     }
 
     /// Whether an id is one of these.

@@ -53,11 +53,12 @@ impl GuestOutbox {
     /// Publishes as many as may be under way at once. The first is stored first.
     pub(crate) async fn send(&mut self) {
         while self.publishing.len() < IN_FLIGHT
-            && let Some(Publish { to, correlation, payload, what }) = self.waiting.pop_front()
+            && let Some(Publish { to, session, correlation, payload, what }) = self.waiting.pop_front()
         {
             let room = self.room.clone();
             let mut publishing: PublishFuture = Box::pin(async move {
-                let outcome = room.publish(Outgoing::new(payload).to(to).correlation(correlation)).await;
+                let outgoing = Outgoing::new(payload).to(to).to_session(session).correlation(correlation);
+                let outcome = room.publish(outgoing).await;
                 (what, outcome)
             });
             // Polled once, it has its place in the queue to the gateway, which has room for all that are in flight, before the next one is made.
@@ -118,7 +119,7 @@ mod tests {
 
     fn notice(method: &str) -> Publish {
         let payload = RawValue::from_string(format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)).expect("JSON");
-        Publish { to: Vec::new(), correlation: None, payload, what: PublishPurpose::Notice }
+        Publish { to: Vec::new(), session: None, correlation: None, payload, what: PublishPurpose::Notice }
     }
 
     #[tokio::test]

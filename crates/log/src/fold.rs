@@ -445,6 +445,16 @@ impl Fold {
         if to.is_empty() { may(&|_| true) } else { to.iter().all(|who| may(&|call| is_party(call, who))) }
     }
 
+    /// The requests of a participant that wait for an answer and whom they ask, the oldest first. Those from before its newest join are left
+    /// out: the sessions that made them have ended.
+    pub fn open_calls(&self, caller: &ParticipantId) -> Vec<(EnvelopeId, ParticipantId)> {
+        let joined = self.join_of(caller).map_or(0, |join| join.position.offset);
+        let made = self.callers.get(caller).into_iter().flat_map(|made| &made.requested_at);
+        let open = made.filter_map(|request| Some((request, self.calls.get(request)?)));
+        let open = open.filter(|(_, call)| call.failed.is_none() && call.requested_at > joined);
+        open.map(|(request, call)| (request.clone(), call.callee.clone())).collect()
+    }
+
     /// Whether requests to a participant wait for an answer.
     pub fn is_awaited(&self, callee: &ParticipantId) -> bool {
         self.calls.values().any(|call| call.callee == *callee && call.failed.is_none())

@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::scan::{Field, Outline, ScanError, Shape, scan};
-use crate::{Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, RpcId, Stamp, Timestamp};
+use crate::{
+    Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, RpcId, SessionId, Stamp, Timestamp,
+};
 
 /// The value of every envelope's `protocol` field.
 pub const PROTOCOL: &str = "mcp-x/v0";
@@ -67,6 +69,8 @@ pub struct Envelope {
     to: Box<[ParticipantId]>,
     kind: Kind,
     correlation: Option<EnvelopeId>,
+    from_session: Option<SessionId>,
+    to_session: Option<SessionId>,
     payload: Range<usize>,
     params: Option<Range<usize>>,
     message: Option<Message>,
@@ -106,6 +110,21 @@ impl Envelope {
     /// The envelope it replies to.
     pub fn correlation(&self) -> Option<&EnvelopeId> {
         self.correlation.as_ref()
+    }
+
+    /// Which session of its sender sent it, where the sender says so.
+    pub fn from_session(&self) -> Option<&SessionId> {
+        self.from_session.as_ref()
+    }
+
+    /// Which session of its one recipient it is for, where the sender says so.
+    pub fn to_session(&self) -> Option<&SessionId> {
+        self.to_session.as_ref()
+    }
+
+    /// Whether it is for a session of the participant that it names: it names that session, or none.
+    pub fn concerns_session(&self, session: &SessionId) -> bool {
+        self.to_session.as_ref().is_none_or(|named| named == session)
     }
 
     /// The payload as it was written.
@@ -183,12 +202,35 @@ impl Draft {
         let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
         let head = scanned.and_then(|()| EnvelopeHead::read(&text, &outline, limits));
         match head {
-            Ok(EnvelopeHead { id, from, to, kind, correlation, payload, params, message }) => {
+            Ok(EnvelopeHead {
+                id,
+                from,
+                to,
+                kind,
+                correlation,
+                from_session,
+                to_session,
+                payload,
+                params,
+                message,
+            }) => {
                 let is_answer = matches!(message, Some(Message::Response { .. }));
                 if let Some(exceeded) = limits.exceeded(text.len(), is_answer) {
                     return Err(too_large(&text, exceeded).regarding(Some(id)));
                 }
-                let envelope = Envelope { id, from, to, kind, correlation, payload, params, message, text };
+                let envelope = Envelope {
+                    id,
+                    from,
+                    to,
+                    kind,
+                    correlation,
+                    from_session,
+                    to_session,
+                    payload,
+                    params,
+                    message,
+                    text,
+                };
                 Ok(Self { envelope, stamp: None })
             }
             Err(refusal) => {
@@ -251,6 +293,8 @@ struct EnvelopeHead {
     to: Box<[ParticipantId]>,
     kind: Kind,
     correlation: Option<EnvelopeId>,
+    from_session: Option<SessionId>,
+    to_session: Option<SessionId>,
     payload: Range<usize>,
     params: Option<Range<usize>>,
     message: Option<Message>,
@@ -282,6 +326,8 @@ impl EnvelopeHead {
             None => None,
             Some(_) => Some(name(&fields, "correlation_id", EnvelopeId::new)?),
         };
+        let from_session = fields.session("from_session");
+        let to_session = fields.session("to_session").filter(|_| to.len() == 1);
         let payload = fields.find("payload").ok_or_else(|| invalid("`payload` is missing"))?;
         if payload.shape != Shape::Object {
             return Err(invalid("`payload` must be an object"));
@@ -291,7 +337,8 @@ impl EnvelopeHead {
             Kind::Presence | Kind::System => None,
         };
         let params = outline.payload.iter().find(|f| f.key == "params").map(|f| f.value.clone());
-        Ok(Self { id, from, to, kind, correlation, payload: payload.value.clone(), params, message })
+        let payload = payload.value.clone();
+        Ok(Self { id, from, to, kind, correlation, from_session, to_session, payload, params, message })
     }
 }
 
@@ -320,6 +367,12 @@ impl<'a> EnvelopeFields<'a> {
     fn string(&self, key: &str) -> Result<String, Refusal> {
         let field = self.find(key).ok_or_else(|| invalid(format!("`{key}` is missing")))?;
         serde_json::from_str(&self.text[field.value.clone()]).map_err(|_| invalid(format!("`{key}` must be a string")))
+    }
+
+    /// An extension of ours, so it is never a reason to refuse an envelope: what cannot be read as a session names none.
+    fn session(&self, key: &str) -> Option<SessionId> {
+        let field = self.find(key)?;
+        SessionId::new(serde_json::from_str::<String>(&self.text[field.value.clone()]).ok()?).ok()
     }
 
     fn recipients(&self, limit: usize) -> Result<Box<[ParticipantId]>, Refusal> {
@@ -357,16 +410,35 @@ pub struct Compose<'a, P: Serialize> {
     pub payload: P,
 }
 
+/// Which sessions of its sender and of its one recipient an envelope names.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Sessions<'a> {
+    /// The session of the sender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_session: Option<&'a SessionId>,
+    /// The session of the recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_session: Option<&'a SessionId>,
+}
+
 impl<P: Serialize> Compose<'_, P> {
     /// The envelope's text.
     pub fn text(&self) -> String {
+        self.text_between(Sessions::default())
+    }
+
+    /// The envelope's text, with the sessions it is from and for.
+    pub fn text_between(&self, sessions: Sessions<'_>) -> String {
         #[derive(Serialize)]
         struct Whole<'a, T> {
             protocol: &'static str,
             #[serde(flatten)]
+            sessions: Sessions<'a>,
+            #[serde(flatten)]
             rest: &'a T,
         }
-        serde_json::to_string(&Whole { protocol: PROTOCOL, rest: self }).expect("an envelope has only string keys")
+        let whole = Whole { protocol: PROTOCOL, sessions, rest: self };
+        serde_json::to_string(&whole).expect("an envelope has only string keys")
     }
 
     /// The envelope, accepted: the gateway needs nobody's permission.
@@ -474,6 +546,48 @@ mod tests {
             refused(&" ".repeat(2001)),
             "too_large: the message has 2001 bytes; the limit is 2000 (`limits.message`) [-]"
         );
+    }
+
+    #[test]
+    fn sessions_are_read_where_they_are_sessions_and_never_a_reason_to_refuse() {
+        let sessions = |fields: &str| {
+            let text = with("to", &format!(r#"["bob"]{fields}"#));
+            let envelope = Draft::parse(text, &Limits::default()).expect("an envelope").trust();
+            let word = |session: Option<&SessionId>| session.map_or_else(|| "-".to_owned(), ToString::to_string);
+            format!("{} {}", word(envelope.from_session()), word(envelope.to_session()))
+        };
+        assert_eq!(sessions(""), "- -");
+        assert_eq!(sessions(r#","from_session":"s1","to_session":"s\u0032""#), "s1 s2");
+        assert_eq!(sessions(&format!(r#","from_session":"{}""#, "s".repeat(128))), format!("{} -", "s".repeat(128)));
+        for odd in ["7", "null", "{}", r#""""#, r#""a b""#, &format!("\"{}\"", "s".repeat(129))] {
+            assert_eq!(sessions(&format!(r#","from_session":{odd},"to_session":{odd}"#)), "- -", "{odd}");
+        }
+        let many = with("to", r#"["bob","carol"],"to_session":"s1""#);
+        let many = Draft::parse(many, &Limits::default()).expect("an envelope").trust();
+        assert_eq!(many.to_session(), None, "a session is one recipient's");
+    }
+
+    #[test]
+    fn composed_sessions_are_read_again() {
+        let (ours, theirs) = (SessionId::new("s1").expect("an id"), SessionId::new("s2").expect("an id"));
+        let from = ParticipantId::new("alice").expect("a name");
+        let to = [ParticipantId::new("bob").expect("a name")];
+        let compose = Compose {
+            id: "e1",
+            ts: Timestamp(0),
+            from: &from,
+            to: &to,
+            kind: Kind::System,
+            correlation_id: None,
+            payload: serde_json::json!({}),
+        };
+        let plain = compose.envelope();
+        assert!(!plain.text().contains("session"));
+        assert!(plain.concerns_session(&ours) && plain.concerns_session(&theirs));
+        let both = compose.text_between(Sessions { from_session: Some(&ours), to_session: Some(&theirs) });
+        let both = Envelope::restore(both).expect("an envelope");
+        assert_eq!((both.from_session(), both.to_session()), (Some(&ours), Some(&theirs)));
+        assert!(both.concerns_session(&theirs) && !both.concerns_session(&ours));
     }
 
     /// JSON as people and programs write it, which no two libraries print alike.

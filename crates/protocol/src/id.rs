@@ -124,6 +124,12 @@ name!(
     EnvelopeId,
     check_envelope_id
 );
+name!(
+    /// One session of a participant, which may have several at once; of the same characters as a participant's id. It means something only
+    /// together with that id.
+    SessionId,
+    check_name
+);
 
 impl ParticipantId {
     /// The prefix of the gateway's own ids, which no token may name.

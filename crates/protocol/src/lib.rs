@@ -25,11 +25,11 @@ mod timestamp;
 
 pub use canonical::{CanonicalJson, NoCanonicalForm, comparable_json};
 pub use close::CloseReason;
-pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL, check_json};
-pub use id::{EnvelopeId, InvalidId, ParticipantId, TopicName, TopicPattern};
+pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL, Sessions, check_json};
+pub use id::{EnvelopeId, InvalidId, ParticipantId, SessionId, TopicName, TopicPattern};
 pub use log_level::LogLevel;
 pub use members::Members;
-pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId};
+pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId, SESSION_ENDED_METHOD};
 pub use participant::{McpVersion, Participant, ParticipantKind, Presence, PresenceEvent};
 pub use percent::percent_decoded;
 pub use position::Position;

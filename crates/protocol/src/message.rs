@@ -9,6 +9,10 @@ use crate::{Code, Refusal};
 /// The method of a chat line.
 pub const CHAT_METHOD: &str = "notifications/chat/message";
 
+/// The notification by which a session of a participant tells those that keep something for it that it has ended. Which session is in the
+/// envelope's `from_session`.
+pub const SESSION_ENDED_METHOD: &str = "notifications/session/ended";
+
 /// A JSON-RPC id, type included: `1` and `"1"` are different, and so are `1` and `1.0`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RpcId {

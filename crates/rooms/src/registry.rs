@@ -105,6 +105,8 @@ pub struct Arrival {
     pub seat: Seat,
     /// Who is here, the newcomer included.
     pub roster: Vec<Arc<Participant>>,
+    /// The newcomer's requests that wait for an answer and whom they ask, the oldest first.
+    pub open_calls: Vec<(EnvelopeId, ParticipantId)>,
     /// The newest entries before the seat begins, oldest first, where they were asked for.
     pub recent: Option<Vec<Arc<Entry>>>,
 }
@@ -318,8 +320,12 @@ impl Rooms {
             Some(limit) => Some(self.newest(&room, began, limit).await?),
             None => None,
         };
-        let roster = room.attendance().fold().roster().cloned().collect();
-        Ok(Arrival { seat: Seat::new(cursor, place), roster, recent })
+        let (roster, open_calls) = {
+            let attendance = room.attendance();
+            let fold = attendance.fold();
+            (fold.roster().cloned().collect(), fold.open_calls(&id))
+        };
+        Ok(Arrival { seat: Seat::new(cursor, place), roster, open_calls, recent })
     }
 
     fn check_population(

@@ -303,6 +303,7 @@ fn joined() -> Joined {
             somebody("carol", &["2026-07-28"]),
             somebody("dave", &["2025-11-25", "2026-07-28"]),
         ],
+        open_calls: Vec::new(),
         history: History { enabled: true, limit: 100, recent: None },
         durability: None,
     }

@@ -131,6 +131,7 @@ impl Door {
             topic: TopicName::new("room:alpha").expect("a name"),
             participant: alice.clone(),
             roster: vec![alice],
+            open_calls: Vec::new(),
             history: History { enabled: true, limit: 100, recent: None },
             durability: None,
         };

@@ -115,6 +115,7 @@ impl Door {
             topic: TopicName::new("room:alpha").expect("a name"),
             participant: alice.clone(),
             roster: vec![alice],
+            open_calls: Vec::new(),
             history: History { enabled: true, limit: 100, recent: Some(Vec::new()) },
             durability: None,
         };

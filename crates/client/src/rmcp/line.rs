@@ -281,8 +281,8 @@ impl RmcpLine {
             meant.map(|pending| pending.envelope.clone())
         });
         let Some(room) = self.room.upgrade() else { return Err(LineError::Left) };
-        let outgoing = Outgoing { to: vec![self.peer.clone()], correlation, payload: message };
-        Ok(room.publish(outgoing).await.map(drop)?)
+        let outgoing = Outgoing::new(message).to([self.peer.clone()]).correlation(correlation);
+        Ok(room.publish(room.as_caller(outgoing)).await.map(drop)?)
     }
 
     fn answer(&self, id: &RawValue, answer: Result<Box<RawValue>, RpcError>) {

@@ -111,6 +111,7 @@ impl ToolCall {
         let options = RequestOptions {
             timeout: THINKING,
             correlation: Some(self.request.envelope().id().clone()),
+            to_session: self.request.envelope().from_session().cloned(),
             ..RequestOptions::default()
         };
         let answer = self.room().request_with(self.caller(), method, params, options).await?.result().await?;

@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind as EnvelopeKind, Limits, ParticipantId, Refusal, Timestamp,
-    TopicName,
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind as EnvelopeKind, Limits, ParticipantId, Refusal, SessionId,
+    Sessions, Timestamp, TopicName,
 };
 use serde_json::value::RawValue;
 
@@ -148,6 +148,8 @@ pub struct Machine {
     /// The last requests that changed what is registered.
     changed: VecDeque<EnvelopeId>,
     published: HashMap<u64, Purpose>,
+    /// Tells this session from others of the same participant.
+    session: SessionId,
     streams: Streams<CatalogueQuery>,
     timers: BTreeSet<(Instant, MachineTimer)>,
     tickets: u64,
@@ -163,6 +165,7 @@ impl Machine {
             timers.insert((now + idle, MachineTimer::Idle));
         }
         let (tag, _) = stamps.next(now);
+        let session = stamps.session();
         Self {
             options,
             stamps,
@@ -180,6 +183,7 @@ impl Machine {
             is_out: false,
             changed: VecDeque::new(),
             published: HashMap::new(),
+            session,
             streams: Streams::new(stream_options(tag), now),
             timers,
             tickets: 0,
@@ -204,7 +208,7 @@ impl Machine {
         payload: Box<RawValue>,
         purpose: Purpose,
     ) -> Result<EnvelopeId, (Refusal, Purpose)> {
-        let text = Compose {
+        let compose = Compose {
             id,
             ts,
             from: &self.options.me,
@@ -212,8 +216,10 @@ impl Machine {
             kind: EnvelopeKind::Mcp,
             correlation_id: correlation.map(EnvelopeId::as_str),
             payload,
-        }
-        .text();
+        };
+        // Only those that are addressed may keep something for the session.
+        let from_session = (!to.is_empty()).then_some(&self.session);
+        let text = compose.text_between(Sessions { from_session, to_session: None });
         let draft = match Draft::parse(text, &self.options.limits) {
             Ok(draft) => draft,
             Err(refusal) => return Err((refusal, purpose)),

@@ -122,6 +122,10 @@ impl Machine {
         if *envelope.from() == self.options.me {
             return;
         }
+        // What names another session of the participant is for that one.
+        if envelope.to().contains(&self.options.me) && !envelope.concerns_session(&self.session) {
+            return;
+        }
         match (envelope.kind(), envelope.message()) {
             (EnvelopeKind::Presence, _) => self.overhear_presence(entry, now),
             (EnvelopeKind::Mcp, Some(Rpc::Response { .. })) => self.response(envelope, entry.arrived, now),

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::listing::{ListItem, Listing, read_page};
-use salon_protocol::{Compose, Entry, Kind, Participant, ParticipantId, Position, Timestamp, TopicName};
+use salon_protocol::{
+    Compose, Entry, Envelope, EnvelopeId, Kind, Participant, ParticipantId, Position, SessionId, Sessions, Timestamp,
+    TopicName,
+};
 use serde_json::value::RawValue;
 
 use super::door::{CatalogueAnswer, CatalogueQuery, DialectEvent, McpOpening, RoomAnswer, RoomQuery};
@@ -214,9 +217,15 @@ pub(super) trait Stage {
         *self.now() = end;
     }
 
+    /// An entry of the room; `alice/s2` is something of a session of alice's, `bob>s` something of bob's for a session of the one it is for.
     fn entry_to(&mut self, to: &[ParticipantId], from: &str, kind: Kind, correlation: Option<&str>, payload: &str) {
         *self.said() += 1;
-        let envelope = Compose {
+        let (from, to_session) = from.split_once('>').map_or((from, None), |(from, session)| (from, Some(session)));
+        let (from, from_session) = from.split_once('/').map_or((from, None), |(from, session)| (from, Some(session)));
+        let session = |text: Option<&str>| text.map(|text| SessionId::new(text).unwrap());
+        let (from_session, to_session) = (session(from_session), session(to_session));
+        let sessions = Sessions { from_session: from_session.as_ref(), to_session: to_session.as_ref() };
+        let compose = Compose {
             id: &format!("e{}", self.said()),
             ts: Timestamp(0),
             from: &id(from),
@@ -224,8 +233,8 @@ pub(super) trait Stage {
             kind,
             correlation_id: correlation,
             payload: raw(payload),
-        }
-        .envelope();
+        };
+        let envelope = Envelope::restore(compose.text_between(sessions)).unwrap();
         self.event(DialectEvent::Entry(Arc::new(Entry {
             position: Position::start(1),
             arrived: Timestamp(0),
@@ -260,13 +269,15 @@ pub(super) trait Stage {
         self.entry(&open.to, Kind::Mcp, Some(id), &format!(r#"{{"jsonrpc":"2.0","id":"{id}",{outcome}}}"#));
     }
 
-    fn join_room(&mut self, me: Participant, roster: &[Arc<Participant>]) {
+    fn join_room(&mut self, me: Participant, roster: &[Arc<Participant>], open_calls: &[(&str, &str)]) {
+        let open_calls = open_calls.iter().map(|(request, to)| (EnvelopeId::new(request).unwrap(), id(to))).collect();
         let others = roster.iter().filter(|other| other.id != me.id).map(|other| other.id.to_string());
         self.host().roster = others.collect();
         self.event(DialectEvent::Joined(Joined {
             topic: TopicName::new("room:a").unwrap(),
             participant: Arc::new(me),
             roster: roster.to_vec(),
+            open_calls,
             history: History { enabled: true, limit: 1000, recent: None },
             durability: None,
         }));

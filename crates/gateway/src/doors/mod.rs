@@ -86,6 +86,7 @@ fn welcome(gateway: &GatewayState, topic: TopicName, arrival: Arrival) -> (Seat,
     let joined = Joined {
         participant: arrival.seat.participant().clone(),
         roster: arrival.roster,
+        open_calls: arrival.open_calls,
         history: History { enabled: gateway.has_history(&topic), limit: MAX_HISTORY, recent: arrival.recent },
         durability: (durability != Durability::Full).then(|| durability.word()),
         topic,

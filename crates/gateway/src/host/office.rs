@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Draft, Entry, EnvelopeId, ParticipantId, RpcError, RpcId, rpc};
+use salon_protocol::{Draft, Entry, EnvelopeId, Message, ParticipantId, RpcError, RpcId, SessionId, Sessions, rpc};
 use salon_rooms::HostAccess;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
 
 use super::calls::HostCalls;
 use super::catalogue::Catalogue;
 use super::library::Board;
-use super::speech::{HostOutcome, compose, derived_id, text};
+use super::speech::{HostOutcome, compose, compose_between, derived_id, text};
 use super::tools::HostToolbox;
 
 /// Handshakes of the host under way at once.
@@ -43,6 +43,25 @@ pub(super) struct HostRequest {
 impl HostRequest {
     pub(super) fn caller(&self) -> &ParticipantId {
         self.entry.envelope.from()
+    }
+
+    /// The caller's session, where this request makes the host keep something for it: a watch. Its response names that session, so that the
+    /// host is told of its end.
+    fn kept_session(&self) -> Option<&SessionId> {
+        #[derive(Deserialize)]
+        struct Params {
+            name: String,
+        }
+        let envelope = &self.entry.envelope;
+        let Some(Message::Request { method, .. }) = envelope.message() else { return None };
+        let params = || serde_json::from_str::<Params>(envelope.params()?).ok();
+        let session = envelope.from_session()?;
+        let watches = match &**method {
+            "resources/subscribe" => true,
+            "tools/call" => params().is_some_and(|params| params.name == "context.watch"),
+            _ => false,
+        };
+        watches.then_some(session)
     }
 }
 
@@ -110,6 +129,8 @@ impl Office {
         let response = rpc::outcome(&request.id.to_raw(), outcome);
         let asked = request.entry.envelope.id();
         let id = derived_id(&self.toolbox.namespace, request.purpose, asked);
-        compose(&id, &ParticipantId::host(), std::slice::from_ref(request.caller()), Some(asked), response)
+        let host = ParticipantId::host();
+        let sessions = Sessions { to_session: request.kept_session(), from_session: None };
+        compose_between(sessions, &id, &host, std::slice::from_ref(request.caller()), Some(asked), response)
     }
 }

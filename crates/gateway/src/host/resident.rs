@@ -9,11 +9,12 @@ mod attending;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
 use salon_log::ContextStore;
 use salon_mcp::listing::Listing;
-use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId};
+use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId, SESSION_ENDED_METHOD};
 use salon_rooms::{Cursor, Happening, Residence};
 use serde::Deserialize;
 use serde_json::json;
@@ -48,6 +49,8 @@ const MAX_ROUNDS: usize = 256;
 struct Running {
     request: HostRequest,
     is_gathering: bool,
+    /// Set before the answer is published: whoever has read it may send the next request at once, and this counts no more then.
+    is_decided: Arc<AtomicBool>,
     cancel: Option<oneshot::Sender<()>>,
 }
 
@@ -164,6 +167,9 @@ impl Resident {
             match entry.envelope.message() {
                 Some(Message::Request { id, method }) => self.serve(entry, id, method).await,
                 Some(Message::Notification { method }) if &**method == "notifications/cancelled" => self.cancel(entry),
+                Some(Message::Notification { method }) if &**method == SESSION_ENDED_METHOD => {
+                    self.context.session_ended(&entry.envelope);
+                }
                 _ => {}
             }
         }
@@ -298,8 +304,9 @@ impl Resident {
 
     /// Whether there is room for one more answer that takes time.
     fn admit(&self, request: &HostRequest, is_gathering: bool) -> Result<(), RpcError> {
-        let of_one = self.running.values().filter(|running| running.request.caller() == request.caller()).count();
-        let gatherings = self.running.values().filter(|running| running.is_gathering).count();
+        let undecided = || self.running.values().filter(|running| !running.is_decided.load(Ordering::Acquire));
+        let of_one = undecided().filter(|running| running.request.caller() == request.caller()).count();
+        let gatherings = undecided().filter(|running| running.is_gathering).count();
         let told = if of_one >= MAX_OF_ONE {
             format!("{MAX_OF_ONE} of your requests are being worked on; wait for one of them")
         } else if self.running.len() >= MAX_ANSWERS {
@@ -323,14 +330,18 @@ impl Resident {
     fn begin(&mut self, request: &HostRequest, is_gathering: bool, work: BoxFuture<'static, HostOutcome>) {
         let (cancel, cancelled) = oneshot::channel();
         let (office, asked) = (self.office.clone(), request.clone());
+        let is_decided = Arc::new(AtomicBool::new(false));
+        let decided = is_decided.clone();
         let task = self.tasks.spawn(async move {
             let outcome = tokio::select! { biased;
                 Ok(()) = cancelled => Err(speech::cancelled()),
                 outcome = work => outcome,
             };
+            decided.store(true, Ordering::Release);
             office.answer(&asked, &outcome).await;
         });
-        self.running.insert(task.id(), Running { request: request.clone(), is_gathering, cancel: Some(cancel) });
+        let running = Running { request: request.clone(), is_gathering, is_decided, cancel: Some(cancel) };
+        self.running.insert(task.id(), running);
     }
 
     /// A caller does not want an answer any more.

@@ -3,7 +3,7 @@
 //! Invariant: what others wrote passes through as text. It never becomes values of ours, which could not hold every number a peer
 //! can write.
 
-use salon_protocol::{Compose, Draft, EnvelopeId, Kind, Limits, ParticipantId, RpcError};
+use salon_protocol::{Compose, Draft, EnvelopeId, Kind, Limits, ParticipantId, RpcError, Sessions};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -86,9 +86,21 @@ pub(super) fn compose(
     correlation: Option<&EnvelopeId>,
     payload: impl Serialize,
 ) -> Draft {
+    compose_between(Sessions::default(), id, from, to, correlation, payload)
+}
+
+/// The same between sessions.
+pub(super) fn compose_between(
+    sessions: Sessions<'_>,
+    id: &str,
+    from: &ParticipantId,
+    to: &[ParticipantId],
+    correlation: Option<&EnvelopeId>,
+    payload: impl Serialize,
+) -> Draft {
     let correlation_id = correlation.map(EnvelopeId::as_str);
     let compose = Compose { id, ts: clock::now(), from, to, kind: Kind::Mcp, correlation_id, payload };
-    Draft::parse(compose.text(), &UNLIMITED).expect("what the host composes is well-formed")
+    Draft::parse(compose.text_between(sessions), &UNLIMITED).expect("what the host composes is well-formed")
 }
 
 #[cfg(test)]

@@ -145,6 +145,7 @@ impl Stage {
                     topic,
                     participant: arrival.seat.participant().clone(),
                     roster: arrival.roster,
+                    open_calls: arrival.open_calls,
                     history: History { enabled: true, limit: 1, recent: None },
                     durability: None,
                 };

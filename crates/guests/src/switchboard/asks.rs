@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::call::LaneCallStage;
-use super::{LaneId, PublishPurpose, Switchboard, SwitchboardTimer};
+use super::{CallerId, LaneId, PublishPurpose, Switchboard, SwitchboardTimer};
 
 /// How long a caller may think about a question: there may be a person behind it.
 const THINKING_TIME: Duration = Duration::from_secs(600);
@@ -21,7 +21,7 @@ const MAX_EARLY: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct CallerQuestion {
-    caller: ParticipantId,
+    caller: CallerId,
     cause: QuestionSource,
     /// The server's own progress token for it, as written.
     token: Option<Box<RawValue>>,
@@ -79,14 +79,14 @@ impl Switchboard {
     /// The call that a server's request is about.
     fn cause_of(&self, lane: LaneId, related: Option<u64>) -> Option<EnvelopeId> {
         let named = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
-        // On pipes nothing says which; the oldest is likeliest, and naming one keeps a caller's sessions from all answering.
+        // On pipes nothing says which; the oldest is likeliest.
         let found = named.or_else(|| self.calls.values().find(|call| call.lane == lane && call.asked().is_some()));
         found?.asked().map(|asked| asked.reply.envelope.clone())
     }
 
     fn ask(
         &mut self,
-        caller: ParticipantId,
+        caller: CallerId,
         cause: QuestionSource,
         correlation: Option<EnvelopeId>,
         method: &str,
@@ -124,7 +124,7 @@ impl Switchboard {
     /// A caller answered something.
     pub(super) fn ask_answered(&mut self, caller: &ParticipantId, message: &Members, now: Instant) {
         let Some(number) = message.get("id").and_then(|id| id.get().parse().ok()) else { return };
-        if self.asks.get(&number).is_none_or(|ask| ask.caller != *caller) {
+        if self.asks.get(&number).is_none_or(|ask| ask.caller.participant != *caller) {
             return;
         }
         let Some(ask) = self.take_ask(number) else { return };
@@ -147,8 +147,7 @@ impl Switchboard {
     /// A question cannot be put to its caller, or will not be answered.
     pub(super) fn ask_failed(&mut self, number: u64, why: &str, now: Instant) {
         let Some(ask) = self.take_ask(number) else { return };
-        let told =
-            RpcError::new(RpcError::INTERNAL, format!("`{}` was not asked or did not answer: {why}", ask.caller));
+        let told = RpcError::internal(format!("`{}` was not asked or did not answer: {why}", ask.caller.participant));
         match ask.cause {
             QuestionSource::Server { lane, id } => self.send(lane, rpc::failure(&id, &told)),
             QuestionSource::Input { call, .. } => self.fail(call, &told, now),
@@ -210,7 +209,7 @@ impl Switchboard {
         let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
         let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
         if let (QuestionSource::Server { lane, .. }, Some(token)) = (&ask.cause, &ask.token)
-            && ask.caller == *caller
+            && ask.caller.participant == *caller
         {
             params.set("progressToken", token);
             let lane = *lane;
@@ -254,7 +253,7 @@ impl Switchboard {
         }
     }
 
-    fn publish_cancelled(&mut self, caller: &ParticipantId, number: &u64, reason: Option<&str>) {
+    fn publish_cancelled(&mut self, caller: &CallerId, number: &u64, reason: Option<&str>) {
         let mut params = Members::default();
         params.set("requestId", number);
         if let Some(reason) = reason {
@@ -344,7 +343,7 @@ impl Switchboard {
     }
 
     /// Tells a caller that what it did at a URL has been taken note of.
-    pub(super) fn complete_elicitations(&mut self, caller: &ParticipantId, ids: &[String]) {
+    pub(super) fn complete_elicitations(&mut self, caller: &CallerId, ids: &[String]) {
         for id in ids {
             let params =
                 serde_json::value::to_raw_value(&json!({ "elicitationId": id })).expect("a string can be written");

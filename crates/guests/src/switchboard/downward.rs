@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use salon_mcp::input::InputRequired;
 use salon_mcp::{Era, Revision, RpcHead, code, downgrade, meta};
-use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
+use salon_protocol::{LogLevel, Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::own_requests::OwnRequest;
 use super::upward::uri_of;
-use super::{LaneId, MAX_RECIPIENTS, Publish, PublishPurpose, Switchboard, SwitchboardAction, SwitchboardTimer};
+use super::{
+    CallerId, LaneId, MAX_RECIPIENTS, Publish, PublishPurpose, Switchboard, SwitchboardAction, SwitchboardTimer,
+};
 
 impl Switchboard {
     /// A server's message, and the request on whose answer stream it came where there was one.
@@ -277,7 +279,7 @@ impl Switchboard {
         let Some(known) = self.lanes.get(&lane) else { return };
         let modern = known.era == Era::Modern;
         // A server that takes no wishes has not heard what the only one who hears it wants.
-        let passes = |caller: &ParticipantId| {
+        let passes = |caller: &CallerId| {
             let wanted = self.callers.get(caller).and_then(|caller| caller.level);
             self.server.has("logging") || wanted.is_none() || admits(wanted)
         };
@@ -338,7 +340,7 @@ impl Switchboard {
             self.publish(None, None, rpc::notification(method, plain.as_deref()), PublishPurpose::Notice);
         } else {
             // A process of its own, whose lists are only of those that call it. A caller's own subscription says the same.
-            let listens = |id: &ParticipantId| {
+            let listens = |id: &CallerId| {
                 let is_theirs = |asked: &CallerRequest| asked.reply.caller == *id && asked.effect == CallEffect::Listen;
                 self.calls.values().any(|call| call.lane == lane && call.asked().is_some_and(is_theirs))
             };
@@ -365,16 +367,21 @@ impl Switchboard {
         }
     }
 
-    fn publish_to_some(&mut self, mut to: Vec<ParticipantId>, payload: &RawValue) {
-        to.sort();
-        for some in to.chunks(MAX_RECIPIENTS) {
+    fn publish_to_some(&mut self, to: Vec<CallerId>, payload: &RawValue) {
+        let (together, apart) = self.addressees(to);
+        for some in together.chunks(MAX_RECIPIENTS) {
             let (to, payload) = (some.to_vec(), payload.to_owned());
+            let what = PublishPurpose::Notice;
             self.actions.push_back(SwitchboardAction::Publish(Publish {
                 to,
+                session: None,
                 correlation: None,
                 payload,
-                what: PublishPurpose::Notice,
+                what,
             }));
+        }
+        for one in apart {
+            self.publish(Some(&one), None, payload.to_owned(), PublishPurpose::Notice);
         }
     }
 }

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::{Era, Revision};
-use salon_protocol::{ParticipantId, RpcError};
+use salon_protocol::RpcError;
 use serde_json::json;
 
 use super::call::LaneCallStage;
 use super::listening::LaneListen;
-use super::{LaneId, MAX_OWN_LANES, Switchboard, SwitchboardAction};
+use super::{CallerId, LaneId, MAX_OWN_LANES, Switchboard, SwitchboardAction};
 
 #[derive(Debug)]
 pub(super) struct UpstreamLane {
     pub(super) era: Era,
     /// Whose it is; nobody's is everybody's.
-    pub(super) owner: Option<ParticipantId>,
+    pub(super) owner: Option<CallerId>,
     pub(super) is_open: bool,
     /// What its server speaks on it: what was agreed when it was opened.
     pub(super) revision: Revision,
@@ -27,14 +27,14 @@ pub(super) struct UpstreamLane {
 }
 
 impl UpstreamLane {
-    pub(super) fn open(era: Era, owner: Option<ParticipantId>, revision: Revision) -> Self {
+    pub(super) fn open(era: Era, owner: Option<CallerId>, revision: Revision) -> Self {
         Self { era, owner, is_open: true, revision, retired: false, level: None, listening: LaneListen::default() }
     }
 }
 
 impl Switchboard {
     /// The lane a caller's requests of an era go by, opened where there is none yet.
-    pub(super) fn lane_for(&mut self, caller: &ParticipantId, era: Era) -> Result<LaneId, RpcError> {
+    pub(super) fn lane_for(&mut self, caller: &CallerId, era: Era) -> Result<LaneId, RpcError> {
         let known = self.callers.entry(caller.clone()).or_default();
         // In the modern era questions come with answers, so whose they are is known.
         let own = self.setting.isolated || (era == Era::Legacy && known.handshake_params.takes_questions());
@@ -47,7 +47,11 @@ impl Switchboard {
         } else {
             (self.ours.clone(), Revision::R2025_11_25)
         };
-        if own && self.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MAX_OWN_LANES {
+        let is_full = |board: &Self| board.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MAX_OWN_LANES;
+        if own && is_full(self) {
+            self.close_idle_lanes(caller);
+        }
+        if own && is_full(self) {
             let told = format!(
                 "`{}` already serves {MAX_OWN_LANES} callers with a connection of their own",
                 self.setting.name
@@ -69,6 +73,16 @@ impl Switchboard {
             revision,
         });
         Ok(lane)
+    }
+
+    /// Closes the lanes of the participant's session that has been idle for the longest time. It may have ended without a word; if not, its
+    /// next call opens a lane again.
+    fn close_idle_lanes(&mut self, caller: &CallerId) {
+        let idle = self.least_recent(&caller.participant, |known| known.open == 0 && !known.lanes.is_empty());
+        let Some(known) = idle.and_then(|idle| self.callers.get_mut(&idle)) else { return };
+        for lane in std::mem::take(&mut known.lanes).into_values() {
+            self.close(lane);
+        }
     }
 
     /// A lane can be used; its server speaks that revision on it.
@@ -109,7 +123,7 @@ impl Switchboard {
     }
 
     /// A caller sent other handshake parameters: its next requests go by another lane.
-    pub(super) fn retire(&mut self, caller: &ParticipantId, handshake_params: &HandshakeParams) {
+    pub(super) fn retire(&mut self, caller: &CallerId, handshake_params: &HandshakeParams) {
         let Some(known) = self.callers.get_mut(caller) else { return };
         if known.handshake_params.capabilities.get() == handshake_params.capabilities.get() {
             return;

@@ -3,13 +3,15 @@
 //! A sans-IO state machine. Envelopes and servers' messages go in, [`SwitchboardAction`]s come out, time is an argument. Every request to a
 //! server has a number of ours, which is its id and its progress token there; what comes back is given its caller's own id and
 //! token again. A [lane](Lane) is a connection to the server: callers who cannot be asked anything share one, the others have their own,
-//! because nothing on a shared wire says whose call a server's question belongs to.
+//! because nothing on a shared wire says whose call a server's question belongs to. A caller is one session of a participant ([`CallerId`]), so
+//! sessions of one participant have handshakes, subscriptions, log levels and lanes of their own.
 //!
 //! Deliberately absent: sockets, children, the room's client. Invariant: a request that was taken is answered, unless its caller cancelled it
 //! or left.
 
 mod asks;
 mod call;
+mod callers;
 mod downward;
 mod lanes;
 mod listening;
@@ -24,17 +26,18 @@ use std::time::{Duration, Instant};
 use salon_mcp::handshake::{HandshakeParams, ServerProfile};
 use salon_mcp::headers::ToolHeaders;
 use salon_mcp::{Era, Revision};
-use salon_protocol::{EnvelopeId, LogLevel, ParticipantId, Refusal, RpcError, rpc};
+use salon_protocol::{EnvelopeId, ParticipantId, Refusal, RpcError, SessionId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::Expose;
 use asks::CallerQuestion;
 use call::{LaneCall, LaneCalls, Origin};
+use callers::{CallerId, CallerState};
 use lanes::UpstreamLane;
 use own_requests::ToolNames;
 
-/// Calls of one caller that may be open.
+/// Calls of one participant that may be open.
 const MAX_CALLS_OF_ONE: usize = 256;
 /// Calls that may be open in all.
 const MAX_CALLS: usize = 2048;
@@ -43,6 +46,8 @@ const MAX_KEPT: usize = 16 << 20;
 const LITTLE: usize = 16 << 10;
 /// Lanes that belong to one caller each.
 const MAX_OWN_LANES: usize = 64;
+/// Sessions of one participant of which something is remembered.
+const MAX_SESSIONS_OF_ONE: usize = 64;
 /// Recipients one envelope may name.
 const MAX_RECIPIENTS: usize = 256;
 
@@ -109,6 +114,8 @@ pub(crate) enum SwitchboardAction {
 pub(crate) struct Publish {
     /// To whom; nobody is everybody.
     pub(crate) to: Vec<ParticipantId>,
+    /// To which session of the one recipient, where it says which it has.
+    pub(crate) session: Option<SessionId>,
     /// In reply to what.
     pub(crate) correlation: Option<EnvelopeId>,
     /// The JSON-RPC message.
@@ -133,23 +140,9 @@ pub(crate) enum PublishPurpose {
 /// Where an answer goes.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplyAddress {
-    caller: ParticipantId,
+    caller: CallerId,
     envelope: EnvelopeId,
     id: Box<RawValue>,
-}
-
-/// Somebody who uses the guest.
-#[derive(Debug)]
-struct CallerState {
-    handshake_params: HandshakeParams,
-    revision: Revision,
-    level: Option<LogLevel>,
-    /// It has made requests of the modern era.
-    is_modern: bool,
-    open: usize,
-    /// Its own lanes, by era.
-    lanes: BTreeMap<Era, LaneId>,
-    subscriptions: BTreeMap<(LaneId, String), SubscriptionState>,
 }
 
 /// How far a subscription has got.
@@ -159,21 +152,6 @@ enum SubscriptionState {
     Wanted,
     /// It has.
     Made,
-}
-
-impl Default for CallerState {
-    /// Somebody who has not shaken hands, which nobody here insists on.
-    fn default() -> Self {
-        Self {
-            handshake_params: HandshakeParams::default(),
-            revision: Revision::ROOM,
-            level: None,
-            is_modern: false,
-            open: 0,
-            lanes: BTreeMap::new(),
-            subscriptions: BTreeMap::new(),
-        }
-    }
 }
 
 /// What falls due.
@@ -193,7 +171,7 @@ pub(crate) struct Switchboard {
     server: ServerProfile,
     lanes: BTreeMap<LaneId, UpstreamLane>,
     shared: BTreeMap<Era, LaneId>,
-    callers: HashMap<ParticipantId, CallerState>,
+    callers: BTreeMap<CallerId, CallerState>,
     calls: LaneCalls,
     asks: HashMap<u64, CallerQuestion>,
     /// What the room said of envelopes that none of them is known to be, the oldest first.
@@ -205,6 +183,8 @@ pub(crate) struct Switchboard {
     timers: BTreeSet<(Instant, SwitchboardTimer)>,
     actions: VecDeque<SwitchboardAction>,
     next: u64,
+    /// How many requests callers have made.
+    requests: u64,
     lost: bool,
 }
 
@@ -216,7 +196,7 @@ impl Switchboard {
             me: None,
             lanes: BTreeMap::from([(LaneId::BASE, UpstreamLane::open(era, None, server.revision()))]),
             shared: BTreeMap::from([(era, LaneId::BASE)]),
-            callers: HashMap::new(),
+            callers: BTreeMap::new(),
             calls: LaneCalls::default(),
             asks: HashMap::new(),
             early_failures: VecDeque::new(),
@@ -226,6 +206,7 @@ impl Switchboard {
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             next: 1,
+            requests: 0,
             lost: false,
             server,
             setting,
@@ -306,13 +287,14 @@ impl Switchboard {
 
     fn publish(
         &mut self,
-        to: Option<&ParticipantId>,
+        to: Option<&CallerId>,
         correlation: Option<EnvelopeId>,
         payload: Box<RawValue>,
         what: PublishPurpose,
     ) {
-        let to = to.cloned().into_iter().collect();
-        self.actions.push_back(SwitchboardAction::Publish(Publish { to, correlation, payload, what }));
+        let session = to.and_then(|to| to.session.clone());
+        let to = to.map(|to| to.participant.clone()).into_iter().collect();
+        self.actions.push_back(SwitchboardAction::Publish(Publish { to, session, correlation, payload, what }));
     }
 
     fn reply(&mut self, reply: ReplyAddress, payload: Box<RawValue>) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use salon_mcp::headers::ToolHeaders;
 use salon_mcp::listing::{Listing, read_page};
 use salon_mcp::{Era, meta};
-use salon_protocol::{LogLevel, Members, ParticipantId, RpcError, rpc};
+use salon_protocol::{LogLevel, Members, RpcError, rpc};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::upward::{level_of, uri_of};
 use super::{
-    LaneId, PublishPurpose, ReplyAddress, SubscriptionState, Switchboard, SwitchboardAction, SwitchboardTimer,
+    CallerId, LaneId, PublishPurpose, ReplyAddress, SubscriptionState, Switchboard, SwitchboardAction, SwitchboardTimer,
 };
 
 /// Names of tools that an announcement carries.
@@ -307,7 +307,7 @@ impl Switchboard {
     pub(super) fn take_effect(
         &mut self,
         lane: LaneId,
-        caller: &ParticipantId,
+        caller: &CallerId,
         effect: CallEffect,
         succeeded: bool,
         now: Instant,
@@ -332,7 +332,7 @@ impl Switchboard {
         }
     }
 
-    pub(super) fn drop_subscription(&mut self, lane: LaneId, caller: &ParticipantId, uri: &str, now: Instant) {
+    pub(super) fn drop_subscription(&mut self, lane: LaneId, caller: &CallerId, uri: &str, now: Instant) {
         let key = (lane, uri.to_owned());
         if self.callers.get_mut(caller).is_some_and(|caller| caller.subscriptions.remove(&key).is_some()) {
             self.release_subscription(lane, uri, now);

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use salon_mcp::handshake::{self, HandshakeParams};
 use salon_mcp::{Cancelled, Era, Revision, code, headers, meta, same_id};
-use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, ParticipantId, PresenceEvent, RpcError, rpc};
+use salon_protocol::{Envelope, Kind, LogLevel, Members, Message, PresenceEvent, RpcError, SESSION_ENDED_METHOD, rpc};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::{
-    LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
+    CallerId, LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
     SwitchboardAction, SwitchboardTimer,
 };
 
@@ -35,14 +35,6 @@ impl Switchboard {
         }
     }
 
-    /// Something may have been missed: a caller that is not in the roster has left.
-    pub(crate) fn present(&mut self, here: impl Fn(&ParticipantId) -> bool, now: Instant) {
-        let gone: Vec<_> = self.callers.keys().filter(|caller| !here(caller)).cloned().collect();
-        for caller in gone {
-            self.left(&caller, now);
-        }
-    }
-
     fn addressed(&mut self, envelope: &Envelope, now: Instant) {
         let for_me = self.me.as_ref().is_some_and(|me| envelope.to().contains(me) && envelope.from() != me);
         let Some(mut message) = Members::parse(envelope.payload()).filter(|_| for_me) else { return };
@@ -50,7 +42,7 @@ impl Switchboard {
         match envelope.message() {
             Some(Message::Request { method, .. }) => {
                 let Some(id) = message.remove("id") else { return };
-                let reply = ReplyAddress { caller: envelope.from().clone(), envelope: envelope.id().clone(), id };
+                let reply = ReplyAddress { caller: CallerId::of(envelope), envelope: envelope.id().clone(), id };
                 if let Err(failure) = self.requested(&reply, method, params, now) {
                     self.refuse(reply, &failure);
                 }
@@ -68,7 +60,7 @@ impl Switchboard {
         params: Option<Box<RawValue>>,
         now: Instant,
     ) -> Result<(), RpcError> {
-        self.callers.entry(reply.caller.clone()).or_default();
+        self.admit(&reply.caller, now)?;
         match params.as_deref().and_then(meta::revision) {
             Some(asked) => self.requested_modern(reply, method, params, &asked, now),
             None => self.requested_legacy(reply, method, params, now),
@@ -169,7 +161,7 @@ impl Switchboard {
         self.open_call(lane, asked, method, params, now)
     }
 
-    fn upgrade(&self, caller: &ParticipantId, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+    fn upgrade(&self, caller: &CallerId, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let caller = self.callers.get(caller);
         let handshake_params = caller.map_or(&self.ours, |caller| &caller.handshake_params);
         let capabilities = handshake_params.modern_capabilities();
@@ -244,9 +236,8 @@ impl Switchboard {
         params: Option<Box<RawValue>>,
         now: Instant,
     ) -> Result<(), RpcError> {
-        let caller = self.callers.entry(asked.reply.caller.clone()).or_default();
         let busy = |told: String| RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" }));
-        if caller.open >= MAX_CALLS_OF_ONE {
+        if self.open_calls(&asked.reply.caller.participant) >= MAX_CALLS_OF_ONE {
             return Err(busy(format!("{MAX_CALLS_OF_ONE} calls of yours are open already; wait for an answer")));
         }
         if self.calls.len() >= MAX_CALLS {
@@ -256,9 +247,7 @@ impl Switchboard {
         if size > LITTLE && size + self.kept() > MAX_KEPT {
             return Err(busy(format!("`{}` has too much to do already; try again later", self.setting.name)));
         }
-        if let Some(caller) = self.callers.get_mut(&asked.reply.caller) {
-            caller.open += 1;
-        }
+        self.callers.entry(asked.reply.caller.clone()).or_default().open += 1;
         asked.token = params.as_deref().and_then(meta::progress_token);
         let origin = Origin::Caller(Box::new(asked));
         let call =
@@ -308,9 +297,11 @@ impl Switchboard {
     }
 
     fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
-        let Some(caller) = self.callers.get(envelope.from()) else { return };
+        let id = CallerId::of(envelope);
+        let Some(caller) = self.callers.get(&id) else { return };
         match method {
-            "notifications/cancelled" => self.cancelled_by_caller(envelope, params, now),
+            SESSION_ENDED_METHOD if id.session.is_some() => self.remove_caller(&id, now),
+            "notifications/cancelled" => self.cancelled_by_caller(&id, envelope, params, now),
             "notifications/progress" => self.ask_progressed(envelope.from(), params),
             "notifications/roots/list_changed" | "notifications/tasks/status" => {
                 // A lane that is still being opened will ask for what it wants to know.
@@ -324,11 +315,10 @@ impl Switchboard {
         }
     }
 
-    fn cancelled_by_caller(&mut self, envelope: &Envelope, params: Option<&RawValue>, now: Instant) {
+    fn cancelled_by_caller(&mut self, caller: &CallerId, envelope: &Envelope, params: Option<&RawValue>, now: Instant) {
         let Some(cancelled) = Cancelled::read(params) else { return };
-        let theirs = |asked: &CallerRequest| {
-            asked.reply.caller == *envelope.from() && same_id(asked.reply.id.get(), cancelled.id.get())
-        };
+        let theirs =
+            |asked: &CallerRequest| asked.reply.caller == *caller && same_id(asked.reply.id.get(), cancelled.id.get());
         let mut found = self.calls_where(|call| call.asked().is_some_and(theirs));
         // One caller may use an id twice at once (it sits at two places); then only the envelope tells which is meant.
         if let Some(correlation) = envelope.correlation() {
@@ -355,30 +345,12 @@ impl Switchboard {
         self.close_if_done(lane);
     }
 
-    /// A caller left: nothing goes on in its name.
-    fn left(&mut self, caller: &ParticipantId, now: Instant) {
-        for number in self.calls_where(|call| call.asked().is_some_and(|asked| asked.reply.caller == *caller)) {
-            self.cancel(number, None, now);
-        }
-        let Some(known) = self.callers.remove(caller) else { return };
-        let owned = self.lanes.iter().filter(|(_, lane)| lane.owner.as_ref() == Some(caller));
-        for lane in owned.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.close(lane);
-        }
-        for (lane, uri) in known.subscriptions.into_keys() {
-            self.release_subscription(lane, &uri, now);
-        }
-        if known.level.is_some() {
-            self.lower_level(now);
-        }
-    }
-
-    pub(super) fn publish_notice(&mut self, to: &ParticipantId, method: &str, params: &RawValue) {
+    pub(super) fn publish_notice(&mut self, to: &CallerId, method: &str, params: &RawValue) {
         self.publish(Some(to), None, rpc::notification(method, Some(params)), PublishPurpose::Notice);
     }
 }
 
-fn call_effect(call: Option<LaneCall>) -> Option<(ParticipantId, CallEffect)> {
+fn call_effect(call: Option<LaneCall>) -> Option<(CallerId, CallEffect)> {
     match call?.origin {
         Origin::Caller(asked) => Some((asked.reply.caller, asked.effect)),
         Origin::OwnRequest(_) => None,

@@ -87,6 +87,13 @@ impl Stage {
         let (room, events) = within("a caller to enter", entering.join_listening()).await.unwrap().unwrap();
         Caller { room, events }
     }
+
+    /// A connection that shares its participant's seat with others.
+    pub(crate) async fn session(&self, id: &str) -> Caller {
+        let entering = self.client(id).room(topic()).share().answer_by_hand().discovery(Discovery::OnDemand);
+        let (room, events) = within("a session to enter", entering.join_listening()).await.unwrap().unwrap();
+        Caller { room, events }
+    }
 }
 
 fn topic() -> TopicName {

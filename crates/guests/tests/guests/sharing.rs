@@ -2,6 +2,8 @@
 
 use futures_util::future::join_all;
 use salon_guests::{Expose, GuestStatus};
+use salon_protocol::ParticipantId;
+use salon_testkit::within;
 use serde_json::{Value, json};
 
 use crate::cast::{LEGACY, Stage, text};
@@ -78,6 +80,40 @@ async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
     let mut carol = stage.caller("carol").await;
     let request = carol.call("sample", "{}").await;
     assert!(text(&carol.result(&request).await).contains("-32601"));
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_of_one_participant_do_not_undo_each_others_handshake() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let (mut first, mut second) = (stage.session("alice").await, stage.session("alice").await);
+    let to = ParticipantId::new("guest").unwrap();
+    for (caller, capabilities) in [(&first, json!({ "sampling": {} })), (&second, json!({}))] {
+        let info = json!({ "name": "x", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": info });
+        let call = caller.room.request(&to, "initialize", &hello).await.unwrap();
+        within("a handshake", call.result()).await.unwrap().unwrap();
+    }
+    let call = first.room.request(&to, "tools/call", &json!({ "name": "sample" })).await.unwrap();
+    let question = first.until("a question", |envelope| envelope.payload().contains("sampling/createMessage")).await;
+    assert_eq!((question.to_session(), question.correlation()), (Some(first.room.session()), Some(call.id())));
+    let asked: Value = serde_json::from_str(question.payload()).unwrap();
+    let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "by": "the first" } });
+    first.answer(Some(question.id().clone()), &answer.to_string()).await;
+    let result = within("an answer", call.result()).await.unwrap().unwrap();
+    assert!(result.get().contains("the first"), "{result}");
+    // The other offers nothing, and the server hears so.
+    let call = second.room.request(&to, "tools/call", &json!({ "name": "sample" })).await.unwrap();
+    let result = within("an answer", call.result()).await.unwrap().unwrap();
+    assert!(result.get().contains("-32601"), "{result}");
+    // The end of a session frees what was kept for it, though its participant stays.
+    let session = first.room.session().clone();
+    first.room.leave().await;
+    let is_it = |envelope: &salon_protocol::Envelope| envelope.payload().contains("notifications/session/ended");
+    let ended = second.until("word of the end", is_it).await;
+    assert_eq!((ended.from_session(), ended.to()), (Some(&session), &[to][..]));
     guest.stop().await;
 }
 

@@ -149,6 +149,7 @@ impl Play {
                     topic,
                     participant: alice,
                     roster,
+                    open_calls: Vec::new(),
                     history,
                     durability: None,
                 }));

@@ -253,6 +253,7 @@ impl Play {
                 let topic = TopicName::new("room:a").unwrap();
                 let participant = roster[0].clone();
                 self.event(DialectEvent::Joined(Joined {
+                    open_calls: Vec::new(),
                     topic,
                     participant,
                     roster: roster.into(),

@@ -107,16 +107,16 @@ impl Door {
         now: Instant,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
         let from = envelope.from();
+        if self.is_for_another_session(envelope) {
+            return None;
+        }
         let is_of = |call: &DoorCall| call.to == *from && matches!(call.purpose, CallPurpose::Client(_));
-        let named = envelope.correlation().map(|correlation| self.sent.get(correlation).copied());
+        let named = envelope.correlation().and_then(|correlation| self.sent.get(correlation).copied());
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
-            Some(Some(number)) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
-            // Of another session's call. Of one that is over, it may still be about something else that is going on.
-            Some(None) if !envelope.correlation().is_some_and(|named| self.stamps.made(named.as_str())) => {
-                return self.leave_to_siblings(envelope, id, now);
-            }
-            Some(None) | None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
+            Some(number) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
+            // Of a call that is over, it may still be about something else that is going on.
+            None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
         let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
@@ -124,8 +124,9 @@ impl Door {
             Some(call) => Some(call.profile.clone()),
             None => self.introduced.clone().filter(|_| is_handshake_done),
         };
-        // Another session may have called the asker, and its answer is the one that counts.
-        let Some(profile) = profile else { return self.leave_to_siblings(envelope, id, now) };
+        let Some(profile) = profile else {
+            return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
+        };
         let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
         if profile.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
             return refused(format!(
@@ -167,6 +168,16 @@ impl Door {
             self.after(CALL_TIMEOUT, DoorTimer::Ask(number), now);
         }
         None
+    }
+
+    /// Whether a question that does not name this session is for another one of the participant's. That one answers it, or refuses it.
+    fn is_for_another_session(&self, envelope: &Envelope) -> bool {
+        match envelope.correlation() {
+            _ if envelope.to_session().is_some() => false,
+            Some(call) if self.stamps.made(call.as_str()) => false,
+            Some(call) if self.sessions.is_open_elsewhere(call) => true,
+            _ => !self.sessions.is_ours(envelope.from()),
+        }
     }
 
     /// Takes a question away.
@@ -377,7 +388,6 @@ impl Door {
     pub(super) fn ask_withdrawn(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
-        self.siblings.withdrawn(from, &named);
         let is_it = |ask: &ClientQuestion| matches!(&ask.cause, QuestionOrigin::Request { from: asker, id, .. } if asker == from && *id == named);
         let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
         let Some(ask) = self.take_ask(number) else { return };

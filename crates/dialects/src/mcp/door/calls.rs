@@ -366,7 +366,7 @@ impl Door {
                 params.as_deref().filter(|_| keeps_token).and_then(|params| meta::with_progress_token(params, &id));
             rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
         };
-        match self.compose(&who, None, payload, now) {
+        match self.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
                 self.say_call(number, Box::new(draft), era);
                 if is_client && let Some(peer) = self.peers.get_mut(&who) {
@@ -382,6 +382,7 @@ impl Door {
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let envelope = draft.envelope().id().clone();
+        self.sessions.note(draft.envelope(), true);
         call.state = CallStage::Sent(envelope.clone(), era);
         call.draft = (!matches!(call.purpose, CallPurpose::Client(_))).then(|| draft.clone());
         self.sent.insert(envelope, number);
@@ -394,6 +395,7 @@ impl Door {
         let call = self.calls.remove(&number)?;
         if let Some(envelope) = call.state.envelope() {
             self.sent.remove(envelope);
+            self.sessions.call_over(envelope);
         }
         for due in [
             DoorTimer::OwnRequest(number),

@@ -100,6 +100,7 @@ impl Door {
         voice: Voice,
         now: Instant,
     ) {
+        let to = std::slice::from_ref(to);
         let said = self.compose(to, Some(envelope), |_| message, now).or_else(|refusal| {
             let told = rpc::failure(&id.to_raw(), &super::told(&refusal));
             self.compose(to, Some(envelope), |_| told, now)
@@ -113,6 +114,18 @@ impl Door {
     pub(super) fn tell(
         &mut self,
         to: &ParticipantId,
+        about: Option<&EnvelopeId>,
+        method: &str,
+        params: Option<&RawValue>,
+        now: Instant,
+    ) {
+        self.tell_all(std::slice::from_ref(to), about, method, params, now);
+    }
+
+    /// The same to several.
+    pub(super) fn tell_all(
+        &mut self,
+        to: &[ParticipantId],
         about: Option<&EnvelopeId>,
         method: &str,
         params: Option<&RawValue>,

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::{Era, Revision};
-use salon_protocol::{Members, RpcError};
+use salon_protocol::{LogLevel, Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::calls::{CallPurpose, DoorCall};
+use super::incoming::text_of;
 use super::peers::PeerHandshake;
-use super::siblings::level_of;
 use super::{ClientProfile, Door, DoorRequest, DoorScope};
 
 /// The longest name taken from a client.
@@ -53,7 +54,7 @@ impl Door {
     }
 
     /// Answers with what the one participant says of itself, when that is known.
-    pub(super) fn introduce_one(&mut self, request: DoorRequest, who: &salon_protocol::ParticipantId, now: Instant) {
+    pub(super) fn introduce_one(&mut self, request: DoorRequest, who: &ParticipantId, now: Instant) {
         let Some(peer) = self.peers.get(who) else {
             return self.not_introduced(&request, self.absent(who));
         };
@@ -148,6 +149,28 @@ impl Door {
         }
         self.answer(request, &Ok(super::empty()));
     }
+
+    /// The most talkative level that the client wants of a participant, now.
+    pub(super) fn finest_level(&self, who: &ParticipantId) -> Option<LogLevel> {
+        let is_open = |call: &&DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Client(_));
+        let open = self.calls.values().filter(is_open).filter_map(|call| call.profile.level);
+        open.chain(self.level).min()
+    }
+
+    /// Takes note of a level that a client asks its one participant for by itself.
+    pub(super) fn note_level(&mut self, request: &DoorRequest, who: &ParticipantId) {
+        if let Some(level) = level_of(request.params.as_deref()) {
+            self.level = Some(level);
+            if let Some(peer) = self.peers.get_mut(who) {
+                peer.note_level(level);
+            }
+        }
+    }
+}
+
+/// The level that a request asks for.
+fn level_of(params: Option<&RawValue>) -> Option<LogLevel> {
+    text_of(params, "level").and_then(|level| level.parse().ok())
 }
 
 /// What a client calls itself, as people are shown it.

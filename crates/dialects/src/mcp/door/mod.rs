@@ -24,7 +24,7 @@ mod parting;
 mod peers;
 mod refused;
 pub(super) mod route;
-mod siblings;
+mod sessions;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -55,7 +55,7 @@ use listens::ListenStream;
 use lists::ListWaiter;
 use merge::MergedLists;
 use peers::DoorPeer;
-use siblings::Siblings;
+use sessions::DoorSessions;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
@@ -191,8 +191,6 @@ enum DoorTimer {
     Again(u64),
     /// A question that belongs to no call has been open for long.
     Ask(u64),
-    /// A question that may be for another session has been open for long.
-    Doubt(u64),
     /// Lists have changed.
     Changed,
     /// A subscription has waited long enough for others.
@@ -212,7 +210,7 @@ pub struct Door {
     stamps: Stamps,
     seat_state: DoorSeatState,
     duplex: Option<StreamId>,
-    siblings: Siblings,
+    sessions: DoorSessions,
     listener: SessionStream,
     /// Requests that came before the seat.
     early: VecDeque<DoorRequest>,
@@ -259,11 +257,11 @@ impl Door {
         }
         Self {
             streams: Streams::new(stream_options(options.session.clone()), now),
+            sessions: DoorSessions::new(stamps.session()),
             options,
             stamps,
             seat_state: DoorSeatState::Outside,
             duplex: None,
-            siblings: Siblings::default(),
             listener: SessionStream::None,
             early: VecDeque::new(),
             profile: None,
@@ -331,24 +329,24 @@ impl Door {
     /// Writes something that is to be said in the room, as the client, unless it is more than the room takes.
     fn compose(
         &mut self,
-        to: &ParticipantId,
+        to: &[ParticipantId],
         correlation: Option<&EnvelopeId>,
         payload: impl FnOnce(&str) -> Box<RawValue>,
         now: Instant,
     ) -> Result<Draft, Refusal> {
         let (id, ts) = self.stamps.next(now);
         let payload = payload(&id);
-        let text = Compose {
+        let compose = Compose {
             id: &id,
             ts,
             from: &self.options.me,
-            to: std::slice::from_ref(to),
+            to,
             kind: Kind::Mcp,
             correlation_id: correlation.map(EnvelopeId::as_str),
             payload,
-        }
-        .text();
-        Draft::parse(text, &self.options.limits)
+        };
+        let sessions = salon_protocol::Sessions { from_session: Some(self.sessions.own()), to_session: None };
+        Draft::parse(compose.text_between(sessions), &self.options.limits)
     }
 
     /// Says something in the room, once. Its envelope's id, unless it is more than the room takes.
@@ -359,7 +357,7 @@ impl Door {
         payload: impl FnOnce(&str) -> Box<RawValue>,
         now: Instant,
     ) -> Result<EnvelopeId, Refusal> {
-        let draft = self.compose(to, correlation, payload, now)?;
+        let draft = self.compose(std::slice::from_ref(to), correlation, payload, now)?;
         let id = draft.envelope().id().clone();
         let ticket = self.ticket();
         self.actions.push_back(DialectAction::Publish(ticket, Box::new(draft)));
@@ -466,6 +464,7 @@ impl Dialect for Door {
         self.streams.pass_time(now);
         match event {
             DialectEvent::Joined(joined) => {
+                self.sessions.seated(&joined.open_calls);
                 self.meet(&joined.roster);
                 self.follow_catalogue();
                 self.seated(now);
@@ -482,7 +481,7 @@ impl Dialect for Door {
             }
             DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
             DialectEvent::CallFailed { request, callee, cause, .. } => {
-                self.siblings_call_over(&request, now);
+                self.sessions.call_over(&request);
                 if let Some(number) = self.sent.get(&request).copied() {
                     let refusal = cause.refusal(&callee);
                     let error = RpcError::new(code::GONE, refusal.message);
@@ -549,7 +548,6 @@ impl Dialect for Door {
                 DoorTimer::Parked(number) => self.not_resumed(number, now),
                 DoorTimer::Again(number) => self.dispatch(number, now),
                 DoorTimer::Ask(number) => self.ask_due(number, now),
-                DoorTimer::Doubt(number) => self.doubt_due(number, now),
                 DoorTimer::Changed => self.tell_changes(),
                 DoorTimer::Listen(number) => self.acknowledge(number),
                 DoorTimer::Late => self.say_oldest(now),

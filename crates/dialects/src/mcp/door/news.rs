@@ -16,7 +16,10 @@ use crate::streams::Channel;
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
         if *envelope.from() == self.options.me {
-            return self.overhear_own(envelope, now);
+            return self.sessions.note(envelope, self.stamps.made(envelope.id().as_str()));
+        }
+        if !envelope.concerns_session(self.sessions.own()) && envelope.to().contains(&self.options.me) {
+            return self.overhear_other_session(envelope);
         }
         match (envelope.kind(), envelope.message()) {
             (Kind::Presence, _) => {
@@ -26,7 +29,10 @@ impl Door {
             }
             (Kind::Mcp, Some(Message::Response { .. })) => {
                 if let Some(call) = envelope.correlation() {
-                    self.siblings_call_over(call, now);
+                    self.sessions.call_over(call);
+                }
+                if let Some(peer) = self.peers.get_mut(envelope.from()).filter(|_| envelope.to_session().is_some()) {
+                    peer.keeps_session = true;
                 }
                 let number = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
                 let asked =
@@ -43,6 +49,13 @@ impl Door {
                 self.told(envelope, method, params.as_deref(), now);
             }
             _ => {}
+        }
+    }
+
+    /// Something for another session of the participant.
+    fn overhear_other_session(&mut self, envelope: &Envelope) {
+        if let (Some(Message::Response { .. }), Some(call)) = (envelope.message(), envelope.correlation()) {
+            self.sessions.call_over(call);
         }
     }
 
@@ -83,7 +96,7 @@ impl Door {
             "notifications/cancelled" => self.ask_withdrawn(from, params),
             "notifications/resources/updated" => self.updated(from, params),
             _ if is_stranger => {}
-            "notifications/message" => self.logged(from, call, params),
+            "notifications/message" => self.logged(from, call, envelope.to_session().is_some(), params),
             _ => self.passed_on(call, from, method, params),
         }
     }
@@ -145,7 +158,7 @@ impl Door {
         self.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
     }
 
-    fn logged(&mut self, from: &ParticipantId, named: Option<u64>, params: Option<&RawValue>) {
+    fn logged(&mut self, from: &ParticipantId, named: Option<u64>, names_session: bool, params: Option<&RawValue>) {
         let level = text_of(params, "level").and_then(|level| level.parse::<LogLevel>().ok());
         let message = rpc::notification("notifications/message", params);
         let cause = self.cause(named, from);
@@ -157,8 +170,8 @@ impl Door {
             (Some(wanted), Some(level)) => level >= wanted,
             _ => false,
         };
-        // One participant is taken as it is, unless another session may have had it say more.
-        let level_kept = self.level.filter(|_| self.is_room() || self.siblings.seen);
+        // One participant is taken as it is, unless it may have been another session that had it say more.
+        let level_kept = self.level.filter(|_| self.is_room() || (!names_session && self.sessions.has_others()));
         match channel {
             Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
             Some((_, Era::Modern, _)) => {}

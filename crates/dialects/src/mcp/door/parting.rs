@@ -1,18 +1,19 @@
 //! The end of a session, as the room sees it.
 //!
 //! Its participant may stay, in another session, and then nobody sees anybody leave. So calls of this client are cancelled, participants that
-//! asked it something get an error, and its subscriptions end.
+//! asked it something get an error, and who keeps something for the session is told that it has ended.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use salon_mcp::code;
-use salon_protocol::{CloseReason, RpcError, rpc};
-use serde_json::json;
+use salon_protocol::{CloseReason, RpcError, SESSION_ENDED_METHOD};
 use serde_json::value::to_raw_value;
 
 use super::Door;
 use super::calls::{CallPurpose, CallStage};
+
+/// Recipients that one envelope may name.
+const MAX_RECIPIENTS: usize = 256;
 
 impl Door {
     /// Answers everything that is open, and ends the session.
@@ -48,21 +49,16 @@ impl Door {
         for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.withdraw_from(number, reason.as_deref(), now);
         }
-        // A participant that leaves needs not say so.
-        if self.siblings.seen {
-            self.unsubscribe_all(now);
-        }
+        self.tell_session_ended(now);
     }
 
-    fn unsubscribe_all(&mut self, now: Instant) {
-        let listened = self.listens.values().flat_map(|listening| listening.uris());
-        let wanted: BTreeSet<_> = listened.chain(&self.subscriptions).cloned().collect();
-        self.subscriptions.clear();
-        for (who, uri) in wanted {
-            if self.peers.get(&who).is_some_and(|peer| peer.is_handshake_done() && peer.has_handshake()) {
-                let params = to_raw_value(&json!({ "uri": uri })).expect("a string");
-                let _ = self.publish(&who, None, |id| rpc::request(id, "resources/unsubscribe", Some(&params)), now);
-            }
+    /// Lets participants that keep something for this session free it. Its participant may stay in the room, by another session.
+    fn tell_session_ended(&mut self, now: Instant) {
+        let keepers =
+            self.peers.iter_mut().filter_map(|(who, peer)| std::mem::take(&mut peer.keeps_session).then_some(who));
+        let keepers: Vec<_> = keepers.cloned().collect();
+        for some in keepers.chunks(MAX_RECIPIENTS) {
+            self.tell_all(some, None, SESSION_ENDED_METHOD, None, now);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::{HandshakeError, HandshakeParams, ServerProfile};
+use salon_mcp::handshake::{HandshakeError, ServerProfile};
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
@@ -46,14 +46,14 @@ pub(super) struct DoorPeer {
     pub(super) greeting: PeerHandshake,
     /// Calls that wait for the greeting.
     waiting: VecDeque<u64>,
-    /// The level of log lines it was told, and whether another session told it.
-    level: Option<(LogLevel, bool)>,
+    /// The level of log lines it was told.
+    level: Option<LogLevel>,
     /// It has met the client, whatever became of that.
     pub(super) has_met: bool,
     /// The client has called it.
     pub(super) was_called: bool,
-    /// Another session performed the MCP handshake with it, after this one had.
-    is_undone: bool,
+    /// Its responses name this session, for which it keeps something.
+    pub(super) keeps_session: bool,
     pub(super) lists: Lists,
     /// It told this client alone that a list changed: what it lists to others may be something else.
     pub(super) lists_apart: bool,
@@ -68,7 +68,7 @@ impl DoorPeer {
             level: None,
             has_met: false,
             was_called: false,
-            is_undone: false,
+            keeps_session: false,
             lists: BTreeMap::new(),
             lists_apart: false,
         }
@@ -101,8 +101,8 @@ impl DoorPeer {
         }
     }
 
-    pub(super) fn note_level(&mut self, level: LogLevel, elsewhere: bool) {
-        self.level = Some((level, elsewhere));
+    pub(super) fn note_level(&mut self, level: LogLevel) {
+        self.level = Some(level);
     }
 
     pub(super) fn is_handshake_done(&self) -> bool {
@@ -144,7 +144,7 @@ impl Door {
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
         let who = participant.id.clone();
         if event != PresenceEvent::Heartbeat {
-            self.siblings.forget(&who);
+            self.sessions.forget(&who);
         }
         if !self.is_peer(&who) {
             return;
@@ -297,15 +297,11 @@ impl Door {
                 peer.greeting = PeerHandshake::Met { told, server };
                 peer.level = None;
                 peer.has_met = true;
-                let was_undone = std::mem::take(&mut peer.is_undone);
                 if era == Era::Legacy {
                     self.tell(who, None, "notifications/initialized", None, now);
                 }
                 if let Some(level) = self.level.filter(|_| profile.era() == Era::Legacy) {
                     self.want_level(who, level, profile, now);
-                }
-                if was_undone {
-                    self.renew_subscriptions(who, now);
                 }
             }
             Err(error) => {
@@ -364,17 +360,6 @@ impl Door {
         }
     }
 
-    /// Another session of the same participant performed the MCP handshake with somebody, who knows only the newest handshake: if it said something
-    /// else, this session's next call begins with one of its own.
-    pub(super) fn greeted_elsewhere(&mut self, who: &ParticipantId, params: Option<&RawValue>) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        let said = HandshakeParams::read(params).capabilities;
-        if matches!(&peer.greeting, PeerHandshake::Met { told, .. } if told.get() != said.get()) {
-            peer.greeting = PeerHandshake::Stranger;
-            peer.is_undone = true;
-        }
-    }
-
     /// Whether a call may be made now: with a handshake where its era wants one. Otherwise it waits, or the error says why it never can.
     pub(super) fn is_peer_ready(
         &mut self,
@@ -412,12 +397,12 @@ impl Door {
         let level = self.finest_level(who).map_or(level, |finest| finest.min(level));
         let Some(peer) = self.peers.get_mut(who) else { return };
         let logs = peer.server().is_some_and(|server| server.has("logging"));
-        let is_told = peer.level.is_some_and(|(told, elsewhere)| told == level || (elsewhere && told < level));
+        let is_told = peer.level == Some(level);
         // The modern era says the level with each request.
         if !logs || is_told || peer.era_for(profile.era()) == Era::Modern {
             return;
         }
-        peer.note_level(level, false);
+        peer.note_level(level);
         let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
         self.run(who, CallPurpose::Duty, "logging/setLevel", Some(params), profile, now);
     }

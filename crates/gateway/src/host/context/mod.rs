@@ -19,7 +19,7 @@ use futures_util::StreamExt;
 use salon_log::ContextStore;
 use salon_log::context::{Changed, Changes, ContextScope, Existence};
 use salon_mcp::listing::ListItem;
-use salon_protocol::{Code, Participant, ParticipantId, RpcError};
+use salon_protocol::{Code, Envelope, Participant, ParticipantId, RpcError};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -166,9 +166,9 @@ impl RoomContext {
         form: WatchForm,
         ends: bool,
     ) -> Result<(), String> {
-        let caller = request.caller();
+        let (caller, session) = (request.caller(), request.entry.envelope.from_session());
         if ends {
-            self.watches.end(caller, &target, &form);
+            self.watches.end(caller, session, &target, &form);
             return Ok(());
         }
         let Some(present) = office.desk.participant(caller) else {
@@ -176,7 +176,14 @@ impl RoomContext {
         };
         let is_here =
             |who: &Arc<Participant>| office.desk.participant(&who.id).is_some_and(|now| Arc::ptr_eq(&now, who));
-        self.watches.begin(&present, target, form, is_here)
+        self.watches.begin(&present, session, target, form, is_here)
+    }
+
+    /// A session of a participant has ended, and what it watched is not watched for it any more.
+    pub(super) fn session_ended(&mut self, envelope: &Envelope) {
+        if let Some(session) = envelope.from_session() {
+            self.watches.session_ended(envelope.from(), session);
+        }
     }
 }
 

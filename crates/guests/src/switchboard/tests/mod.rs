@@ -1,6 +1,6 @@
 //! Scripts through one entry point: who says what, and what the switchboard then does.
 //!
-//! `alice#7 METHOD {params}` is a request in the room with the id 7, `alice! METHOD {params}` a notification, `alice=9 {result}` an answer to our
+//! `alice#7 METHOD {params}` is a request in the room with the id 7 (`alice/s1#7` of her session `s1`), `alice! METHOD {params}` a notification, `alice=9 {result}` an answer to our
 //! request 9 (`alice=9 error` an error); `0> TEXT` is said by the server on lane 0 (`0/5> TEXT` on the answer of request 5). `open`, `end`, `fail`, `leave`, `tick` and
 //! `refuse` are events. What comes out: `→` to a server, `⇒` to the room.
 
@@ -9,10 +9,11 @@ mod eras;
 mod lanes;
 mod news;
 mod properties;
+mod sessions;
 
 use super::*;
 use insta::assert_snapshot;
-use salon_protocol::{Code, Compose, Envelope, Kind, Timestamp};
+use salon_protocol::{Code, Compose, Envelope, Kind, Sessions, Timestamp};
 
 const TOOLS: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}}"#;
 
@@ -69,6 +70,8 @@ impl Play {
 
     fn envelope(&mut self, from: &str, kind: Kind, correlation: Option<&str>, payload: &str) -> Envelope {
         self.said += 1;
+        let (from, session) = from.split_once('/').map_or((from, None), |(from, session)| (from, Some(session)));
+        let session = session.map(|session| SessionId::new(session).unwrap());
         let (from, to) = (ParticipantId::new(from).unwrap(), [ParticipantId::new("guest").unwrap()]);
         let compose = Compose {
             id: &format!("e{}", self.said),
@@ -79,7 +82,7 @@ impl Play {
             correlation_id: correlation,
             payload: RawValue::from_string(payload.into()).unwrap(),
         };
-        compose.envelope()
+        Envelope::restore(compose.text_between(Sessions { from_session: session.as_ref(), to_session: None })).unwrap()
     }
 
     fn line(&mut self, line: &str) {
@@ -142,10 +145,11 @@ impl Play {
     fn collect(&mut self) {
         while let Some(action) = self.board.poll() {
             let line = match action {
-                SwitchboardAction::Publish(Publish { to, correlation, payload, what }) => {
+                SwitchboardAction::Publish(Publish { to, session, correlation, payload, what }) => {
                     self.last = Some(what);
                     let to: Vec<_> = to.iter().map(ParticipantId::as_str).collect();
-                    let to = if to.is_empty() { "*".into() } else { to.join(",") };
+                    let mut to = if to.is_empty() { "*".into() } else { to.join(",") };
+                    session.inspect(|session| to.push_str(&format!("/{session}")));
                     let correlation = correlation.map(|id| format!(" re {id}")).unwrap_or_default();
                     format!("⇒ {to}{correlation} {}", payload.get())
                 }

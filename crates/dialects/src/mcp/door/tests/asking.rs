@@ -63,7 +63,7 @@ fn who_may_not_ask_is_told_so() {
 
 #[test]
 fn what_belongs_to_another_session_is_left_to_it() {
-    assert_snapshot!(askable().act("bob? 1 @=other-1 roots/list"), @"");
+    assert_snapshot!(askable().act("beside bob tools/call\nbob? 1 @=e7 roots/list"), @"");
 }
 
 #[test]

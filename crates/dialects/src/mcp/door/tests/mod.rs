@@ -6,7 +6,7 @@
 //! The others: `bob: METHOD {result}` answers the oldest open request of that method to bob (`bob: METHOD error {error}`), of the door's or else of the room's host, who asks for lists (`consult`);
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
-//! `beside bob METHOD {params}` is a request that another session of the client's participant makes of bob.
+//! `beside bob METHOD {params}` is a request that the session `s2` of the client's participant makes of bob, this one being `s`. `bob>s` instead of `bob` names the session that is meant.
 //! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
@@ -21,7 +21,7 @@ mod one;
 mod properties;
 mod refused;
 mod resources;
-mod siblings;
+mod sessions;
 mod streams;
 mod subscriptions;
 
@@ -234,6 +234,7 @@ impl Play {
     fn cause<'a>(&self, from: &str, line: &'a str) -> (Option<String>, &'a str) {
         let (cause, rest) = line.split_once(' ').unwrap_or((line, ""));
         let cause = cause.strip_prefix('@').unwrap();
+        let from = from.split_once('>').map_or(from, |(from, _)| from);
         let named = self.open.iter().find(|open| open.to == from && open.method == cause);
         let named = named.and_then(|open| open.id.clone());
         match cause.strip_prefix('=') {
@@ -265,8 +266,9 @@ impl Play {
             |params: &str| if params.is_empty() { String::new() } else { format!(r#","params":{params}"#) };
         if let Some(from) = word.strip_suffix(':') {
             let (method, outcome) = rest.split_once(' ').unwrap_or((rest, "{}"));
-            let open = self.take_open(Some(from), method);
-            self.answer_open(&open, outcome);
+            let who = from.split_once('>').map_or(from, |(who, _)| who);
+            let open = self.take_open(Some(who), method);
+            self.answer_open(&OpenScriptRequest { to: from.to_owned(), ..open }, outcome);
         } else if let Some(from) = word.strip_suffix('?') {
             let (number, rest) = rest.split_once(' ').unwrap();
             let (cause, rest) = self.cause(from, rest);
@@ -308,11 +310,17 @@ impl Play {
         let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
-            "seat" => self.join_room(somebody("alice"), &self.roster.clone()),
+            // `seat e0 bob`: with a call of the participant's to bob open.
+            "seat" => {
+                let open: Vec<_> =
+                    Some((first, second)).filter(|(request, _)| !request.is_empty()).into_iter().collect();
+                self.join_room(somebody("alice"), &self.roster.clone(), &open);
+            }
             "beside" => {
                 let (method, params) = second.split_once(' ').unwrap_or((second, "{}"));
-                let payload = format!(r#"{{"jsonrpc":"2.0","id":"x","method":"{method}","params":{params}}}"#);
-                self.entry_to(&[id(first)], "alice", Kind::Mcp, None, &payload);
+                let id = if method.starts_with("notifications/") { "" } else { r#""id":"x","# };
+                let payload = format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{params}}}"#);
+                self.entry_to(&[self::id(first)], "alice/s2", Kind::Mcp, None, &payload);
             }
             "settle" => self.settle(),
             "no-seat" => self.event(DialectEvent::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),

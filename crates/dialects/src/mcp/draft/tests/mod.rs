@@ -199,7 +199,7 @@ impl Play {
         }
         let stream = |word: &str| StreamId(word.parse().unwrap());
         match word {
-            "seat" => self.join_room(somebody("alice"), &self.roster.clone()),
+            "seat" => self.join_room(somebody("alice"), &self.roster.clone(), &[]),
             "settle" => {
                 while let Some(at) = self.open.iter().position(|open| open.method == "initialize") {
                     self.answer(at, SERVER);
