@@ -45,6 +45,11 @@ def text(result):
     return result["content"][0]["text"]
 
 
+def words(params):
+    """What an elicitation asks, without the id of who asks, which the gateway puts before it."""
+    return params["message"].rpartition(" asks: ")[2]
+
+
 class Asked:
     """What this client is asked, and what it answers, as JSON."""
 
@@ -225,7 +230,7 @@ async def questions(call, asked):
     same(intro, "User response: action=accept")
     same(json.loads(content), {"username": "Carol", "email": "carol@example.com"})
     what, params = asked.all.pop()
-    same((what, params["message"]), ("elicitation", "Who are you?"))
+    same((what, words(params)), ("elicitation", "Who are you?"))
     same(params["requestedSchema"]["required"], ["username", "email"])
     asked.mood = "decline"
     declined = text(await call("test_elicitation", {"message": "And now?"}))
@@ -259,7 +264,7 @@ async def rounds(client, call, asked):
 
     same(text(await call("test_input_required_result_elicitation")), "Hello, Carol!")
     what, params = asked.all.pop()
-    same((what, params["message"]), ("elicitation", "What is your name?"))
+    same((what, words(params)), ("elicitation", "What is your name?"))
     found("elicitation")
 
     listed = text(await call("test_input_required_result_list_roots")).removeprefix("The roots are ")
@@ -271,7 +276,7 @@ async def rounds(client, call, asked):
     same(sorted(what for what, _ in asked.all), ["elicitation", "roots", "sampling"])
     asked.all.clear()
     same(text(await call("test_input_required_result_multi_round")), "Both steps are done.")
-    steps = [params["message"] for _, params in asked.all]
+    steps = [words(params) for _, params in asked.all]
     same(steps, ["Step 1: What is your name?", "Step 2: What is your favorite color?"])
     same(text(await call("test_input_required_result_request_state")), "state-ok")
     prompt = await client.prompt(PREFIX + "test_input_required_result_prompt", {})

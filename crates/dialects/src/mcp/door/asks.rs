@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
 use super::incoming::{text_of, token_of};
 use super::kept::Voice;
-use super::{Door, DoorTimer, route};
+use super::{Door, DoorTimer, askers, route};
 use crate::streams::Channel;
 
 /// Questions that may be open, and of them those of one asker.
@@ -110,7 +110,9 @@ impl Door {
         if self.is_for_another_session(envelope) {
             return None;
         }
-        let is_of = |call: &DoorCall| call.to == *from && matches!(call.purpose, CallPurpose::Client(_));
+        let is_of = |call: &DoorCall| {
+            call.to == *from && matches!(call.purpose, CallPurpose::Client(_)) && askers::is_call(&call.method)
+        };
         let named = envelope.correlation().and_then(|correlation| self.sent.get(correlation).copied());
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
@@ -119,10 +121,10 @@ impl Door {
             None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
-        let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
+        let may_ask = self.peers.get_mut(from).is_some_and(|peer| peer.may_ask(method));
         let profile = match call.and_then(|number| self.calls.get(&number)) {
             Some(call) => Some(call.profile.clone()),
-            None => self.introduced.clone().filter(|_| is_handshake_done),
+            None => self.introduced.clone().filter(|_| may_ask),
         };
         let Some(profile) = profile else {
             return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
@@ -151,6 +153,7 @@ impl Door {
             Era::Legacy => params,
             Era::Modern => params.map(|params| without_elicitation_id(&params)),
         };
+        let params = askers::with_asker(method, params.as_deref(), from);
         let token = token_of(params.as_deref());
         let cause = QuestionOrigin::Request {
             from: from.clone(),
@@ -442,6 +445,7 @@ impl Door {
             match put {
                 LegacyQuestion::Answer(answer) => self.hold_answer(number, key, answer),
                 LegacyQuestion::Ask(params) => {
+                    let params = askers::with_asker(&question.method, params.as_deref(), &who);
                     if let Some(page) = text_of(params.as_deref(), "elicitationId") {
                         self.note_page(number, page);
                     }

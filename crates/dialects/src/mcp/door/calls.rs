@@ -17,7 +17,7 @@ use super::lists::PagedList;
 use super::merge::OwnerLookup;
 use super::modern::{self, Pause};
 use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, route};
+use super::{ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, askers, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
@@ -309,7 +309,11 @@ impl Door {
             return self.fail(number, &error, now);
         };
         let era = peer.era_for(profile.era());
-        if era == Era::Legacy && !matches!(call.purpose, CallPurpose::Greet) {
+        if matches!(call.purpose, CallPurpose::Client(_)) && askers::is_call(&call.method) {
+            self.grant_questions(&who, &profile, now);
+        }
+        let is_handshake = self.calls.get(&number).is_some_and(|call| matches!(call.purpose, CallPurpose::Greet));
+        if era == Era::Legacy && !is_handshake {
             match self.is_peer_ready(&who, number, &profile, now) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -461,6 +465,11 @@ impl Door {
         let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
         if let Some(wanted) = wanted.and_then(InputRequired::read) {
             return self.input_required(number, wanted, now);
+        }
+        if client == Era::Modern
+            && let Some(named) = message.get("result").and_then(|result| askers::with_asker_of_input(result, &who))
+        {
+            message.set("result", &named);
         }
         if client == Era::Modern && era == Era::Legacy {
             if let Some(wanted) = message.get("error").and_then(upgrade::url_elicitation) {

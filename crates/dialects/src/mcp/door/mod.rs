@@ -8,6 +8,7 @@
 //! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 
+mod askers;
 mod asks;
 mod calls;
 mod counted;

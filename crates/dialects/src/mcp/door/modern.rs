@@ -9,9 +9,10 @@ use salon_mcp::{Era, Revision, upgrade};
 use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::asks::ELICITATION;
 use super::calls::{CallPurpose, CallStage, ClientRequest, DoorCall};
 use super::incoming::{text_of, token_of};
-use super::{Door, DoorRequest, DoorScope, DoorTimer};
+use super::{Door, DoorRequest, DoorScope, DoorTimer, askers};
 
 /// How long questions of one call are gathered.
 const QUESTION_DELAY: Duration = Duration::from_millis(30);
@@ -190,11 +191,13 @@ impl Door {
         if let Some(CallStage::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
             self.sent.remove(&envelope);
         }
+        let Some(who) = self.calls.get(&number).map(|call| call.to.clone()) else { return };
         let mut questions = Members::default();
         for (at, params) in wanted.iter().enumerate() {
             let mut question = Members::default();
-            question.set("method", "elicitation/create");
-            question.set("params", params);
+            question.set("method", ELICITATION);
+            let named = askers::with_asker(ELICITATION, Some(params), &who);
+            question.set("params", named.as_ref().unwrap_or(params));
             questions.set(&format!("req_{}", at + 1), &question);
         }
         let Some(asked) = self.asked_mut(number) else { return };

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::handshake::{HandshakeError, ServerProfile};
+use salon_mcp::input::ROOTS;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
-use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
+use salon_protocol::{LogLevel, McpVersion, Members, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -39,6 +40,17 @@ pub(super) enum PeerHandshake {
     },
 }
 
+/// Whether a participant may ask the client something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QuestionRight {
+    /// The client has not called it.
+    Denied,
+    /// Nor has it when it was asked for its roots, which servers do once, right after the handshake.
+    DeniedRoots,
+    /// The client has called it.
+    Granted,
+}
+
 /// Somebody in the room.
 #[derive(Debug)]
 pub(super) struct DoorPeer {
@@ -52,6 +64,8 @@ pub(super) struct DoorPeer {
     pub(super) has_met: bool,
     /// The client has called it.
     pub(super) was_called: bool,
+    /// What the client has called of it; see [`super::askers`].
+    questions: QuestionRight,
     /// Its responses name this session, for which it keeps something.
     pub(super) keeps_session: bool,
     pub(super) lists: Lists,
@@ -68,6 +82,7 @@ impl DoorPeer {
             level: None,
             has_met: false,
             was_called: false,
+            questions: QuestionRight::Denied,
             keeps_session: false,
             lists: BTreeMap::new(),
             lists_apart: false,
@@ -99,6 +114,19 @@ impl DoorPeer {
                 *until = now;
             }
         }
+    }
+
+    /// The client calls it, so it may ask. Whether it wanted to know the client's roots before that.
+    fn grant_questions(&mut self) -> bool {
+        std::mem::replace(&mut self.questions, QuestionRight::Granted) == QuestionRight::DeniedRoots
+    }
+
+    /// Whether it may ask the client something outside of a call.
+    pub(super) fn may_ask(&mut self, method: &str) -> bool {
+        if self.questions == QuestionRight::Denied && method == ROOTS {
+            self.questions = QuestionRight::DeniedRoots;
+        }
+        self.questions == QuestionRight::Granted && self.is_handshake_done()
     }
 
     pub(super) fn note_level(&mut self, level: LogLevel) {
@@ -230,6 +258,15 @@ impl Door {
         let revision = if profile.era() == Era::Modern { Revision::R2025_11_25 } else { profile.revision };
         let params = hello.params(revision, &self.info());
         self.run(who, CallPurpose::Greet, "initialize", Some(params), profile, now);
+    }
+
+    /// The client calls somebody, who may ask it something from now on. A server that asked for the roots before, and was refused, asks
+    /// again when it hears that they changed.
+    pub(super) fn grant_questions(&mut self, who: &ParticipantId, profile: &ClientProfile, now: Instant) {
+        let Some(peer) = self.peers.get_mut(who) else { return };
+        if peer.grant_questions() && peer.is_handshake_done() && announces_roots(&profile.capabilities) {
+            self.tell(who, None, "notifications/roots/list_changed", None, now);
+        }
     }
 
     /// Who the client is, where it has not said so itself.
@@ -459,4 +496,11 @@ impl Door {
             peer.lists.insert(listing, PeerList::Lacking { until: now + RETRY_AFTER });
         }
     }
+}
+
+/// Whether a client tells its servers that its roots changed.
+fn announces_roots(capabilities: &RawValue) -> bool {
+    let roots = Members::parse(capabilities.get()).and_then(|mut capabilities| capabilities.remove("roots"));
+    let roots = roots.and_then(|roots| Members::parse(roots.get()));
+    roots.is_some_and(|roots| roots.get("listChanged").is_some_and(|told| told.get() == "true"))
 }

@@ -44,9 +44,9 @@ fn a_modern_client_is_asked_by_an_answer_and_answers_by_asking_again() {
     ));
     assert_snapshot!(play.act(""), @r#"
     ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
-    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_4":{"method":"sampling/createMessage","params":{"n": 12345678901234567890}},"req_5":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}},"requestState":"salon.07070707070707070707070707070707.6"}}
+    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_4":{"method":"sampling/createMessage","params":{"n":12345678901234567890,"_meta":{"salon/askedBy":"bob"}}},"req_5":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.6"}}
     ⇒ bob re e3 {"id":"q","result":{"text":"hi","n": 12345678901234567890}}
-    ← {"id":2,"result":{"resultType":"input_required","inputRequests":{"req_5":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}},"req_7":{"method":"roots/list"}},"requestState":"salon.07070707070707070707070707070707.8"}}
+    ← {"id":2,"result":{"resultType":"input_required","inputRequests":{"req_5":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","_meta":{"salon/askedBy":"bob"}}},"req_7":{"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.8"}}
     ⇒ bob re e4 {"id":2,"result":{"action":"accept"}}
     ⇒ bob re e5 {"id":3,"result":{"roots":[]}}
     ← {"id":3,"result":{"content":[],"resultType":"complete","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
@@ -155,7 +155,7 @@ fn pages_to_be_opened_are_a_question_too() {
     ));
     assert_snapshot!(play.act(""), @r#"
     ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t","arguments":{"a":1}}}
-    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","message":"m"}}},"requestState":"salon.07070707070707070707070707070707.4"}}
+    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","message":"bob asks: m","_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.4"}}
     ⇒ bob {"id":"s-5","method":"tools/call","params":{"name":"t","arguments":{"a":1}}}
     ← {"id":2,"result":{"content":[],"resultType":"complete","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
     "#);
@@ -201,8 +201,8 @@ fn a_modern_participants_wishes_are_put_to_a_legacy_client() {
     "#;
     assert_snapshot!(legacy_of_modern(ASKABLE).act(script), @r#"
     ⇒ bob {"id":"s-1","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-1","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
-    ← {"id":2,"method":"elicitation/create","params":{"mode":"url","url":"u","elicitationId":"alice-2"}}
-    ← {"id":3,"method":"sampling/createMessage","params":{"n": 1}}
+    ← {"id":2,"method":"elicitation/create","params":{"mode":"url","url":"u","elicitationId":"alice-2","_meta":{"salon/askedBy":"bob"}}}
+    ← {"id":3,"method":"sampling/createMessage","params":{"n":1,"_meta":{"salon/askedBy":"bob"}}}
     ⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-2","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}},"requestState":"s\u0031","inputResponses":{"b":{"text":"hi","n": 12345678901234567890},"a":{"action":"cancel"}}}}
     ← {"method":"notifications/progress","params":{"progressToken":7,"progress":1}}
     · again
@@ -226,12 +226,12 @@ fn a_wish_that_is_refused_fails_the_call_unless_it_is_a_persons_to_refuse() {
     "#;
     assert_snapshot!(legacy_of_modern(ASKABLE).act(script), @r#"
     ⇒ bob {"id":"s-1","method":"tools/call","params":{"name":"t","_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
-    ← {"id":2,"method":"roots/list"}
-    ← {"id":3,"method":"sampling/createMessage"}
+    ← {"id":2,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
+    ← {"id":3,"method":"sampling/createMessage","params":{"_meta":{"salon/askedBy":"bob"}}}
     ← {"method":"notifications/cancelled","params":{"requestId":3}}
     ← {"id":1,"error":{"code":-1,"message":"no"}}
     ⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
-    ← {"id":5,"method":"roots/list"}
+    ← {"id":5,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     ← {"method":"notifications/cancelled","params":{"requestId":5}}
     "#);
     let mut again = r#"call 1 tools/call {"name":"bob__t"}"#.to_owned();
@@ -255,7 +255,7 @@ fn pages_to_be_opened_take_the_place_of_other_questions() {
     assert_snapshot!(play.act(""), @r#"
     ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
     ⇒ bob re e3 {"id":1,"error":{"code":-32603,"message":"the call that this was asked with is over"}}
-    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}},"requestState":"salon.07070707070707070707070707070707.5"}}
+    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.5"}}
     "#);
     let mut play = asked();
     play.run(&format!(
@@ -266,7 +266,7 @@ fn pages_to_be_opened_take_the_place_of_other_questions() {
     play.run(&format!("ask 2 tools/call {{\"name\":\"bob__t\",\"requestState\":{state}}}\nbob: tools/call {pages}"));
     assert_snapshot!(play.act(""), @r#"
     ⇒ bob {"id":"s-6","method":"tools/call","params":{"name":"t"}}
-    ← {"id":2,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example"}}},"requestState":"salon.07070707070707070707070707070707.6"}}
+    ← {"id":2,"result":{"resultType":"input_required","inputRequests":{"req_1":{"method":"elicitation/create","params":{"mode":"url","url":"https://a.example","_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.6"}}
     "#);
 }
 
@@ -306,7 +306,7 @@ fn a_legacy_client_is_asked_only_what_it_offers() {
     };
     // A person who cannot be asked has declined.
     assert_snapshot!(of("{}", r#""a":{"method":"elicitation/create","params":{"message":"?"}}"#), @r#"⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","inputResponses":{"a":{"action":"decline"}},"_meta":{"/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{}}}}"#);
-    assert_snapshot!(of(r#"{"elicitation":{}}"#, r#""a":{"method":"elicitation/create","params":{"message":"?"}}"#), @r#"← {"id":2,"method":"elicitation/create","params":{"message":"?"}}"#);
+    assert_snapshot!(of(r#"{"elicitation":{}}"#, r#""a":{"method":"elicitation/create","params":{"message":"?"}}"#), @r#"← {"id":2,"method":"elicitation/create","params":{"message":"bob asks: ?","_meta":{"salon/askedBy":"bob"}}}"#);
     // The rest has no answer but the client's own, and nothing is asked in vain.
     assert_snapshot!(of(r#"{"elicitation":{}}"#, r#""a":{"method":"elicitation/create","params":{}},"b":{"method":"sampling/createMessage"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `sampling/createMessage`, which the client does not offer"}}"#);
     assert_snapshot!(of(r#"{"sampling":{}}"#, r#""a":{"method":"roots/list"}"#), @r#"← {"id":1,"error":{"code":-32603,"message":"`bob` cannot go on without `roots/list`, which the client does not offer"}}"#);

@@ -177,7 +177,7 @@ fn a_modern_participant_is_called_as_it_is() {
     "#;
     assert_snapshot!(play.act(script), @r#"
     ⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"inputResponses":{"k":{}},"requestState":"theirs","_meta":{…,"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
-    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"s\u0031","n": 1.0}}
+    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}},"requestState":"s\u0031","n":1.0}}
     ⇒ bob {"id":"s-3","method":"resources/read","params":{"uri":"a","_meta":{…,"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
     ← {"id":2,"error":{"code":-32002,"message":"gone","x":1.0}}
     ⇒ bob {"id":"s-4","method":"vendor/method","params":{"_meta":{…,"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}

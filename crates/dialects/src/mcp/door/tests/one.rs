@@ -121,7 +121,7 @@ fn names_and_methods_are_untouched() {
     ← {"method":"notifications/tools/list_changed"}
     ← {"method":"notifications/resources/updated","params":{"uri":"salon://x/y"}}
     ⇒ carol re e6 {"id":7,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    ← {"id":6,"method":"roots/list"}
+    ← {"id":6,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     ← {"id":2,"result":[3]}
     "#);
 }

@@ -27,8 +27,8 @@ fn the_end_of_a_session_takes_back_what_is_open() {
     assert_snapshot!(askable().act(script), @r#"
     ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
     ⇒ carol {"id":"s-10","method":"tools/call","params":{"name":"u"}}
-    ← {"id":10,"method":"roots/list"}
-    ← {"id":11,"method":"roots/list"}
+    ← {"id":10,"method":"roots/list","params":{"_meta":{"salon/askedBy":"carol"}}}
+    ← {"id":11,"method":"roots/list","params":{"_meta":{"salon/askedBy":"carol"}}}
     ⇒ carol re e7 {"id":1,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}
     ⇒ carol re e8 {"id":2,"error":{"code":-32603,"message":"the client has gone away and cannot be asked"}}
     ⇒ bob re s-9 {"method":"notifications/cancelled","params":{"requestId":"s-9","reason":"the session of the client has ended"}}
@@ -193,7 +193,7 @@ fn a_question_that_names_a_session_is_for_that_one() {
         bob>s? 5 @- ping"#;
     assert_snapshot!(askable().act(script), @r#"
     ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
-    ← {"id":9,"method":"roots/list"}
+    ← {"id":9,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     ⇒ bob re e12 {"id":5,"result":{}}
     "#);
     // Everybody in the room sees the names of sessions, so a name alone gives no right to ask.
@@ -205,7 +205,7 @@ fn a_question_that_names_a_call_is_for_the_session_that_made_it() {
     let script = "beside bob tools/call\nbob? 1 @=e7 roots/list\ncall 1 tools/call {\"name\":\"bob__t\"}\nbob? 2 @=e7 roots/list\nbob? 3 @tools/call roots/list";
     assert_snapshot!(askable().act(script), @r#"
     ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
-    ← {"id":9,"method":"roots/list"}
+    ← {"id":9,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     "#);
     assert_eq!(alone_after_a_call().act("bob? 1 @=e0 roots/list\ntick 3600000"), "");
     // Who names a call that was never made, or is over, is answered as one who names none.
@@ -229,7 +229,7 @@ fn a_question_without_a_name_is_for_the_session_with_the_newest_call() {
     assert_snapshot!(askable().act(script), @r#"
     ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"t"}}
     · for the other
-    ← {"id":9,"method":"roots/list"}
+    ← {"id":9,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     "#);
 }
 
@@ -242,9 +242,9 @@ fn a_question_without_a_call_is_for_the_session_that_turned_to_its_asker_last() 
         beside bob notifications/session/ended
         bob? 3 @- roots/list"#;
     assert_snapshot!(askable().act(script), @r#"
-    ← {"id":8,"method":"roots/list"}
+    ← {"id":8,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     · for the other
-    ← {"id":9,"method":"roots/list"}
+    ← {"id":9,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     "#);
 }
 
