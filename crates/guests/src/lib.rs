@@ -10,7 +10,9 @@ mod outbox;
 mod spec;
 mod stay;
 mod switchboard;
+mod tool_filter;
 pub mod upstream;
 
 pub use guest::run;
 pub use spec::{Expose, GuestError, GuestStatus, Spec};
+pub use tool_filter::{ToolFilter, ToolPattern};

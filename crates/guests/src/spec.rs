@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use salon_client::{Backoff, End, JoinError};
 
+use crate::ToolFilter;
 use crate::upstream::{GuestTarget, UpstreamError, Watcher};
 
 /// An MCP server to be brought into a room.
@@ -17,6 +18,8 @@ pub struct Spec {
     pub isolated: bool,
     /// What of it the room may use.
     pub expose: Expose,
+    /// Which of its tools the room may use.
+    pub tools: ToolFilter,
     /// How long a call may go on without progress, and how long starting may take.
     pub timeout: Duration,
     /// What log lines call it.
@@ -34,6 +37,7 @@ impl Spec {
             target,
             isolated: false,
             expose: Expose::default(),
+            tools: ToolFilter::default(),
             timeout: Duration::from_secs(60),
             name: name.into(),
             watcher: None,

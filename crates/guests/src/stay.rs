@@ -289,6 +289,7 @@ fn setting(spec: &Spec, verdict: &ProbeVerdict) -> SwitchboardOptions {
         name: spec.name.clone(),
         isolated: spec.isolated,
         expose: spec.expose,
+        tools: spec.tools.clone(),
         timeout: spec.timeout,
         eras: verdict.eras.clone(),
         http: matches!(spec.target, GuestTarget::Url { .. }),

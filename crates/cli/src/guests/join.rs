@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use salon_gateway::config::Deadline;
 use salon_guests::upstream::{GuestTarget, UrlTransport};
-use salon_guests::{Expose, GuestStatus, Spec};
+use salon_guests::{Expose, GuestStatus, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +43,12 @@ pub(crate) struct JoinArgs {
     /// What the room may use: a list of tools, resources, prompts [default: everything]
     #[arg(long, value_name = "LIST")]
     expose: Option<Expose>,
+    /// Tool the room may use, by its name or by how it begins (`read_*`); may be repeated [default: all]
+    #[arg(long, value_name = "TOOL")]
+    allow_tool: Vec<ToolPattern>,
+    /// Tool the room may not use, written the same way; overrides `--allow-tool`
+    #[arg(long, value_name = "TOOL")]
+    deny_tool: Vec<ToolPattern>,
     /// How long a call may go on without progress, and how long starting may take
     #[arg(long, value_name = "TIME", default_value = "60s")]
     timeout: Deadline,
@@ -114,6 +120,11 @@ fn transport(text: &str) -> Result<UrlTransport, String> {
 }
 
 impl JoinArgs {
+    fn tools(&self) -> ToolFilter {
+        let allow = (!self.allow_tool.is_empty()).then(|| self.allow_tool.clone());
+        ToolFilter { allow, deny: self.deny_tool.clone() }
+    }
+
     fn target(&self) -> GuestTarget {
         if let Some(url) = &self.url {
             let headers = self.header.iter().map(|SecretHeader(name, value)| (name.clone(), value.clone())).collect();
@@ -155,6 +166,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     let expose = args.expose.unwrap_or_default();
     let mut spec = Spec::new(id.as_str(), args.target());
     (spec.isolated, spec.expose, spec.timeout) = (args.isolated, expose, args.timeout.0);
+    spec.tools = args.tools();
     spec.watcher = watcher();
     let entering = || {
         let entering = client.room(topic.clone()).kind(args.kind);

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use salon_gateway::config::{Config, Feature, Guest, GuestServer, GuestTransport, Overrides};
 use salon_guests::import::{self, ImportInput, Launch, Product, Surroundings, TakenNames};
 use salon_guests::upstream::{GuestTarget, UrlTransport};
-use salon_guests::{Expose, Spec};
+use salon_guests::{Expose, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
 use super::{ask, watcher};
@@ -48,13 +48,14 @@ pub(crate) struct GuestTerms {
     pub(crate) kind: ParticipantKind,
     isolated: bool,
     pub(crate) expose: Expose,
+    tools: ToolFilter,
     timeout: Option<Duration>,
 }
 
 impl GuestTerms {
     pub(crate) fn spec(&self, key: &GuestSeatKey) -> Spec {
         let mut spec = Spec::new(key.id.as_str(), self.target.clone());
-        (spec.isolated, spec.expose) = (self.isolated, self.expose);
+        (spec.isolated, spec.expose, spec.tools) = (self.isolated, self.expose, self.tools.clone());
         spec.timeout = self.timeout.unwrap_or(spec.timeout);
         spec.watcher = watcher();
         spec
@@ -175,6 +176,7 @@ impl Sources {
                 kind: ParticipantKind::Agent,
                 isolated: false,
                 expose: Expose::default(),
+                tools: server.tools.clone(),
                 timeout: server.timeout,
             });
             plan.guests.push(Planned { key: GuestSeatKey { topic: self.topic.clone(), id }, ready });
@@ -197,10 +199,18 @@ fn configured(guest: &Guest) -> Planned {
             kind: terms.kind.unwrap_or(ParticipantKind::Agent),
             isolated: terms.isolated,
             expose: terms.expose.as_deref().map(exposed).unwrap_or_default(),
+            tools: ToolFilter {
+                allow: terms.allow_tools.as_deref().map(|list| patterns(list, "allow_tools")).transpose()?,
+                deny: patterns(&terms.deny_tools, "deny_tools")?,
+            },
             timeout: terms.timeout,
         })
     };
     Planned { key: GuestSeatKey { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
+}
+
+fn patterns(list: &[String], key: &str) -> anyhow::Result<Vec<ToolPattern>> {
+    list.iter().map(|text| text.parse().map_err(|why| anyhow!("`{key}`: {why}"))).collect()
 }
 
 fn exposed(features: &[Feature]) -> Expose {

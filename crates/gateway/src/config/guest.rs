@@ -52,6 +52,10 @@ pub struct GuestOf {
     pub isolated: bool,
     /// What of it the room may use; everything where this is `None`.
     pub expose: Option<Vec<Feature>>,
+    /// The tools the room may use, as patterns; all where this is `None`.
+    pub allow_tools: Option<Vec<String>>,
+    /// The tools it may not, as patterns. Overrides the former.
+    pub deny_tools: Vec<String>,
     /// How long a call may go on without progress.
     pub timeout: Option<Duration>,
     /// Whether it is left out for now.
@@ -129,6 +133,8 @@ struct GuestTable {
     kind: Option<Kind>,
     isolated: Option<bool>,
     expose: Option<Vec<ExposedFeature>>,
+    allow_tools: Option<Vec<String>>,
+    deny_tools: Option<Vec<String>>,
     timeout: Option<Deadline>,
     disabled: Option<bool>,
 }
@@ -175,6 +181,8 @@ impl TryFrom<GuestTable> for GuestOf {
             kind: table.kind.map(|Kind(kind)| kind),
             isolated: table.isolated.unwrap_or_default(),
             expose,
+            allow_tools: table.allow_tools,
+            deny_tools: table.deny_tools.unwrap_or_default(),
             timeout: table.timeout.map(|Deadline(time)| time),
             disabled: table.disabled.unwrap_or_default(),
         })

@@ -16,6 +16,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+use crate::ToolFilter;
 use crate::upstream::UrlTransport;
 
 pub use env_file::EnvFileError;
@@ -49,6 +50,8 @@ pub struct Imported {
     pub launch: Launch,
     /// How long a call may take, where it says so.
     pub timeout: Option<Duration>,
+    /// Which of its tools may be used.
+    pub tools: ToolFilter,
     /// Whether it is switched off there.
     pub disabled: bool,
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::jsonc::{self, JsonNode, JsonValue, JsoncError, TextPosition};
 use super::{Import, ImportError, ImportInput, Imported, Launch, Product, Warning};
 use crate::upstream::UrlTransport;
+use crate::{ToolFilter, ToolPattern};
 
 /// The keys under which servers stand, and what they are in.
 const KEYS: &str = "`mcpServers` or `servers`";
@@ -93,6 +94,11 @@ fn texts(node: &JsonNode, key: &str) -> Result<Vec<String>, JsoncError> {
     }
 }
 
+fn patterns(node: &JsonNode, key: &str) -> Result<Vec<ToolPattern>, JsoncError> {
+    let read = |text: String| text.parse().map_err(|why: String| wrong(node.at, format!("`{key}`: {why}")));
+    texts(node, key)?.into_iter().map(read).collect()
+}
+
 /// A server while it is read.
 struct ServerReading<'a> {
     text: &'a str,
@@ -133,7 +139,7 @@ impl ServerReading<'_> {
             return Err(wrong(node.at, format!("it must be an object, not {}", node.what())));
         };
         let mut keys = ServerKeys::default();
-        let (mut timeout, mut disabled) = (None, false);
+        let (mut timeout, mut disabled, mut tools) = (None, false, ToolFilter::default());
         for (key, value) in members {
             let at = value.at;
             match key.as_str() {
@@ -160,6 +166,16 @@ impl ServerReading<'_> {
                 }
                 "type" | "transport" => keys.transport = Some((at, text(value, key)?)),
                 "timeout" => timeout = Some(self.timeout(value)?),
+                // As Gemini, Codex and Copilot write it; our own words last.
+                "includeTools" | "enabledTools" | "enabled_tools" | "allowTools" | "allow_tools" => {
+                    tools.allow.get_or_insert_default().extend(patterns(value, key)?);
+                }
+                "tools" if matches!(value.value, JsonValue::List(_)) => {
+                    tools.allow.get_or_insert_default().extend(patterns(value, key)?);
+                }
+                "excludeTools" | "disabledTools" | "disabled_tools" | "denyTools" | "deny_tools" => {
+                    tools.deny.extend(patterns(value, key)?);
+                }
                 "disabled" => disabled = flag(value, key)?,
                 // Cline writes both; they are each other's opposite.
                 "enabled" => disabled = !flag(value, key)?,
@@ -172,6 +188,7 @@ impl ServerReading<'_> {
             place: TextPosition::of(self.text, node.at),
             launch,
             timeout,
+            tools,
             disabled,
         })
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ToolPattern;
 
 /// Everything a file has, with the secrets that only a test may show.
 fn told(text: &str, product: Product) -> String {
@@ -12,7 +13,7 @@ fn told(text: &str, product: Product) -> String {
         Err(error) => return format!("error: {error}"),
     };
     let mut told = String::new();
-    for Imported { name, place, launch, timeout, disabled } in &import.servers {
+    for Imported { name, place, launch, timeout, tools, disabled } in &import.servers {
         let _ = write!(told, "{place} {name}:");
         match launch {
             Launch::Command { command, args, env, cwd, env_file } => {
@@ -22,6 +23,14 @@ fn told(text: &str, product: Product) -> String {
             Launch::Url { url, headers, transport } => {
                 let _ = write!(told, " {url} {transport:?} headers={headers:?}");
             }
+        }
+        let patterns =
+            |patterns: &[ToolPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        if let Some(allow) = &tools.allow {
+            let _ = write!(told, " allow={}", patterns(allow));
+        }
+        if !tools.deny.is_empty() {
+            let _ = write!(told, " deny={}", patterns(&tools.deny));
         }
         let _ = writeln!(told, " timeout={timeout:?} disabled={disabled}");
     }
@@ -66,8 +75,7 @@ fn cursor() {
 fn windsurf() {
     insta::assert_snapshot!(told(include_str!("files/windsurf.json"), Product::Windsurf), @r#"
     3:14 figma: https://mcp.figma.example/mcp Auto headers=[("API_KEY", "Bearer ${env:FIGMA_TOKEN}")] timeout=None disabled=false
-    4:13 time: uvx ["mcp-server-time"] env=[] cwd=None env_file=None timeout=None disabled=true
-    warning 4:97: `disabledTools` of the server `time` is not understood and left out
+    4:13 time: uvx ["mcp-server-time"] env=[] cwd=None env_file=None deny=convert_time timeout=None disabled=true
     "#);
 }
 
@@ -251,4 +259,18 @@ proptest! {
             prop_assert!(jsonc::parse(&text).is_ok(), "{}", text);
         }
     }
+}
+
+#[test]
+fn tools_are_allowed_and_denied_in_the_words_of_several_programs() {
+    let file = |keys: &str| told(&format!(r#"{{"mcpServers":{{"a":{{"command":"b",{keys}}}}}}}"#), Product::Cursor);
+    let line = |rest: &str| format!("1:20 a: b [] env=[] cwd=None env_file=None {rest} timeout=None disabled=false\n");
+    assert_eq!(file(r#""includeTools":["x","y_*"],"excludeTools":["y_z"]"#), line("allow=x,y_* deny=y_z"));
+    assert_eq!(file(r#""enabled_tools":["x"],"disabled_tools":["y"]"#), line("allow=x deny=y"));
+    assert_eq!(file(r#""tools":["*"]"#), line("allow=*"));
+    assert_eq!(file(r#""allowTools":[],"denyTools":["x"]"#), line("allow= deny=x"));
+    assert_eq!(
+        file(r#""denyTools":["*x"]"#),
+        "refused 1:47: the server `a`: `denyTools`: `*x` has a `*` that is not at its end\n"
+    );
 }

@@ -102,6 +102,9 @@ impl Switchboard {
                 message.set("result", &narrowed);
             }
         }
+        if let Some(narrowed) = message.get("result").and_then(|result| self.setting.tools.narrowed(&method, result)) {
+            message.set("result", &narrowed);
+        }
         let succeeded = message.get("result").is_some();
         message.set("jsonrpc", "2.0");
         message.set("id", &asked.reply.id);

@@ -30,7 +30,7 @@ use salon_protocol::{EnvelopeId, ParticipantId, Refusal, RpcError, SessionId, rp
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::Expose;
+use crate::{Expose, ToolFilter};
 use asks::CallerQuestion;
 use call::{LaneCall, LaneCalls, Origin};
 use callers::{CallerId, CallerState};
@@ -69,6 +69,8 @@ pub(crate) struct SwitchboardOptions {
     pub(crate) isolated: bool,
     /// What of the server may be used.
     pub(crate) expose: Expose,
+    /// Which of its tools.
+    pub(crate) tools: ToolFilter,
     /// How long a call may go on without progress.
     pub(crate) timeout: Duration,
     /// The eras the server speaks.

@@ -155,7 +155,8 @@ impl Switchboard {
 
     fn read_tools(&mut self, mut listing: ToolsReading, result: &RawValue, now: Instant) {
         let Some((tools, next)) = read_page(Listing::Tools, result) else { return self.listed(None, now) };
-        for tool in tools.into_iter().take(MAX_TOOLS - listing.names.len().min(MAX_TOOLS)) {
+        let admitted = tools.into_iter().filter(|tool| self.setting.tools.admits(&tool.name));
+        for tool in admitted.take(MAX_TOOLS - listing.names.len().min(MAX_TOOLS)) {
             listing.headers.learn(&tool.raw);
             listing.names.push(tool.name.into());
         }

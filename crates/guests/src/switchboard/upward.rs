@@ -201,6 +201,10 @@ impl Switchboard {
             Some((feature, _)) => feature.to_owned(),
             None => return Ok(()),
         };
+        if !self.setting.tools.admits_request(method, params) {
+            let told = format!("`{}` does not offer this tool here: its owner does not allow it", self.setting.name);
+            return Err(RpcError::new(RpcError::INVALID_PARAMS, told));
+        }
         if self.setting.expose.admits(&feature) {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use salon_guests::ToolPattern;
 use salon_guests::import::{ImportInput, Launch, VariableReference};
 use salon_guests::upstream::UrlTransport;
 use salon_protocol::TopicName;
@@ -214,6 +215,13 @@ fn table(text: &mut String, topic: &TopicName, Chosen { id, server, launch, .. }
     if name != id.as_str() && !name.is_empty() {
         line("name", quoted(&name));
     }
+    let patterns = |patterns: &[ToolPattern]| list(&patterns.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if let Some(allow) = &server.tools.allow {
+        line("allow_tools", patterns(allow));
+    }
+    if !server.tools.deny.is_empty() {
+        line("deny_tools", patterns(&server.tools.deny));
+    }
     if let Some(timeout) = server.timeout {
         line("timeout", quoted(&format!("{}ms", timeout.as_millis().max(1))));
     }
@@ -239,7 +247,7 @@ mod tests {
                 "env": { "API_KEY": "${input:api-key}", "OTHER": "${env:OTHER}", "TOKEN": "open" },
                 "envFile": ".env"
             },
-            "web": { "type": "sse", "url": "https://x.example/sse?key=1", "headers": { "X": "${Y}" }, "timeout": 1500, "disabled": true }
+            "web": { "type": "sse", "url": "https://x.example/sse?key=1", "headers": { "X": "${Y}" }, "timeout": 1500, "disabled": true, "includeTools": ["find", "read_*"], "excludeTools": ["read_all"] }
         }
     }"#;
 
@@ -296,6 +304,8 @@ mod tests {
         url = "https://x.example/sse?key=1"
         headers = { "X" = "${Y}" }
         transport = "sse"
+        allow_tools = ["find", "read_*"]
+        deny_tools = ["read_all"]
         timeout = "1500ms"
         disabled = true
         "#);

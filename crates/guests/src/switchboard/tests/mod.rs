@@ -33,6 +33,7 @@ impl Play {
             name: "guest".into(),
             isolated: false,
             expose: Expose::default(),
+            tools: ToolFilter::default(),
             timeout: Duration::from_secs(60),
             eras: eras.to_vec(),
             http: false,

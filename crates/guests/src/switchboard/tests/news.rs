@@ -152,3 +152,49 @@ fn log_lines_of_a_server_that_takes_no_wishes_are_heard_by_level_too() {
     ⇒ carol {"method":"notifications/message","params":{"level":"alert","data":6}}
     "#);
 }
+
+#[test]
+fn a_tool_that_is_not_allowed_is_neither_listed_nor_called() {
+    let only = |setting: &mut SwitchboardOptions| {
+        setting.tools.allow = Some(vec!["read_*".parse().unwrap()]);
+        setting.tools.deny = vec!["read_secret".parse().unwrap()];
+    };
+    let tools = r#"{"tools":[{"name":"read_file"},{"name":"read_secret"},{"name":"write_file"}],"nextCursor":"2"}"#;
+    let mut play = Play::new(&[Era::Legacy], only);
+    play.line(&format!(r#"0> {{"jsonrpc":"2.0","id":2,"result":{tools}}}"#));
+    play.line(r#"0> {"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"read_more"}]}}"#);
+    play.board.seated(ParticipantId::new("guest").unwrap());
+    play.collect();
+    assert_eq!(play.board.tools(), 2);
+    for line in [
+        "alice#1 tools/list",
+        &format!(r#"0> {{"jsonrpc":"2.0","id":4,"result":{tools}}}"#),
+        r#"alice#2 tools/call {"name":"read_secret"}"#,
+        r#"alice#3 tools/call {"name":"write_file"}"#,
+        r#"alice#4 tools/call {"name":"read_file"}"#,
+    ] {
+        play.line(line);
+    }
+    assert_snapshot!(play.told, @r#"
+    → 0 {"id":2,"method":"tools/list"}
+    → 0 {"id":3,"method":"tools/list","params":{"cursor":"2"}}
+    listed 2
+    ⇒ * {"method":"notifications/tools/list_changed","params":{"tools":["read_file","read_more"]}}
+    → 0 {"id":4,"method":"tools/list","params":{}}
+    ⇒ alice re e1 {"id":1,"result":{"tools":[{"name":"read_file"}],"nextCursor":"2"}}
+    ⇒ alice re e2 {"id":2,"error":{"code":-32602,"message":"`guest` does not offer this tool here: its owner does not allow it"}}
+    ⇒ alice re e3 {"id":3,"error":{"code":-32602,"message":"`guest` does not offer this tool here: its owner does not allow it"}}
+    → 0 {"id":5,"method":"tools/call","params":{"name":"read_file"}}
+    "#);
+    // The same for callers of the modern era.
+    let mut modern = Play::seated(&[Era::Modern], only);
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    modern.line(&format!(r#"alice#1 tools/call {{"name":"write_file",{meta}}}"#));
+    modern.line(&format!(r#"alice#2 tools/list {{{meta}}}"#));
+    modern.line(&format!(r#"0> {{"jsonrpc":"2.0","id":4,"result":{tools}}}"#));
+    assert_snapshot!(modern.told, @r#"
+    ⇒ alice re e1 {"id":1,"error":{"code":-32602,"message":"`guest` does not offer this tool here: its owner does not allow it"}}
+    → 0 {"id":4,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+    ⇒ alice re e2 {"id":2,"result":{"tools":[{"name":"read_file"}],"nextCursor":"2"}}
+    "#);
+}
