@@ -43,7 +43,11 @@ pub(super) async fn run(office: Arc<Office>, list_request: ListRequest) {
         Ok(_permit) => fetch(&office, &list_request).await,
         Err(_) => Err(Lack::Unasked),
     };
-    if office.catalogue().settle(&list_request, listed) {
+    let settled = office.catalogue().settle(&list_request, listed);
+    if !settled.changes.is_empty() {
+        office.announce_tool_changes(&list_request.who.id, &settled.changes);
+    }
+    if settled.is_left_out {
         let (topic, participant, listing) = (office.desk.topic(), &list_request.who.id, list_request.listing.method());
         tracing::warn!(%topic, %participant, listing, "catalogue: list left out, it is larger than what is kept");
     }

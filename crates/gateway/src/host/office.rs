@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Draft, Entry, EnvelopeId, Message, ParticipantId, RpcError, RpcId, SessionId, Sessions, rpc};
+use salon_protocol::{
+    CHAT_METHOD, Draft, Entry, EnvelopeId, Message, ParticipantId, RpcError, RpcId, SessionId, Sessions, rpc,
+};
 use salon_rooms::HostAccess;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
 
 use super::calls::HostCalls;
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, ToolChange, announcement};
 use super::library::Board;
 use super::speech::{HostOutcome, compose, compose_between, derived_id, text};
 use super::tools::HostToolbox;
+use crate::clock;
 
 /// Handshakes of the host under way at once.
 const MAX_HANDSHAKES: usize = 128;
@@ -97,6 +100,19 @@ impl Office {
         let id = uuid::Uuid::new_v4().to_string();
         let payload = rpc::notification(method, Some(&text(params)));
         drop(self.desk.publish(&host, compose(&id, &host, to, None, payload)));
+    }
+
+    /// Tells everybody that tools have changed since they were listed here. Nodes that notice it at once write the same id, so it is stored
+    /// once; the same change is announced again only in another minute.
+    pub(super) fn announce_tool_changes(&self, who: &ParticipantId, changes: &[ToolChange]) {
+        let (topic, host) = (self.desk.topic(), ParticipantId::host());
+        tracing::warn!(%topic, participant = %who, tools = changes.len(), "catalogue: tool definitions changed, announcing it in the room");
+        let minute = clock::now().0 / 60_000;
+        let what: Vec<_> = changes.iter().map(|change| (&change.tool, &change.definition)).collect();
+        let id =
+            uuid::Uuid::new_v5(&self.toolbox.namespace, format!("tools changed {minute} {who} {what:?}").as_bytes());
+        let payload = rpc::notification(CHAT_METHOD, Some(&text(&announcement(who, changes))));
+        drop(self.desk.publish(&host, compose(&id.to_string(), &host, &[], None, payload)));
     }
 
     /// Whether an old request was answered before the room was opened: to do again what it asked could do harm.

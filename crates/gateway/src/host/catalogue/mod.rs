@@ -9,6 +9,7 @@
 //! ([`ListBudget`]), and a room's snapshot has bounds of its own; a list that does not fit is left out and counted.
 
 mod budget;
+mod seen_tools;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -25,9 +26,11 @@ use tokio::time::Instant;
 
 use super::calls::Lack;
 use super::library::{Board, Demand};
+use seen_tools::SeenTools;
 use slots::{Knowledge, ParticipantSlot, Queue, Turn};
 
 pub(super) use budget::ListBudget;
+pub(super) use seen_tools::{ToolChange, announcement};
 pub(super) use slots::{Consulted, HandshakeResult, Meeting, OfferedList};
 
 /// How long a participant that did not answer is not asked again.
@@ -49,6 +52,15 @@ pub(super) struct ListResult {
     pub(super) items: Vec<ListItem>,
     /// How long it may be kept, where its owner says so.
     pub(super) ttl: Option<Duration>,
+}
+
+/// What keeping a list has shown.
+#[derive(Default)]
+pub(super) struct SettledList {
+    /// It is left out of the catalogue from now on, because it is too long.
+    pub(super) is_left_out: bool,
+    /// Tools that the room has seen before, and with another definition.
+    pub(super) changes: Vec<ToolChange>,
 }
 
 /// A list to be fetched. The holder must settle it.
@@ -85,6 +97,7 @@ pub(super) struct Catalogue {
     queues: [Queue; 4],
     waiters: Vec<Waiter>,
     builder: SnapshotBuilder,
+    seen_tools: SeenTools,
     board: Arc<Board>,
     budget: Arc<ListBudget>,
     max_age: Duration,
@@ -105,6 +118,7 @@ impl Catalogue {
             queues: Default::default(),
             waiters: Vec::new(),
             builder: SnapshotBuilder::after(&board.snapshot()),
+            seen_tools: SeenTools::default(),
             board,
             budget,
             max_age,
@@ -284,16 +298,20 @@ impl Catalogue {
         self.slot(&list_request.who).is_some_and(|slot| slot.lists[list_request.listing as usize].is_stale)
     }
 
-    /// Keeps what an errand brought. Whether it is left out of the catalogue from now on because it is too long.
-    pub(super) fn settle(&mut self, list_request: &ListRequest, listed: Result<ListResult, Lack>) -> bool {
+    /// Keeps what an errand brought.
+    pub(super) fn settle(&mut self, list_request: &ListRequest, listed: Result<ListResult, Lack>) -> SettledList {
         let (now, listing, id) = (Instant::now(), list_request.listing, &list_request.who.id);
         if self.slot(&list_request.who).is_none() {
-            return false;
+            return SettledList::default();
         }
         if matches!(listed, Err(Lack::Left)) {
             self.forget(id);
-            return false;
+            return SettledList::default();
         }
+        let changes = match &listed {
+            Ok(listed) if listing == Listing::Tools => self.seen_tools.note(id, &listed.items, now),
+            _ => Vec::new(),
+        };
         let was_left_out = self.builder.is_left_out(id, listing);
         let ttl = listed.as_ref().ok().and_then(|listed| listed.ttl).map(|ttl| ttl.clamp(MIN_TTL, MAX_TTL));
         let offer = listed.and_then(|ListResult { items, .. }| {
@@ -301,7 +319,7 @@ impl Catalogue {
             let taken = self.budget.take(bytes).ok_or(Lack::TooLong)?;
             Ok(OfferedList { items: items.into(), _taken: taken })
         });
-        let Some(slot) = self.slots.get_mut(id) else { return false };
+        let Some(slot) = self.slots.get_mut(id) else { return SettledList::default() };
         let list = &mut slot.lists[listing as usize];
         let before = match &*list.knowledge.borrow() {
             Knowledge::Asking { known, .. } => known.clone(),
@@ -331,7 +349,7 @@ impl Catalogue {
         self.queues[listing as usize].set(id, list, Some(turn));
         let is_left_out = self.builder.is_left_out(id, listing);
         self.wake();
-        is_left_out && !was_left_out
+        SettledList { is_left_out: is_left_out && !was_left_out, changes }
     }
 
     /// Answers the sessions whose lists are all known.
