@@ -7,7 +7,7 @@ use std::time::Duration;
 use salon_client::{Backoff, End, JoinError};
 
 use crate::ToolFilter;
-use crate::upstream::{GuestTarget, UpstreamError, Watcher};
+use crate::upstream::{GuestTarget, GuestUser, UpstreamError, Watcher};
 
 /// An MCP server to be brought into a room.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub struct Spec {
     pub name: String,
     /// A process that ends the guest's children when this process is gone without a word.
     pub watcher: Option<Watcher>,
+    /// Whom its children run as, if not as us.
+    pub user: Option<GuestUser>,
     /// How long to wait before the server is started again.
     pub backoff: Backoff,
 }
@@ -41,6 +43,7 @@ impl Spec {
             timeout: Duration::from_secs(60),
             name: name.into(),
             watcher: None,
+            user: None,
             backoff: Backoff::default(),
         }
     }

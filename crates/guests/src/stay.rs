@@ -77,7 +77,8 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
 
     /// Starts the server and performs the MCP handshake with it.
     async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<ProbeRecord>) -> Result<Self, String> {
-        let setup = UpstreamSetup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone() };
+        let setup =
+            UpstreamSetup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone(), user: spec.user.clone() };
         let verdict = match ProbeRecord::fresh(known.as_ref()) {
             Some(verdict) => verdict,
             None => Arc::new(probe(&spec.target, &setup, spec.timeout).await.map_err(|error| error.to_string())?),

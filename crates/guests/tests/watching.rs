@@ -117,7 +117,7 @@ async fn be_the_parent(script: OsString) -> ExitCode {
 
 async fn start(target: GuestTarget) -> Result<(UpstreamConnection, Inbound), Failed> {
     let watcher = Watcher { program: std::env::current_exe()?, args: vec![WATCHER.into()] };
-    let setup = UpstreamSetup { guest: "robot".into(), watcher: Some(watcher) };
+    let setup = UpstreamSetup { guest: "robot".into(), watcher: Some(watcher), user: None };
     let verdict = ProbeVerdict {
         eras: vec![Era::Legacy],
         discovered: None,

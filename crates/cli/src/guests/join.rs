@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use salon_gateway::config::Deadline;
-use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::upstream::{GuestTarget, GuestUser, UrlTransport};
 use salon_guests::{Expose, GuestStatus, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
@@ -58,6 +58,9 @@ pub(crate) struct JoinArgs {
     /// Variable for the command, with a value or as it is here; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]", conflicts_with = "url", value_parser = variable)]
     env: Vec<Variable>,
+    /// User the command runs as, `USER[:GROUP]` by name or number; only for root [default: yourself]
+    #[arg(long, value_name = "USER", conflicts_with = "url", value_parser = GuestUser::lookup)]
+    user: Option<GuestUser>,
     /// Address of a server that runs elsewhere
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
@@ -167,7 +170,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     let mut spec = Spec::new(id.as_str(), args.target());
     (spec.isolated, spec.expose, spec.timeout) = (args.isolated, expose, args.timeout.0);
     spec.tools = args.tools();
-    spec.watcher = watcher();
+    (spec.watcher, spec.user) = (watcher(), args.user.clone());
     let entering = || {
         let entering = client.room(topic.clone()).kind(args.kind);
         match &args.name {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use salon_gateway::config::{Config, Feature, Guest, GuestServer, GuestTransport, Overrides};
 use salon_guests::import::{self, ImportInput, Launch, Product, Surroundings, TakenNames};
-use salon_guests::upstream::{GuestTarget, UrlTransport};
+use salon_guests::upstream::{GuestTarget, GuestUser, UrlTransport};
 use salon_guests::{Expose, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
@@ -44,6 +44,7 @@ pub(crate) struct GuestSeatKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuestTerms {
     target: GuestTarget,
+    user: Option<GuestUser>,
     pub(crate) name: Option<String>,
     pub(crate) kind: ParticipantKind,
     isolated: bool,
@@ -57,6 +58,7 @@ impl GuestTerms {
         let mut spec = Spec::new(key.id.as_str(), self.target.clone());
         (spec.isolated, spec.expose, spec.tools) = (self.isolated, self.expose, self.tools.clone());
         spec.timeout = self.timeout.unwrap_or(spec.timeout);
+        spec.user = self.user.clone();
         spec.watcher = watcher();
         spec
     }
@@ -172,6 +174,7 @@ impl Sources {
             let input = |input: &str| answers.answer(file, input, &import.inputs);
             let ready = expand(&server.launch, &server.name, &folder, &input).map(|target| GuestTerms {
                 target,
+                user: None,
                 name: (id.as_str() != server.name).then(|| server.name.clone()),
                 kind: ParticipantKind::Agent,
                 isolated: false,
@@ -195,6 +198,7 @@ fn configured(guest: &Guest) -> Planned {
         })?;
         Ok(GuestTerms {
             target,
+            user: user(&terms.server)?,
             name: terms.name.clone(),
             kind: terms.kind.unwrap_or(ParticipantKind::Agent),
             isolated: terms.isolated,
@@ -207,6 +211,15 @@ fn configured(guest: &Guest) -> Planned {
         })
     };
     Planned { key: GuestSeatKey { topic: guest.topic.clone(), id: guest.id.clone() }, ready: ready() }
+}
+
+fn user(server: &GuestServer) -> anyhow::Result<Option<GuestUser>> {
+    match server {
+        GuestServer::Command { user: Some(user), .. } => {
+            GuestUser::lookup(user).map(Some).map_err(|why| anyhow!("`user`: {why}"))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn patterns(list: &[String], key: &str) -> anyhow::Result<Vec<ToolPattern>> {
@@ -223,7 +236,7 @@ pub(super) fn launch(server: &GuestServer) -> Launch {
     let pairs =
         |map: &BTreeMap<String, String>| map.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     match server {
-        GuestServer::Command { command, args, env, cwd, env_file } => Launch::Command {
+        GuestServer::Command { command, args, env, cwd, env_file, user: _ } => Launch::Command {
             command: command.0.clone(),
             args: args.0.clone(),
             env: pairs(&env.0),

@@ -77,6 +77,8 @@ pub enum GuestServer {
         cwd: Option<String>,
         /// A file with more for its environment.
         env_file: Option<String>,
+        /// Whom it runs as.
+        user: Option<String>,
     },
     /// A server that runs elsewhere.
     Url {
@@ -126,6 +128,7 @@ struct GuestTable {
     env: Option<BTreeMap<String, String>>,
     cwd: Option<String>,
     env_file: Option<String>,
+    user: Option<String>,
     url: Option<String>,
     headers: Option<BTreeMap<String, String>>,
     transport: Option<UrlTransport>,
@@ -143,12 +146,13 @@ impl TryFrom<GuestTable> for GuestOf {
     type Error = String;
 
     fn try_from(table: GuestTable) -> Result<Self, String> {
-        let GuestTable { command, args, env, cwd, env_file, url, headers, transport, .. } = table;
+        let GuestTable { command, args, env, cwd, env_file, user, url, headers, transport, .. } = table;
         let of_command = [
             ("args", args.is_some()),
             ("env", env.is_some()),
             ("cwd", cwd.is_some()),
             ("env_file", env_file.is_some()),
+            ("user", user.is_some()),
         ];
         let of_url = [("headers", headers.is_some()), ("transport", transport.is_some())];
         let astray = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, given)| *given).map(|(key, _)| *key);
@@ -160,7 +164,7 @@ impl TryFrom<GuestTable> for GuestOf {
                     return Err(format!("`{key}` goes with `url`, not with `command`"));
                 }
                 let (args, env) = (Private(args.unwrap_or_default()), Private(env.unwrap_or_default()));
-                GuestServer::Command { command: Private(command), args, env, cwd, env_file }
+                GuestServer::Command { command: Private(command), args, env, cwd, env_file, user }
             }
             (None, Some(url)) => {
                 if let Some(key) = astray(&of_command) {

@@ -532,6 +532,7 @@ fn guests_arrive_as_they_are_written_and_show_no_secret() {
         env = { TOKEN = "${TOKEN:-none}", A = "b" }
         cwd = "sub"
         env_file = ".env"
+        user = "mcp"
         name = "Files"
         kind = "robot"
         isolated = true
@@ -553,7 +554,7 @@ fn guests_arrive_as_they_are_written_and_show_no_secret() {
     assert_eq!(env.0.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>(), ["A=b", "TOKEN=${TOKEN:-none}"]);
     let GuestServer::Url { url, headers, .. } = &web.terms.server else { panic!("a URL") };
     assert_eq!((&*url.0, &*headers.0["Authorization"]), ("https://mcp.example/?key=secret", "Bearer ${KEY}"));
-    insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some([Tools, Prompts]), allow_tools: Some(["read_*"]), deny_tools: ["read_secret"], timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some(Sse) }, name: None, kind: None, isolated: false, expose: None, allow_tools: None, deny_tools: [], timeout: None, disabled: false }"#);
+    insta::assert_snapshot!(format!("{:?} {:?}", files.terms, web.terms), @r#"GuestOf { server: Command { command: …, args: …, env: …, cwd: Some("sub"), env_file: Some(".env"), user: Some("mcp") }, name: Some("Files"), kind: Some(Robot), isolated: true, expose: Some([Tools, Prompts]), allow_tools: Some(["read_*"]), deny_tools: ["read_secret"], timeout: Some(300s), disabled: true } GuestOf { server: Url { url: …, headers: …, transport: Some(Sse) }, name: None, kind: None, isolated: false, expose: None, allow_tools: None, deny_tools: [], timeout: None, disabled: false }"#);
 }
 
 #[test]

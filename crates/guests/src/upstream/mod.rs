@@ -18,6 +18,7 @@ mod streamable;
 mod target;
 #[cfg(test)]
 pub(crate) mod tests;
+mod user;
 mod watch;
 mod websocket;
 
@@ -35,6 +36,7 @@ use tokio::time::timeout;
 pub use error::UpstreamError;
 pub use probe::{Era, LegacyDialect, ProbeVerdict, WireKind, probe};
 pub use target::{GuestTarget, UpstreamSetup, UrlTransport};
+pub use user::GuestUser;
 pub use watch::{WATCHER_GRACE, Watcher, watch};
 
 /// Messages that may wait between a connection and its owner, each way. Beyond it, senders wait.

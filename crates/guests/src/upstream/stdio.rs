@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::lines::{LineRead, read_line};
 use super::process::Group;
-use super::{MAX_MESSAGE, Outbound, QUEUE, UpstreamError, UpstreamMessage, UpstreamSetup, frame};
+use super::{GuestUser, MAX_MESSAGE, Outbound, QUEUE, UpstreamError, UpstreamMessage, UpstreamSetup, frame};
 
 /// The longest piece of a log line that is shown as one.
 const MAX_LOG_LINE: usize = 8 * 1024;
@@ -133,7 +133,12 @@ fn spawn(command: ChildCommand<'_>, setup: &UpstreamSetup) -> std::io::Result<Ch
         }
     };
     process.args(command.args).env_clear();
-    process.envs(std::env::vars_os().filter(|(name, value)| is_inherited(name, value)));
+    let is_ours = |name: &OsStr| setup.user.is_some() && name.to_str().is_some_and(GuestUser::replaces);
+    process.envs(std::env::vars_os().filter(|(name, value)| is_inherited(name, value) && !is_ours(name)));
+    if let Some(user) = &setup.user {
+        // Groups of ours go too: the standard library drops them where root becomes somebody else.
+        process.envs(user.env()).uid(user.uid).gid(user.gid);
+    }
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = command.cwd {
         process.current_dir(cwd);

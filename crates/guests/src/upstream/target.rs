@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::http::HttpUpstream;
-use super::{UpstreamError, Watcher, websocket};
+use super::{GuestUser, UpstreamError, Watcher, websocket};
 
 /// What to bring in.
 #[derive(Clone, PartialEq, Eq)]
@@ -113,11 +113,13 @@ pub struct UpstreamSetup {
     /// A process that ends a child when ours is gone without a word. Without one, a child that does not end when its input
     /// closes outlives a killed Salon.
     pub watcher: Option<Watcher>,
+    /// Whom a child runs as, if not as us.
+    pub user: Option<GuestUser>,
 }
 
 impl UpstreamSetup {
     /// A guest's, without a watcher.
     pub fn new(guest: impl Into<Arc<str>>) -> Self {
-        Self { guest: guest.into(), watcher: None }
+        Self { guest: guest.into(), watcher: None, user: None }
     }
 }

@@ -86,6 +86,23 @@ async fn environment_and_directory_are_the_targets() {
 }
 
 #[tokio::test]
+async fn a_child_may_run_as_somebody_else() {
+    let user = GuestUser::lookup("65534:65533");
+    if !rustix::process::geteuid().is_root() {
+        assert_eq!(user, Err("a program runs as `65534:65533` only if Salon itself runs as root".into()));
+        return;
+    }
+    let target =
+        shell(r#"echo "{\"id\":\"$(id -u) $(id -g) $(id -G)\",\"home\":\"$HOME\",\"xdg\":\"$XDG_RUNTIME_DIR\"}""#);
+    let setup = UpstreamSetup { user: user.ok(), ..setup() };
+    let home = setup.user.as_ref().and_then(|user| user.env().find(|(name, _)| *name == "HOME")).unwrap().1.clone();
+    let opened = UpstreamConnection::open(&target, &verdict(Era::Legacy, WireKind::Stdio), Era::Legacy, &setup).await;
+    let (_connection, mut inbound) = opened.unwrap();
+    let wanted = format!(r#"{{"id":"65534 65533 65533","home":"{}","xdg":""}}"#, home.display());
+    assert_eq!(message(&mut inbound).await, wanted);
+}
+
+#[tokio::test]
 async fn closing_gives_a_child_time_to_end_by_itself() {
     let mut held = LifePipe::new().await;
     let (connection, mut inbound) = start(&held.script(r#"echo '{"id":1}'; cat; echo saved >&9"#)).await;
