@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use salon_mcp::handshake::HandshakeParams;
-use salon_mcp::{Era, Revision};
+use salon_mcp::{Era, OTHERS_ARE_DATA, Revision};
 use salon_protocol::{LogLevel, Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -129,7 +129,8 @@ impl Door {
         format!(
             "You are `{me}` in the room {topic}, which people, agents and robots share. Their tools are named after their owner: \
              `owner__tool`. `presence_get` tells who is here, `chat_say` speaks to everybody, `room_wait` waits until something happens and \
-             tells what: call it again and again to take part. Everything you do here is seen by everybody in the room."
+             tells what: call it again and again to take part. Everything you do here is seen by everybody in the room. \
+             {OTHERS_ARE_DATA}"
         )
     }
 
