@@ -21,6 +21,12 @@ pub(crate) fn clipped(text: &str, most: usize) -> String {
     shown
 }
 
+/// A word as a shell takes it.
+pub(crate) fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=~+,%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
 /// A text of ours in which URLs have nothing before their hosts.
 pub(crate) fn without_passwords(text: &str) -> String {
     let mut shown = String::new();

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper::http::{Method, Request, StatusCode, header, request};
 use hyper_util::rt::TokioIo;
-use salon_protocol::{Envelope, EnvelopeId, Participant, ParticipantId, TopicName};
+use salon_protocol::{Envelope, EnvelopeId, Participant, ParticipantId, TopicName, percent_encoded};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -177,7 +177,7 @@ impl Client {
         struct Present {
             participants: Vec<Participant>,
         }
-        let path = format!("/v0/topics/{topic}/participants");
+        let path = format!("/v0/topics/{}/participants", percent_encoded(topic.as_str()));
         let answer: Present = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
         Ok(answer.participants)
     }
@@ -196,7 +196,7 @@ impl Client {
             ("before", query.before.as_deref()),
             ("after", query.after.as_ref().map(EnvelopeId::as_str)),
         ];
-        let path = format!("/v0/topics/{topic}/history{}", query_string(&wanted));
+        let path = format!("/v0/topics/{}/history{}", percent_encoded(topic.as_str()), query_string(&wanted));
         let answer: Answer = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
         let envelopes: Result<Vec<_>, _> = answer.history.iter().map(|text| Envelope::restore(text.get())).collect();
         let envelopes = envelopes.map_err(|refusal| self.unreadable(refusal))?;
@@ -205,7 +205,7 @@ impl Client {
 
     /// Publishes one envelope without taking a seat. It makes nobody present; a request is refused unless its sender is seated.
     pub async fn publish(&self, topic: &TopicName, envelope: String) -> Result<(), RestError> {
-        let path = format!("/v0/topics/{topic}/messages");
+        let path = format!("/v0/topics/{}/messages", percent_encoded(topic.as_str()));
         let _: Box<RawValue> = self.ask(RequestAuth::WithToken, Method::POST, &path, Some(envelope)).await?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::http::{HeaderValue, Request, header};
-use salon_protocol::{Envelope, EnvelopeId, TopicName};
+use salon_protocol::{Envelope, EnvelopeId, TopicName, percent_encoded};
 
 use crate::error::ReplyError;
 use crate::sse::SseDecoder;
@@ -57,7 +57,7 @@ impl Client {
         after: Option<&EnvelopeId>,
         token: &crate::Token,
     ) -> Result<Following, RestError> {
-        let mut request = self.request(&format!("/v0/topics/{topic}/stream"), Some(token));
+        let mut request = self.request(&format!("/v0/topics/{}/stream", percent_encoded(topic.as_str())), Some(token));
         if let Some(after) = after {
             let id = HeaderValue::from_bytes(after.as_str().as_bytes());
             request = request.header("Last-Event-ID", id.expect("an envelope's id has no control characters"));

@@ -505,8 +505,8 @@ mod tests {
             ),
             (
                 "from",
-                "\"al ice\"",
-                "invalid_envelope: `from` is not acceptable: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ - [e1]",
+                "\"al/ice\"",
+                "invalid_envelope: `from` is not acceptable: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~ [e1]",
             ),
             ("to", "\"bob\"", "invalid_envelope: `to` must be an array of participant ids [e1]"),
             ("to", "[\"a\",\"b\",\"c\",\"d\"]", "invalid_envelope: `to` has 4 entries; the limit is 3 [e1]"),

@@ -1,4 +1,8 @@
 //! Names that arrive from outside: checked once, then trusted.
+//!
+//! Topics and participants may be called as chat platforms call them: `#general`, `!room:server`, `@user:server`, `Team Room`. What is refused would have
+//! a meaning where names are written: in paths, patterns, quotations. Letters beyond ASCII are refused, so that no name can be spelled with look-alikes of
+//! another script. In an address a name is percent-encoded ([`crate::percent_encoded`]).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -19,21 +23,56 @@ pub enum InvalidId {
     /// More than 128 characters were given.
     #[error("it has more than 128 characters")]
     TooLong,
-    /// A character outside the allowed set.
-    #[error("{0:?} is not one of A-Z a-z 0-9 . _ : ~ @ -")]
+    /// A character that a name cannot have.
+    #[error(
+        "{0:?} is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ {{ | }} ~"
+    )]
     Character(char),
+    /// A space at the beginning or the end.
+    #[error("it begins or ends with a space")]
+    Space,
+    /// `.` or `..`, which lead elsewhere in an address.
+    #[error("`.` and `..` are not names")]
+    Dots,
+    /// A character that a session's id cannot have.
+    #[error("{0:?} is not one of A-Z a-z 0-9 . _ : ~ @ -")]
+    SessionCharacter(char),
     /// A control character in an envelope id.
     #[error("it has a control character")]
     Control,
 }
 
+/// Whether a name can have a character.
+fn is_name_character(c: char) -> bool {
+    c == ' ' || (c.is_ascii_graphic() && !matches!(c, '"' | '%' | '*' | '/' | '<' | '>' | '?' | '\\' | '`'))
+}
+
+fn check_characters(text: &str) -> Result<(), InvalidId> {
+    if text.is_empty() {
+        return Err(InvalidId::Empty);
+    }
+    if let Some(other) = text.chars().find(|&c| !is_name_character(c)) {
+        return Err(InvalidId::Character(other));
+    }
+    // All of them are ASCII, so these are bytes as well.
+    if text.len() > MAX_CHARS { Err(InvalidId::TooLong) } else { Ok(()) }
+}
+
 fn check_name(text: &str) -> Result<(), InvalidId> {
+    check_characters(text)?;
+    if text.starts_with(' ') || text.ends_with(' ') {
+        return Err(InvalidId::Space);
+    }
+    if matches!(text, "." | "..") { Err(InvalidId::Dots) } else { Ok(()) }
+}
+
+fn check_session(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() {
         return Err(InvalidId::Empty);
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '~' | '@' | '-');
     if let Some(other) = text.chars().find(|&c| !allowed(c)) {
-        return Err(InvalidId::Character(other));
+        return Err(InvalidId::SessionCharacter(other));
     }
     if text.len() > MAX_CHARS { Err(InvalidId::TooLong) } else { Ok(()) }
 }
@@ -110,7 +149,8 @@ macro_rules! name {
 }
 
 name!(
-    /// A topic's name, such as `room:alpha`: 1 to 128 characters of `A-Z a-z 0-9 . _ : ~ @ -`.
+    /// A topic's name, such as `room:alpha`, `#general` or `Team Room`: 1 to 128 letters and digits of ASCII, spaces between them, and
+    /// ``! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~``; neither `.` nor `..`.
     TopicName,
     check_name
 );
@@ -125,10 +165,10 @@ name!(
     check_envelope_id
 );
 name!(
-    /// One session of a participant, which may have several at once; of the same characters as a participant's id. It means something only
-    /// together with that id.
+    /// One session of a participant, which may have several at once: 1 to 128 characters of `A-Z a-z 0-9 . _ : ~ @ -`. It means something only
+    /// together with the participant's id.
     SessionId,
-    check_name
+    check_session
 );
 
 impl ParticipantId {
@@ -176,7 +216,8 @@ impl FromStr for TopicPattern {
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         match text.strip_suffix('*') {
             Some("") => Ok(Self::Prefix("".into())),
-            Some(prefix) => check_name(prefix).map(|()| Self::Prefix(prefix.into())),
+            // `Team *` opens what begins with `Team` and a space.
+            Some(prefix) => check_characters(prefix).map(|()| Self::Prefix(prefix.into())),
             None => TopicName::new(text).map(Self::Exact),
         }
     }
@@ -202,8 +243,50 @@ mod tests {
         assert_eq!(verdict(&"a".repeat(128)), "fine");
         assert_eq!(verdict(&"a".repeat(129)), "it has more than 128 characters");
         assert_eq!(verdict(""), "it is empty");
-        assert_eq!(verdict("r\u{43e}om"), "'о' is not one of A-Z a-z 0-9 . _ : ~ @ -");
-        assert_eq!(verdict("a\u{7f}"), "'\\u{7f}' is not one of A-Z a-z 0-9 . _ : ~ @ -");
+        for name in [
+            "#general",
+            "!room:server.example",
+            "@user:server",
+            "Team Room",
+            "auth0|5f7c",
+            "[a]{b}^'(c)",
+            "...",
+            "a.",
+            "+&=$;,",
+        ] {
+            assert_eq!(verdict(name), "fine", "{name}");
+        }
+        let refused = |text: &str| TopicName::new(text).expect_err(text);
+        for c in [
+            '/', '\\', '*', '?', '%', '"', '`', '<', '>', '\0', '\t', '\n', '\u{7f}', '\u{85}', '\u{a0}', '\u{43e}',
+            '\u{200b}', '\u{202e}',
+        ] {
+            assert_eq!(refused(&format!("a{c}b")), InvalidId::Character(c));
+        }
+        assert_eq!(refused(" a"), InvalidId::Space);
+        assert_eq!(refused("a "), InvalidId::Space);
+        assert_eq!(refused(" "), InvalidId::Space);
+        assert_eq!(refused("."), InvalidId::Dots);
+        assert_eq!(refused(".."), InvalidId::Dots);
+        assert_eq!(SessionId::new("a b"), Err(InvalidId::SessionCharacter(' ')));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_name_survives_an_address(one in "\\PC{1,12}|[ -~]{1,12}", other in "[ -~]{1,12}") {
+            let names: Vec<_> = [one, other].into_iter().filter_map(|text| ParticipantId::new(text).ok()).collect();
+            for name in &names {
+                let encoded = crate::percent_encoded(name.as_str());
+                proptest::prop_assert!(encoded.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:@%".contains(&byte)), "{}", encoded);
+                proptest::prop_assert_eq!(crate::percent_decoded(&encoded), Some(name.to_string()));
+                // No part of an address that leads elsewhere.
+                proptest::prop_assert!(!matches!(&*encoded, "." | ".."));
+            }
+            if let [one, other] = &names[..] {
+                let is_same = crate::percent_encoded(one.as_str()) == crate::percent_encoded(other.as_str());
+                proptest::prop_assert_eq!(is_same, one == other);
+            }
+        }
     }
 
     #[test]
@@ -222,6 +305,11 @@ mod tests {
         assert!(!opens("room:*", "lobby"));
         assert!(opens("*", "lobby"));
         assert!(!opens("room:a", "room:alpha"));
-        assert!("ro om*".parse::<TopicPattern>().is_err());
+        assert!(opens("#*", "#general"));
+        assert!(opens("Team *", "Team Room"));
+        assert!(!opens("Team *", "Teams"));
+        for wrong in ["ro/om*", "ro*om", "**", ""] {
+            assert!(wrong.parse::<TopicPattern>().is_err(), "{wrong}");
+        }
     }
 }

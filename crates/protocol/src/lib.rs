@@ -31,7 +31,7 @@ pub use log_level::LogLevel;
 pub use members::Members;
 pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId, SESSION_ENDED_METHOD};
 pub use participant::{McpVersion, Participant, ParticipantKind, Presence, PresenceEvent};
-pub use percent::percent_decoded;
+pub use percent::{percent_decoded, percent_encoded};
 pub use position::Position;
 pub use rate::{RateLimit, TokenBucket};
 pub use refusal::{Code, FailureCause, Refusal};

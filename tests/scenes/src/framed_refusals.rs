@@ -382,7 +382,7 @@ fn entering() -> Vec<Entering> {
             Ok(json!({"clientInfo": {"id": "alice"}, "token": token(gateway, &[("topics", "room:alpha,room:beta")])?}))
         }),
         entering("an invalid room", 400, "invalid_parameters", |gateway| {
-            Ok(json!({"clientInfo": {"id": "alice"}, "topic": "room alpha", "token": token(gateway, &[])?}))
+            Ok(json!({"clientInfo": {"id": "alice"}, "topic": "room/alpha", "token": token(gateway, &[])?}))
         }),
         entering("nobody", 400, "invalid_parameters", |gateway| {
             Ok(json!({"topic": "room:alpha", "token": token(gateway, &[])?}))

@@ -208,7 +208,7 @@ fn headers() -> Vec<Refused> {
         refused("no messageType", with("messageType", Value::Null), odd, 400),
         refused("an unknown messageType", with("messageType", json!("shout")), odd, 400),
         refused("nobody to tell", with("destination", Value::Null), "recipient_required", 400),
-        refused("a destination that names nobody", with("destination", json!("b ob")), odd, 400),
+        refused("a destination that names nobody", with("destination", json!("b/ob")), odd, 400),
     ];
     for version in ["2.0", "0.9", "1", "one"] {
         let text = with("version", json!(version));

@@ -138,7 +138,7 @@ fn posts() -> Vec<Refused> {
         refused("an initialize without a topic", (As::Both, "POST", "/sse"), &[], INITIALIZE, 400, Form::Rpc(-32000)),
         refused(
             "an initialize in an invalid topic",
-            (Alice, "POST", "/mcp/room%20alpha"),
+            (Alice, "POST", "/mcp/room%2Falpha"),
             &[],
             INITIALIZE,
             400,
@@ -146,7 +146,7 @@ fn posts() -> Vec<Refused> {
         ),
         refused(
             "an initialize with an invalid participant",
-            (Alice, "POST", "/mcp/room:alpha/a%20b"),
+            (Alice, "POST", "/mcp/room:alpha/a%2Fb"),
             &[],
             INITIALIZE,
             400,

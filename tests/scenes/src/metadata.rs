@@ -46,7 +46,7 @@ async fn described(engine: TestEngine) -> Result<(), Failure> {
         ("/mcp", 404),
         ("/mcp/", 404),
         ("/mcp/room:alpha/a/b", 404),
-        ("/mcp/room%20alpha", 400),
+        ("/mcp/room%2Falpha", 400),
         ("/mcp/room:alpha/a%22b", 400),
         ("/mcp/%ff", 400),
     ] {

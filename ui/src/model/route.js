@@ -38,9 +38,10 @@ function decoded(text) {
   }
 }
 
-/** Whether a name is a topic's. @param {string} name */
+/** Whether a name is a topic's, as the gateway judges it. @param {string} name */
 export function isTopic(name) {
-  return /^[A-Za-z0-9._:~@-]{1,128}$/.test(name);
+  const plain = /^[ !#-$&-).0-;=@-[\]-_a-~+,-]{1,128}$/.test(name);
+  return plain && name === name.trim() && name !== '.' && name !== '..';
 }
 
 /** Whether a session opens a topic. @param {string[]} patterns names, or prefixes with a trailing `*` @param {string} topic */

@@ -82,7 +82,7 @@ function EnterByName({ patterns }) {
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const topic = name.trim();
-    if (!isTopic(topic)) setProblem('A name has 1 to 128 characters: letters, digits, and . _ : ~ @ -');
+    if (!isTopic(topic)) setProblem('A name has 1 to 128 letters and digits of ASCII, spaces between them, and ! # $ & \' ( ) + , - . : ; = @ [ ] ^ _ { | } ~');
     else if (!opens(patterns, topic)) setProblem(`You may enter ${patterns.join(', ')}.`);
     else salon.go({ view: 'room', topic });
   };

@@ -48,11 +48,14 @@ test('addresses lead to rooms and back', () => {
   assert.deepEqual(routeOf('#/room/room:demo'), { view: 'room', topic: 'room:demo' });
   assert.deepEqual(routeOf('#/room/room:demo/timeline'), { view: 'timeline', topic: 'room:demo' });
   assert.deepEqual(routeOf('#/room/%E0%A4%A'), { view: 'lobby' });
-  for (const topic of ['room:demo', 'a@b~c', 'odd/name %']) assert.deepEqual(routeOf(hashOf({ view: 'room', topic })), { view: 'room', topic });
+  for (const topic of ['room:demo', 'a@b~c', 'odd/name %', '#general', 'Team Room']) assert.deepEqual(routeOf(hashOf({ view: 'room', topic })), { view: 'room', topic });
   assert.deepEqual(linkOf('#code=abc-_1&room=room:demo'), { code: 'abc-_1', topic: 'room:demo' });
   assert.deepEqual(linkOf('#code=abc'), { code: 'abc' });
   assert.equal(linkOf('#/room/x'), null);
-  assert.deepEqual([isTopic('room:a'), isTopic(''), isTopic('a b'), isTopic('x'.repeat(129))], [true, false, false, false]);
+  for (const name of ['room:a', 'a b', '#general', '!room:server', '@user:server', 'auth0|1', "[{(^&+,;=$')}]", '...', 'x'.repeat(128)]) assert.ok(isTopic(name), name);
+  for (const name of ['', ' a', 'a ', '.', '..', 'a/b', 'a\\b', 'a*', 'a?', 'a%', 'a"', 'a`', 'a<', 'a>', 'a\n', 'caf\u00e9', 'x'.repeat(129)]) {
+    assert.ok(!isTopic(name), name);
+  }
   assert.deepEqual([opens(['room:*'], 'room:a'), opens(['room:a'], 'room:ab'), opens(['*'], 'x')], [true, false, true]);
 });
 

@@ -88,7 +88,8 @@ impl HintContext<'_> {
             }
             (403, "forbidden", Some(topic)) => {
                 let hint = format!(
-                    "where the gateway runs, `salon token --topic {topic} --id ID` makes a token that opens it"
+                    "where the gateway runs, `salon token --topic {} --id ID` makes a token that opens it",
+                    safe::shell(topic.as_str())
                 );
                 Trouble::coded(REFUSED, message, hint)
             }

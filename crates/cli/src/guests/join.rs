@@ -159,7 +159,9 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     let (id, topic) = (&claims.participant, &args.topic);
     if !claims.opens(topic) {
         return Err(Trouble::usage(anyhow!(
-            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {topic} --id {id}`"
+            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {} --id {}`",
+            safe::shell(topic.as_str()),
+            safe::shell(id.as_str())
         )));
     }
     // A mistake in the address is reported at once; a gateway that goes away later is waited for.

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use anyhow::bail;
 use clap::ValueEnum;
-use salon_protocol::{ParticipantId, TopicName};
+use salon_protocol::{ParticipantId, TopicName, percent_encoded};
 use serde_json::Value;
 
 use crate::access::claims::TokenClaims;
 use crate::access::credentials::{StoredLogins, StoredToken};
 use crate::access::{Access, TokenSource, USUAL_GATEWAY};
-use crate::json;
+use crate::{json, safe};
 
 /// A client that a configuration can be printed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -66,8 +66,8 @@ pub(super) fn print(
     if by_url {
         notes.push(format!(
             "the token is that of `{id}`: `salon token --topic {topic} --id {id} --ttl 30d` makes one, where the gateway runs",
-            id = way.id,
-            topic = way.topic
+            id = safe::shell(way.id.as_str()),
+            topic = safe::shell(way.topic.as_str())
         ));
     }
     Ok(PrintedConfig { text, notes })
@@ -116,8 +116,10 @@ impl RoomAccess {
             },
         }
         let url = match only {
-            Some(only) => format!("{place}/mcp/{topic}/{only}"),
-            None => format!("{place}/mcp/{topic}"),
+            Some(only) => {
+                format!("{place}/mcp/{}/{}", percent_encoded(topic.as_str()), percent_encoded(only.as_str()))
+            }
+            None => format!("{place}/mcp/{}", percent_encoded(topic.as_str())),
         };
         Ok((Self { topic, url, command: command()?, args, id, needs_token }, notes))
     }
@@ -149,12 +151,6 @@ fn quoted(text: &str) -> String {
 
 fn list(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
-}
-
-/// A word as a shell takes it.
-fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=~+,%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// What VS Code asks for once and keeps.
@@ -246,7 +242,7 @@ impl McpClient {
             // Its shell is what puts the token in.
             Self::Inspector => format!(
                 "npx @modelcontextprotocol/inspector --transport http --server-url {} --header \"Authorization: Bearer $SALON_TOKEN\"",
-                shell(&way.url)
+                safe::shell(&way.url)
             ),
             Self::Typescript => format!(
                 "import {{ Client, StreamableHTTPClientTransport }} from \"@modelcontextprotocol/client\";\n\n\
@@ -273,7 +269,7 @@ impl McpClient {
     }
 
     fn place(self, by_url: bool, way: &RoomAccess) -> Vec<String> {
-        let words: Vec<_> = [&way.command].into_iter().chain(&way.args).map(|word| shell(word)).collect();
+        let words: Vec<_> = [&way.command].into_iter().chain(&way.args).map(|word| safe::shell(word)).collect();
         match (self, by_url) {
             (Self::ClaudeCode, false) => vec![
                 "paste it into `.mcp.json` of a project; or, for yourself alone:".into(),
@@ -283,7 +279,7 @@ impl McpClient {
                 "paste it into `.mcp.json` of a project, which this does too:".into(),
                 format!(
                     "  claude mcp add --transport http --scope project salon {} --header 'Authorization: Bearer ${{SALON_TOKEN}}'",
-                    shell(&way.url)
+                    safe::shell(&way.url)
                 ),
             ],
             (Self::ClaudeDesktop, _) => {

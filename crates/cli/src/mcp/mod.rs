@@ -14,7 +14,7 @@ use std::io::IsTerminal;
 use anyhow::anyhow;
 use clap::Args;
 use salon_client::Backoff;
-use salon_protocol::{ParticipantId, TopicName};
+use salon_protocol::{ParticipantId, TopicName, percent_encoded};
 
 use self::config::{McpClient, PrintedConfig};
 use self::pump::{BridgeDoor, Ends, Pump};
@@ -23,7 +23,7 @@ use crate::commands::outcome::HintContext;
 use crate::guests::import::USUAL_TOPIC;
 use crate::signals::Stop;
 use crate::trouble::Trouble;
-use crate::{hand_over, note};
+use crate::{hand_over, note, safe};
 
 /// The WebSocket subprotocol of the gateway's MCP door.
 const SUBPROTOCOL: &str = "mcp";
@@ -86,13 +86,15 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
     let (id, topic) = (&claims.participant, &topic);
     if !claims.opens(topic) {
         return Err(Trouble::usage(anyhow!(
-            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {topic} --id {id}`"
+            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {} --id {}`",
+            safe::shell(topic.as_str()),
+            safe::shell(id.as_str())
         )));
     }
     let asking = HintContext { place: &place, topic: Some(topic) };
     let path = match &args.only {
-        Some(participant) => format!("/mcp/{topic}/{participant}"),
-        None => format!("/mcp/{topic}"),
+        Some(only) => format!("/mcp/{}/{}", percent_encoded(topic.as_str()), percent_encoded(only.as_str())),
+        None => format!("/mcp/{}", percent_encoded(topic.as_str())),
     };
     let door = BridgeDoor { client, path: path.into(), backoff: Backoff::default() };
     let socket = door.open().await.map_err(|error| asking.trouble(&error))?;

@@ -48,6 +48,28 @@ fn what_is_said_is_in_the_history() {
 }
 
 #[test]
+fn a_room_and_its_people_are_called_as_on_a_chat_platform() {
+    run(async {
+        let stage = Stage::new().await;
+        let user = stage.token("@user:server", "");
+        for room in ["#general", "!room:server", "Team Room", "a&b=c+d;e|f"] {
+            assert_eq!(stage.told_to(&user, &["say", room, "hello"]).await, "exit: 0", "{room}");
+            let told = stage.told_to(&user, &["history", room]).await;
+            assert_eq!(told, "TIME  @user:server: hello\nexit: 0", "{room}");
+            let told = stage.told_to(&user, &["who", room]).await;
+            assert!(told.ends_with("exit: 0"), "{room}: {told}");
+        }
+        let narrow = stage.token("alice", "topics=#*");
+        assert_snapshot!(stage.told_to(&narrow, &["say", "Team Room", "hello"]).await, @"
+        error: topic `Team Room` is not open to this token
+
+        hint: where the gateway runs, `salon token --topic 'Team Room' --id ID` makes a token that opens it
+        exit: 5
+        ");
+    });
+}
+
+#[test]
 fn nothing_is_said_by_mistake() {
     run(async {
         let stage = Stage::new().await;
@@ -58,7 +80,7 @@ fn nothing_is_said_by_mistake() {
         exit: 2
         ");
         assert_snapshot!(stage.told(&["say", "ro/om", "hello"]).await, @"
-        error: invalid value 'ro/om' for '<TOPIC>': '/' is not one of A-Z a-z 0-9 . _ : ~ @ -
+        error: invalid value 'ro/om' for '<TOPIC>': '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~
 
         hint: `--help` lists what there is
         exit: 2

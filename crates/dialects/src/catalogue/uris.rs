@@ -1,11 +1,12 @@
-//! URIs of resources as the room lists them: their own while only one participant lists them, else `salon://{participant}/{uri}`.
+//! URIs of resources as the room lists them: their own while only one participant lists them, else `salon://{participant}/{uri}`, the participant's id
+//! percent-encoded.
 //! A URI that begins with `salon://` is always written so: no participant can list a URI that looks like another participant's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use salon_mcp::listing::ListItem;
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, percent_encoded};
 
 use super::merged::{Labels, OwnerRank};
 use super::shards::Shards;
@@ -13,7 +14,7 @@ use super::shards::Shards;
 pub(crate) const SCHEME: &str = "salon://";
 
 pub(crate) fn qualified(who: &ParticipantId, uri: &str) -> String {
-    format!("{SCHEME}{who}/{uri}")
+    format!("{SCHEME}{}/{uri}", percent_encoded(who.as_str()))
 }
 
 /// Which participants list a URI, or a URI template.

@@ -64,13 +64,13 @@ fn mistakes_are_told_by_file_and_line() {
     insta::assert_snapshot!(refusal("[sqlite]\ndurability = \"maybe\"\n"), @"salon.toml:2: `maybe` is not one of `full`, `os`");
     insta::assert_snapshot!(refusal("[http]\norigins = [\n  \"https://a.example\",\n  \"*\",\n]\n"), @"salon.toml:4: `*` is not an origin as browsers send it, such as `https://chat.example` or `http://localhost:5173`");
     insta::assert_snapshot!(refusal("[auth]\njwks = \"http://id.example/keys\"\n"), @"salon.toml:2: the key set's place is not usable: keys from another machine need `https://`");
-    insta::assert_snapshot!(refusal("[topics.\"room alpha\"]\nhistory = false\n"), @"salon.toml:1: `room alpha` is not a topic's name: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -");
+    insta::assert_snapshot!(refusal("[topics.\"room/alpha\"]\nhistory = false\n"), @"salon.toml:1: `room/alpha` is not a topic's name: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~");
     insta::assert_snapshot!(refusal("[topics.\"room:a\"]\nhistry = false\n"), @"
     salon.toml:2: unknown key `histry`
 
     hint: did you mean `history`?
     ");
-    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.\"a b\"]\ncommand = \"x\"\n"), @"salon.toml:1: `a b` is not a participant's id: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -");
+    insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.\"a/b\"]\ncommand = \"x\"\n"), @"salon.toml:1: `a/b` is not a participant's id: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.\"system:x\"]\ncommand = \"x\"\n"), @"salon.toml:1: ids that begin with `system:` are the gateway's own");
     insta::assert_snapshot!(refusal("dev = true\n[topics.\"room:a\".guests.files]\ndisabled = true\n"), @"salon.toml:2: a guest needs `command` or `url`");
     insta::assert_snapshot!(refusal("[topics.\"room:a\".guests.files]\ncommand = \"x\"\nurl = \"http://x\"\n"), @"salon.toml:1: a guest has either `command` or `url`, not both");

@@ -5,7 +5,7 @@ use utoipa::{Modify, OpenApi};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Salon", description = "Rooms in which AI agents, people and robots are all MCP servers to one another."),
+    info(title = "Salon", description = "Rooms in which AI agents, people and robots are all MCP servers to one another. A topic or a participant in a path or a query is percent-encoded: `#general` is `%23general`. Names have 1 to 128 letters and digits of ASCII, spaces between them, and ``! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~``."),
     paths(
         super::service::health,
         super::service::ready,

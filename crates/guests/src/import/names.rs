@@ -17,7 +17,7 @@ impl TakenNames {
         self.0.insert(id.as_str().to_owned())
     }
 
-    /// An id for a name: what an id cannot have becomes `-`, and one that is taken gets a number. Whether it differs from the name
+    /// An id for a name: what would have to be escaped somewhere becomes `-`, and one that is taken gets a number. Whether it differs from the name
     /// is for the caller to say aloud.
     pub fn id_for(&mut self, name: &str) -> ParticipantId {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:~@-".contains(c);
@@ -25,8 +25,9 @@ impl TakenNames {
         if let Some(rest) = base.strip_prefix("system:") {
             base = format!("system-{rest}");
         }
-        if base.is_empty() {
-            base.push_str("guest");
+        // Neither is an id; nor does anybody want to read them.
+        if matches!(&*base, "" | "." | "..") {
+            base = "guest".into();
         }
         let numbered = |number: usize| {
             if number == 1 {

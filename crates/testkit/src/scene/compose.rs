@@ -27,7 +27,7 @@ impl SceneDoor<'_> {
         let topics: Vec<_> =
             Some(topic).filter(|&topic| topic != "(none)").map(|t| named("topic", t)).into_iter().collect();
         match self {
-            Self::Stream => (format!("/v0/topics/{topic}/stream"), Vec::new()),
+            Self::Stream => (format!("/v0/topics/{}/stream", escape(topic)), Vec::new()),
             Self::Socket => ("/v0/ws".to_owned(), topics),
             Self::Machine { over: Over::WebSocket } => ("/context/v1/ws".to_owned(), topics),
             Self::Machine { .. } => ("/context/v1/stream".to_owned(), topics),
@@ -35,9 +35,9 @@ impl SceneDoor<'_> {
                 ("/sse".to_owned(), topics.into_iter().chain(at.map(|at| named("participant", at))).collect())
             }
             Self::Mcp { at, over } => {
-                let at = at.map(|at| format!("/{at}")).unwrap_or_default();
+                let at = at.map(|at| format!("/{}", escape(at))).unwrap_or_default();
                 let poll = if over == Over::Poll { "/poll" } else { "" };
-                (format!("/mcp/{topic}{at}{poll}"), Vec::new())
+                (format!("/mcp/{}{at}{poll}", escape(topic)), Vec::new())
             }
         }
     }
@@ -224,7 +224,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|e| format!("not JSON ({e}): {text}"))
 }
 
-/// Percent-encodes a query's value.
+/// Percent-encodes a query's value, or a part of a path.
 fn escape(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:@".contains(&b);
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()

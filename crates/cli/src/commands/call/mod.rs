@@ -210,8 +210,10 @@ fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &ArgumentSch
     read.map_err(|unfit| {
         let (topic, participant) = (&args.topic, &args.participant);
         anyhow!(
-            "{}\n\nhint: `salon tools {topic} {participant} --long` shows the arguments",
-            safe::block(&unfit.to_string())
+            "{}\n\nhint: `salon tools {} {} --long` shows the arguments",
+            safe::block(&unfit.to_string()),
+            safe::shell(topic.as_str()),
+            safe::shell(participant.as_str())
         )
     })
 }
@@ -244,7 +246,8 @@ fn whole(text: &str) -> anyhow::Result<Box<RawValue>> {
 pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &HintContext<'_>) -> Trouble {
     let told = safe::line(&error.to_string());
     let coded = |code: u8| Trouble::Coded(code, anyhow!("{told}"));
-    let who = asking.topic.map_or_else(|| "salon who".into(), |topic| format!("salon who {topic}"));
+    let who =
+        asking.topic.map_or_else(|| "salon who".into(), |topic| format!("salon who {}", safe::shell(topic.as_str())));
     match error {
         CallError::Answered(error) => {
             let message = safe::line(&error.message);

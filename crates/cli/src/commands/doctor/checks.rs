@@ -14,6 +14,7 @@ use crate::access::{self, AccessTokens, GatewayUrl, TokenSource};
 use crate::clock;
 use crate::commands::login;
 use crate::commands::outcome::{OTHER_KEY, other_scheme};
+use crate::safe;
 
 /// How long connecting may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -284,7 +285,10 @@ async fn accepted(client: &Client, source: &TokenSource, looks_good: bool, repor
 /// The topic can be entered, over a WebSocket as live commands do.
 async fn enter(client: &Client, topic: &TopicName, claims: Option<&TokenClaims>, report: &mut DoctorReport) {
     if claims.is_some_and(|claims| !claims.opens(topic)) {
-        let hint = format!("where the gateway runs, `salon token --topic {topic} --id ID` makes a token that opens it");
+        let hint = format!(
+            "where the gateway runs, `salon token --topic {} --id ID` makes a token that opens it",
+            safe::shell(topic.as_str())
+        );
         return report.add(DoctorFinding::problem("topic", format!("`{topic}` is not open to this token"), hint));
     }
     // Shared, so that a participant with the same token stays.

@@ -117,7 +117,7 @@ fn bodies() {
         r#"1 SEND a {"payload":{"jsonrpc":"2.0","method":"notifications/x"},"metadata":{"a":1}}"#,
         r#"1 SEND a {"payload":"x","destination":7}"#,
         r#"1 SEND a {"payload":"x","destination":""}"#,
-        r#"1 SEND a {"payload":"x","destination":"b o b"}"#,
+        r#"1 SEND a {"payload":"x","destination":"b/o/b"}"#,
         r#"1 SEND a {"payload":"x","correlationId":""}"#,
         r#"1 SEND a {"payload":{"jsonrpc":"1.0","method":"x"}}"#,
         r#"1 SEND a {"payload":{"jsonrpc":"2.0"}}"#,
@@ -140,7 +140,7 @@ fn bodies() {
     1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"a JSON-RPC payload has its own `_meta`: `metadata` does not go with it"}
     1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"`destination` must be a string"}
     1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"`destination` names nobody: it is empty"}
-    1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"`destination` names nobody: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ -"}
+    1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"`destination` names nobody: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~"}
     1 ← 400 SEND a {"status":"error","code":"invalid_parameters","message":"`correlationId` is no message's id: it is empty"}
     1 ← 400 SEND a {"status":"rejected","code":"invalid_envelope","message":"`payload.jsonrpc` must be \"2.0\""}
     1 ← 400 SEND a {"status":"rejected","code":"invalid_envelope","message":"`payload` has neither `method` nor `result` nor `error`"}

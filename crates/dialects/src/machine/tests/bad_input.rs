@@ -68,7 +68,7 @@ fn headers_are_what_they_must_be() {
         ("source", r#""system:gateway""#),
         ("source", "1"),
         ("destination", ""),
-        ("destination", r#""b ob""#),
+        ("destination", r#""b/ob""#),
         ("destination", r#"["bob"]"#),
         ("destination", r#""*""#),
         ("requestId", "1"),
@@ -111,7 +111,7 @@ fn headers_are_what_they_must_be() {
     source "system:gateway"  from_mismatch: `header.source` must be "alice", whom this connection belongs to [m1]
     source 1  invalid_envelope: `header.source` must be a string [m1]
     destination   recipient_required: a notification needs one participant, or `*` for all, as its `header.destination` [m1]
-    destination "b ob"  invalid_envelope: `header.destination` names nobody: ' ' is not one of A-Z a-z 0-9 . _ : ~ @ - [m1]
+    destination "b/ob"  invalid_envelope: `header.destination` names nobody: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~ [m1]
     destination ["bob"]  invalid_envelope: `header.destination` must be a string [m1]
     destination "*"  taken: ⇒ * m1 {"method":"notifications/context","params":{"messageType":"notification","payload":{}}}
     requestId 1  invalid_envelope: `header.requestId` must be a string [m1]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use salon_mcp::listing::Listing;
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, percent_decoded};
 
 use super::{MergedLists, OwnerLookup};
 use crate::catalogue::{SCHEME, qualified_uri};
@@ -41,7 +41,7 @@ impl MergedLists {
 
     fn find_qualified(&self, uri: &str) -> OwnerLookup {
         let named = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/'));
-        let named = named.and_then(|(who, rest)| Some((ParticipantId::new(who).ok()?, rest)));
+        let named = named.and_then(|(who, rest)| Some((ParticipantId::new(percent_decoded(who)?).ok()?, rest)));
         match named {
             Some((who, rest)) if self.has(&who) => OwnerLookup::One(who, rest.to_owned()),
             _ => OwnerLookup::Nobody,
