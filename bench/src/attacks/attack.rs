@@ -153,8 +153,9 @@ impl AttackerRole {
         }
         let Some(stream) = socket else { return false };
         let text = format!(
-            r#"{{"protocol":"mcp-x/v0","id":"m-{}-{count}","ts":"2026-01-01T00:00:00Z","from":"mallory","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/x","params":{{"pad":"{:x<size$}"}}}}}}"#,
-            self.number, ""
+            r#"{{"protocol":"mcp-x/v0","id":"m-{}-{count}","ts":"2026-01-01T00:00:00Z","from":"mallory","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/x","params":{{"pad":"{}"}}}}}}"#,
+            self.number,
+            "x".repeat(size)
         );
         // What comes back is read away, so that it is the limits that hold the attacker up and not its own buffers.
         let mut back = vec![0; size + 4096];
