@@ -55,6 +55,11 @@ impl Fresh {
         }
     }
 
+    /// How long the texts of all of them are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.entries >= FULL_ENTRIES || self.bytes >= FULL_BYTES
     }
