@@ -14,7 +14,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
 use super::incoming::{text_of, token_of};
-use super::kept::Voice;
+use super::outbox::Voice;
 use super::{Door, DoorTimer, route};
 use crate::streams::Channel;
 
@@ -61,20 +61,7 @@ impl Door {
             },
             other => Err(RpcError::method_not_found(other)),
         };
-        self.reply(envelope.from(), envelope.id(), id, &outcome, now);
-    }
-
-    /// Answers in the client's name.
-    pub(super) fn reply(
-        &mut self,
-        to: &ParticipantId,
-        envelope: &EnvelopeId,
-        id: &RpcId,
-        outcome: &Result<Box<RawValue>, RpcError>,
-        now: Instant,
-    ) {
-        let payload = rpc::outcome(&id.to_raw(), outcome);
-        self.pass_answer(to, envelope, id, payload, Voice::Door, now);
+        self.outbox.reply(envelope.from(), envelope.id(), id, &outcome, now);
     }
 
     /// The client is a server too, with nothing to offer unless it is asked back.
@@ -174,7 +161,7 @@ impl Door {
     fn is_for_another_session(&self, envelope: &Envelope) -> bool {
         match envelope.correlation() {
             _ if envelope.to_session().is_some() => false,
-            Some(call) if self.stamps.made(call.as_str()) => false,
+            Some(call) if self.outbox.made(call) => false,
             Some(call) if self.sessions.is_open_elsewhere(call) => true,
             _ => !self.sessions.is_ours(envelope.from()),
         }
@@ -192,7 +179,7 @@ impl Door {
             self.drop_ask(number)
         {
             let error = RpcError::internal("the client did not answer in time");
-            self.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
+            self.outbox.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
         }
     }
 
@@ -202,7 +189,7 @@ impl Door {
             if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
                 self.take_ask(number)
             {
-                self.reply(&from, &envelope, &id, &Err(gone()), now);
+                self.outbox.reply(&from, &envelope, &id, &Err(gone()), now);
             }
         }
     }
@@ -219,7 +206,7 @@ impl Door {
         let nobody = gone();
         match self.take_ask(number) {
             Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
-                self.reply(&from, &envelope, &id, &Err(nobody), now);
+                self.outbox.reply(&from, &envelope, &id, &Err(nobody), now);
             }
             Some(ClientQuestion { call: Some(call), .. }) => self.fail(call, &nobody, now),
             _ => {}
@@ -260,7 +247,7 @@ impl Door {
                     Ok(result) => message.set("result", result),
                     Err(error) => message.set("error", error),
                 }
-                self.pass_answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
+                self.outbox.answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
             (QuestionOrigin::Input { key }, Some(call)) => {
                 let answer = match outcome {
@@ -304,7 +291,7 @@ impl Door {
             self.take_ask(number)
         {
             let message = rpc::response(&id.to_raw(), answer);
-            self.pass_answer(&from, &envelope, &id, message, Voice::Client, now);
+            self.outbox.answer(&from, &envelope, &id, message, Voice::Client, now);
         }
     }
 
@@ -359,7 +346,7 @@ impl Door {
                 self.drop_ask(number)
             {
                 let error = RpcError::internal("the call that this was asked with is over");
-                self.reply(&from, &envelope, &id, &Err(error), now);
+                self.outbox.reply(&from, &envelope, &id, &Err(error), now);
             }
         }
     }
@@ -405,9 +392,8 @@ impl Door {
         if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
             let (from, envelope) = (from.clone(), envelope.clone());
             params.set("progressToken", token);
-            // Not kept: said later, it would tell of what is over.
-            let told = |_: &str| rpc::notification("notifications/progress", Some(&params.to_raw()));
-            let _ = self.publish(&from, Some(&envelope), told, now);
+            let progress = rpc::notification("notifications/progress", Some(&params.to_raw()));
+            self.outbox.publish_once(&from, &envelope, progress, now);
         }
     }
 

@@ -17,7 +17,7 @@ use super::lists::PagedList;
 use super::merge::OwnerLookup;
 use super::modern::{self, Pause};
 use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, route};
+use super::{ClientProfile, Door, DoorRequest, DoorScope, DoorTimer, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
@@ -144,7 +144,7 @@ impl Door {
     }
 
     fn refuse_with(&mut self, request: &DoorRequest, status: u16, error: &RpcError) {
-        self.count(code_of(error));
+        self.outbox.count(code_of(error));
         let message = rpc::failure(&request.id, error);
         self.say_answer(request.channel, status, &message);
     }
@@ -366,7 +366,7 @@ impl Door {
                 params.as_deref().filter(|_| keeps_token).and_then(|params| meta::with_progress_token(params, &id));
             rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
         };
-        match self.compose(std::slice::from_ref(&who), None, payload, now) {
+        match self.outbox.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
                 self.say_call(number, Box::new(draft), era);
                 if is_client && let Some(peer) = self.peers.get_mut(&who) {
@@ -386,8 +386,7 @@ impl Door {
         call.state = CallStage::Sent(envelope.clone(), era);
         call.draft = (!matches!(call.purpose, CallPurpose::Client(_))).then(|| draft.clone());
         self.sent.insert(envelope, number);
-        let ticket = self.ticket();
-        self.actions.push_back(DialectAction::Publish(ticket, draft));
+        self.outbox.publish(draft);
     }
 
     /// Takes a call away.

@@ -53,7 +53,7 @@ impl Door {
     }
 
     fn refuse_message(&mut self, source: &MessageSource, fault: &ErrorBody) {
-        self.count(code_of(&fault.error));
+        self.outbox.count(code_of(&fault.error));
         self.say_fault(source, fault.status, &fault.message());
     }
 
@@ -90,7 +90,7 @@ impl Door {
         let asker = match route::check(headers, method, message.params.as_deref()) {
             Ok(asker) => asker,
             Err(wrong) => {
-                self.count(code_of(&wrong.error));
+                self.outbox.count(code_of(&wrong.error));
                 return self.say_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
             }
         };
@@ -139,7 +139,7 @@ impl Door {
             match message {
                 Ok(message) => self.hear_one(channel, message, now),
                 Err(fault) => {
-                    self.count(code_of(&fault.error));
+                    self.outbox.count(code_of(&fault.error));
                     self.streams.answer(channel, 200, &*fault.message());
                 }
             }

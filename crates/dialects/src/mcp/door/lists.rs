@@ -19,8 +19,7 @@ use super::incoming::text_of;
 use super::merge::OwnerLookup;
 use super::peers::DoorPeer;
 use super::{
-    CatalogueAnswer, CatalogueQuery, ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, RoomAnswer,
-    RoomQuery,
+    CatalogueAnswer, CatalogueQuery, ClientProfile, Door, DoorRequest, DoorScope, DoorTimer, RoomAnswer, RoomQuery,
 };
 use crate::CatalogueSnapshot;
 
@@ -103,7 +102,7 @@ impl Door {
         let awaits_catalogue = self.is_room();
         self.gathers.insert(number, ListWaiter { needs, request, awaits_catalogue, is_in_own_name: false });
         if awaits_catalogue {
-            self.actions.push_back(DialectAction::Ask(RoomQuery::Gather { number, listings: needs }));
+            self.outbox.query(RoomQuery::Gather { number, listings: needs });
         }
         for who in self.listed_apart() {
             for listing in needs {
@@ -182,14 +181,14 @@ impl Door {
     /// Follows the room's catalogue from now on.
     pub(super) fn follow_catalogue(&mut self) {
         if self.is_room() {
-            self.actions.push_back(DialectAction::Ask(RoomQuery::Next { after: self.shelf.version() }));
+            self.outbox.query(RoomQuery::Next { after: self.shelf.version() });
         }
     }
 
     /// Has the host look at these lists of newcomers, for a client that is told of changes and has not listed.
     pub(super) fn watch_lists(&mut self, listings: Vec<Listing>) {
         if self.is_room() && !listings.is_empty() {
-            self.actions.push_back(DialectAction::Ask(RoomQuery::Watch { listings }));
+            self.outbox.query(RoomQuery::Watch { listings });
         }
     }
 
@@ -329,7 +328,7 @@ impl Door {
         if is_room && who.is_host() {
             peer.lists.insert(listing, PeerList::Asking { until: now + LIST_TIMEOUT, stale: false });
             let query = CatalogueQuery { who: who.clone(), listing };
-            return self.actions.push_back(DialectAction::Ask(RoomQuery::One(query)));
+            return self.outbox.query(RoomQuery::One(query));
         }
         // A participant that the client has met and that may ask it things may offer it more than the room knows of, and so may one that
         // told it of a change.

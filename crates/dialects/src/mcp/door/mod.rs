@@ -12,7 +12,6 @@ mod asks;
 mod calls;
 mod counted;
 mod incoming;
-mod kept;
 mod legacy;
 mod listens;
 mod lists;
@@ -20,6 +19,7 @@ mod merge;
 mod modern;
 mod news;
 mod opening;
+mod outbox;
 mod parting;
 mod peers;
 mod refused;
@@ -39,8 +39,7 @@ use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{
-    CloseReason, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError,
-    TopicName, rpc,
+    CloseReason, EnvelopeId, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName, rpc,
 };
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -50,10 +49,10 @@ use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
 use asks::ClientQuestion;
 use calls::{CallPurpose, DoorCall};
-use kept::DraftQueue;
 use listens::ListenStream;
 use lists::ListWaiter;
 use merge::MergedLists;
+use outbox::Outbox;
 use peers::DoorPeer;
 use sessions::DoorSessions;
 
@@ -207,7 +206,7 @@ enum DoorTimer {
 #[derive(Debug)]
 pub struct Door {
     options: McpDoorOptions,
-    stamps: Stamps,
+    outbox: Outbox,
     seat_state: DoorSeatState,
     duplex: Option<StreamId>,
     sessions: DoorSessions,
@@ -232,17 +231,12 @@ pub struct Door {
     calls: BTreeMap<u64, DoorCall>,
     sent: HashMap<EnvelopeId, u64>,
     asks: BTreeMap<u64, ClientQuestion>,
-    kept: DraftQueue,
-    /// Whether the room is known to store nothing for now.
-    is_out: bool,
     listens: BTreeMap<u64, ListenStream>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
     streams: Streams<RoomQuery>,
     timers: Timers<DoorTimer>,
     next: u64,
-    tickets: u64,
-    actions: VecDeque<DialectAction>,
     closing: Option<CloseReason>,
 }
 
@@ -257,9 +251,9 @@ impl Door {
         }
         Self {
             streams: Streams::new(stream_options(options.session.clone()), now),
-            sessions: DoorSessions::new(stamps.session()),
+            sessions: DoorSessions::default(),
+            outbox: Outbox::new(&options, stamps),
             options,
-            stamps,
             seat_state: DoorSeatState::Outside,
             duplex: None,
             listener: SessionStream::None,
@@ -276,15 +270,11 @@ impl Door {
             calls: BTreeMap::new(),
             sent: HashMap::new(),
             asks: BTreeMap::new(),
-            kept: DraftQueue::default(),
-            is_out: false,
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
             timers,
             next: first,
-            tickets: 0,
-            actions: VecDeque::new(),
             closing: None,
         }
     }
@@ -319,54 +309,7 @@ impl Door {
             Era::Modern => Revision::all_dates().map(Into::into).to_vec(),
         };
         let mcp = McpVersion { version: profile.revision.date().into(), versions };
-        self.actions.push_back(DialectAction::Join(Box::new(Introduction {
-            name: name.map(Into::into),
-            mcp,
-            ..Introduction::default()
-        })));
-    }
-
-    /// Writes something that is to be said in the room, as the client, unless it is more than the room takes.
-    fn compose(
-        &mut self,
-        to: &[ParticipantId],
-        correlation: Option<&EnvelopeId>,
-        payload: impl FnOnce(&str) -> Box<RawValue>,
-        now: Instant,
-    ) -> Result<Draft, Refusal> {
-        let (id, ts) = self.stamps.next(now);
-        let payload = payload(&id);
-        let compose = Compose {
-            id: &id,
-            ts,
-            from: &self.options.me,
-            to,
-            kind: Kind::Mcp,
-            correlation_id: correlation.map(EnvelopeId::as_str),
-            payload,
-        };
-        let sessions = salon_protocol::Sessions { from_session: Some(self.sessions.own()), to_session: None };
-        Draft::parse(compose.text_between(sessions), &self.options.limits)
-    }
-
-    /// Says something in the room, once. Its envelope's id, unless it is more than the room takes.
-    fn publish(
-        &mut self,
-        to: &ParticipantId,
-        correlation: Option<&EnvelopeId>,
-        payload: impl FnOnce(&str) -> Box<RawValue>,
-        now: Instant,
-    ) -> Result<EnvelopeId, Refusal> {
-        let draft = self.compose(std::slice::from_ref(to), correlation, payload, now)?;
-        let id = draft.envelope().id().clone();
-        let ticket = self.ticket();
-        self.actions.push_back(DialectAction::Publish(ticket, Box::new(draft)));
-        Ok(id)
-    }
-
-    fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
+        self.outbox.join(Introduction { name: name.map(Into::into), mcp, ..Introduction::default() });
     }
 
     /// Answers a request of the client's.
@@ -408,7 +351,7 @@ impl Door {
     fn not_seated(&mut self, refusal: &Refusal) {
         self.seat_state = DoorSeatState::Outside;
         for request in std::mem::take(&mut self.early) {
-            self.answer(&request, &Err(told(refusal)));
+            self.answer(&request, &Err(refusal_error(refusal)));
         }
         self.end(CloseReason::Bye);
     }
@@ -440,13 +383,25 @@ impl Door {
             idle = idle.min(self.options.vanished_timeout);
         }
         let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
-        if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
-            self.after(kept::RETRY_DELAY, DoorTimer::Idle, now);
+        if due <= now && now < due + DRAIN_TIMEOUT && self.outbox.is_late() {
+            self.after(outbox::RETRY_DELAY, DoorTimer::Idle, now);
         } else if due <= now {
             self.close("nothing was said for long", CloseReason::Bye, now);
         } else {
             self.timers.set(DoorTimer::Idle, due);
         }
+    }
+}
+
+impl Door {
+    fn timers(&self) -> [&Timers<DoorTimer>; 2] {
+        [&self.timers, &self.outbox.timers]
+    }
+
+    /// Takes the earliest deadline that has passed, whichever component it is of.
+    fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
+        let timers = [&mut self.timers, &mut self.outbox.timers];
+        timers.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }
 
@@ -471,11 +426,17 @@ impl Dialect for Door {
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal),
             DialectEvent::Accepted { ticket, entry, .. } => {
-                self.kept_taken(ticket, now);
+                if let Some(who) = self.outbox.accepted(ticket) {
+                    self.peer_ready(&who, now);
+                }
                 self.taken(entry.envelope.id(), now);
             }
             DialectEvent::Refused { ticket, refusal } => {
-                if !self.kept_not_taken(ticket, &refusal, now) {
+                let is_kept = self.outbox.keeps(ticket);
+                if let Some(who) = self.outbox.refused(ticket, &refusal, now) {
+                    self.peer_ready(&who, now);
+                }
+                if !is_kept {
                     self.not_taken(&refusal, now);
                 }
             }
@@ -489,14 +450,15 @@ impl Dialect for Door {
                 }
             }
             DialectEvent::Outage => {
-                self.is_out = true;
+                self.outbox.outage();
                 self.tell_outage(LogLevel::Warning, OUTAGE);
             }
             DialectEvent::Recovered => {
-                self.is_out = false;
                 self.tell_outage(LogLevel::Notice, READY);
                 self.forgive();
-                self.resend_drafts(now);
+                for who in self.outbox.recovered() {
+                    self.peer_ready(&who, now);
+                }
                 self.ask_again();
             }
             DialectEvent::Gap => {
@@ -540,7 +502,7 @@ impl Dialect for Door {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.streams.handle_timeout(now);
-        while let Some(due) = self.timers.take(now) {
+        while let Some(due) = self.take_due(now) {
             match due {
                 DoorTimer::Gather(number) => self.gathered(number, now),
                 DoorTimer::OwnRequest(number) => self.errand_due(number, now),
@@ -550,7 +512,11 @@ impl Dialect for Door {
                 DoorTimer::Ask(number) => self.ask_due(number, now),
                 DoorTimer::Changed => self.tell_changes(),
                 DoorTimer::Listen(number) => self.acknowledge(number),
-                DoorTimer::Late => self.say_oldest(now),
+                DoorTimer::Late => {
+                    if let Some(who) = self.outbox.retry() {
+                        self.peer_ready(&who, now);
+                    }
+                }
                 DoorTimer::Refused => self.ask_oldest(now),
                 DoorTimer::Idle => self.idle(now),
             }
@@ -558,11 +524,12 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.streams.poll_timeout()).min()
+        let timers = self.timers().into_iter().filter_map(|timers| timers.next());
+        timers.chain(self.streams.poll_timeout()).min()
     }
 
     fn poll_action(&mut self) -> Option<DialectAction> {
-        if let Some(action) = self.actions.pop_front() {
+        if let Some(action) = self.outbox.poll_action() {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
@@ -571,12 +538,12 @@ impl Dialect for Door {
 
     /// What others ask waits in the room while answers to them do not get in.
     fn ready(&self) -> bool {
-        self.kept.has_room()
+        self.outbox.has_room()
     }
 }
 
-/// A room's no, as a JSON-RPC error.
-fn told(refusal: &Refusal) -> RpcError {
+/// A room's refusal, as a JSON-RPC error.
+fn refusal_error(refusal: &Refusal) -> RpcError {
     RpcError::new(code::GONE, refusal.message.to_string()).with_data(&json!({ "code": refusal.code }))
 }
 

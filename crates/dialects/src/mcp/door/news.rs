@@ -16,9 +16,9 @@ use crate::streams::Channel;
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
         if *envelope.from() == self.options.me {
-            return self.sessions.note(envelope, self.stamps.made(envelope.id().as_str()));
+            return self.sessions.note(envelope, self.outbox.made(envelope.id()));
         }
-        if !envelope.concerns_session(self.sessions.own()) && envelope.to().contains(&self.options.me) {
+        if !envelope.concerns_session(self.outbox.session()) && envelope.to().contains(&self.options.me) {
             return self.overhear_other_session(envelope);
         }
         match (envelope.kind(), envelope.message()) {
@@ -65,8 +65,7 @@ impl Door {
             return;
         }
         // What names a call of another session of the same participant is for that one.
-        let is_elsewhere =
-            |request: &EnvelopeId| !self.sent.contains_key(request) && !self.stamps.made(request.as_str());
+        let is_elsewhere = |request: &EnvelopeId| !self.sent.contains_key(request) && !self.outbox.made(request);
         let is_addressed =
             envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
         let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();

@@ -58,7 +58,7 @@ impl Door {
             self.peers.iter_mut().filter_map(|(who, peer)| std::mem::take(&mut peer.keeps_session).then_some(who));
         let keepers: Vec<_> = keepers.cloned().collect();
         for some in keepers.chunks(MAX_RECIPIENTS) {
-            self.tell_all(some, None, SESSION_ENDED_METHOD, None, now);
+            self.outbox.notify(some, None, SESSION_ENDED_METHOD, None, now);
         }
     }
 }

@@ -298,7 +298,7 @@ impl Door {
                 peer.level = None;
                 peer.has_met = true;
                 if era == Era::Legacy {
-                    self.tell(who, None, "notifications/initialized", None, now);
+                    self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
                 }
                 if let Some(level) = self.level.filter(|_| profile.era() == Era::Legacy) {
                     self.want_level(who, level, profile, now);
@@ -371,7 +371,7 @@ impl Door {
         let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
         match &peer.greeting {
             PeerHandshake::Met { told, .. } if told.get() == profile.capabilities.get() => {
-                if !self.kept.is_unwelcomed(who) {
+                if !self.outbox.is_unwelcomed(who) {
                     return Ok(true);
                 }
                 peer.waiting.push_back(number);
@@ -412,7 +412,7 @@ impl Door {
         let is_greeted = |peer: &DoorPeer| peer.is_handshake_done() && peer.has_handshake();
         let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
         for who in met {
-            self.tell(&who, None, method, params, now);
+            self.outbox.notify(&[who], None, method, params, now);
         }
     }
 

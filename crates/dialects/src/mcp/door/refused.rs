@@ -9,16 +9,16 @@ use std::time::Instant;
 use salon_protocol::{EnvelopeId, Refusal};
 
 use super::calls::{CallPurpose, CallStage, DoorCall};
-use super::kept::{RETRY_DELAY, is_passing};
-use super::{Door, DoorTimer, told};
+use super::outbox::{RETRY_DELAY, is_passing};
+use super::{Door, DoorTimer, refusal_error};
 
 impl Door {
     /// The room does not take a request, and never will.
     pub(super) fn fail_refused(&mut self, number: u64, refusal: &Refusal, now: Instant) {
         if matches!(self.calls.get(&number), Some(DoorCall { purpose: CallPurpose::Client(_), .. })) {
-            self.count(refusal.code);
+            self.outbox.count(refusal.code);
         }
-        let error = told(refusal);
+        let error = refusal_error(refusal);
         match self.calls.get(&number) {
             // That says nothing of whom it greets.
             Some(DoorCall { purpose: CallPurpose::Greet, .. }) => {
@@ -75,10 +75,10 @@ impl Door {
 
     /// Makes the oldest of them again, as it was; the others follow as long as the room takes something.
     pub(super) fn ask_oldest(&mut self, now: Instant) {
-        if self.is_out {
+        if self.outbox.is_out() {
             return;
         }
-        let oldest = self.refused().find(|(_, call)| !self.kept.is_unwelcomed(&call.to)).map(|(number, _)| number);
+        let oldest = self.refused().find(|(_, call)| !self.outbox.is_unwelcomed(&call.to)).map(|(number, _)| number);
         match oldest {
             Some(number) => self.make_again(number),
             None if self.refused().next().is_some() => self.wait_to_ask(now),

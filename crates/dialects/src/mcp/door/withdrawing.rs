@@ -66,7 +66,7 @@ impl Door {
         if let Some(reason) = reason {
             params.set("reason", reason);
         }
-        self.tell(&to, Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
+        self.outbox.notify(&[to], Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
     }
 
     /// Takes a call back from whom it asked.

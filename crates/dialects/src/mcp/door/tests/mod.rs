@@ -30,7 +30,8 @@ use crate::EventFrame;
 use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
 use insta::assert_snapshot;
 use salon_protocol::{
-    Code, Entry, Envelope, FailureCause, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp,
+    Code, Compose, Entry, Envelope, FailureCause, Kind, McpVersion, Members, Message, Participant, Position, RpcId,
+    Timestamp,
 };
 
 /// What the others introduce themselves with, unless a script says something else.
