@@ -8,44 +8,16 @@ use std::time::Instant;
 use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS, Question, ROOTS, SAMPLING};
 pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
 use salon_mcp::{Era, Revision, RpcHead, meta, upgrade};
-use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
 use super::incoming::{text_of, token_of};
 use super::outbox::Voice;
+use super::questions::{ClientQuestion, QuestionOrigin, too_many};
 use super::{Door, DoorTimer, route};
 use crate::streams::Channel;
-
-/// Questions that may be open, and of them those of one asker.
-pub(super) const MAX_ASKS: usize = 64;
-pub(super) const MAX_ASKS_EACH: usize = 16;
-
-/// A question to the client.
-#[derive(Debug)]
-pub(super) struct ClientQuestion {
-    method: Box<str>,
-    cause: QuestionOrigin,
-    /// The call it belongs to.
-    call: Option<u64>,
-    /// The asker's own progress token.
-    token: Option<Box<RawValue>>,
-}
-
-impl ClientQuestion {
-    fn is_from(&self, who: &ParticipantId) -> bool {
-        matches!(&self.cause, QuestionOrigin::Request { from, .. } if from == who)
-    }
-}
-
-#[derive(Debug)]
-enum QuestionOrigin {
-    /// A request in the room. What a modern client is asked, and whether it has been.
-    Request { from: ParticipantId, envelope: EnvelopeId, id: RpcId, params: Option<Box<RawValue>> },
-    /// A question of a modern participant's answer, under its key.
-    Input { key: String },
-}
 
 impl Door {
     /// Somebody asks the client something.
@@ -124,7 +96,7 @@ impl Door {
         if !offers(&profile.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
-        if self.asks.len() >= MAX_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MAX_ASKS_EACH {
+        if !self.questions.has_room_for(from) {
             return Some(Err(too_many()));
         }
         let params = match profile.era() {
@@ -139,20 +111,20 @@ impl Door {
             Era::Modern => params.map(|params| without_elicitation_id(&params)),
         };
         let token = token_of(params.as_deref());
-        let cause = QuestionOrigin::Request {
+        let origin = QuestionOrigin::Request {
             from: from.clone(),
             envelope: envelope.id().clone(),
             id: id.clone(),
             params: params.clone().filter(|_| profile.era() == Era::Modern),
         };
         let number = self.fresh();
-        self.asks.insert(number, ClientQuestion { method: method.into(), cause, call, token });
+        self.questions.insert(number, ClientQuestion { method: method.into(), origin, call, token });
         match (profile.era(), call) {
             (Era::Modern, Some(call)) => self.question_came(call, now),
             _ => self.put(number, method, params.as_deref(), now),
         }
-        if call.is_none() && self.asks.contains_key(&number) {
-            self.after(CALL_TIMEOUT, DoorTimer::Ask(number), now);
+        if call.is_none() {
+            self.questions.expire_at(number, now + CALL_TIMEOUT);
         }
         None
     }
@@ -167,17 +139,9 @@ impl Door {
         }
     }
 
-    /// Takes a question away.
-    fn take_ask(&mut self, number: u64) -> Option<ClientQuestion> {
-        self.forget_timer(DoorTimer::Ask(number));
-        self.asks.remove(&number)
-    }
-
     /// A question that ends with no call has been open for long enough.
     pub(super) fn ask_due(&mut self, number: u64, now: Instant) {
-        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-            self.drop_ask(number)
-        {
+        if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
             let error = RpcError::internal("the client did not answer in time");
             self.outbox.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
         }
@@ -185,10 +149,8 @@ impl Door {
 
     /// Nobody is there to answer any more.
     pub(super) fn refuse_asks(&mut self, now: Instant) {
-        for number in self.asks.keys().copied().collect::<Vec<_>>() {
-            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-                self.take_ask(number)
-            {
+        for number in self.questions.all() {
+            if let Some((from, envelope, id)) = self.questions.take(number).and_then(ClientQuestion::asker) {
                 self.outbox.reply(&from, &envelope, &id, &Err(gone()), now);
             }
         }
@@ -196,7 +158,7 @@ impl Door {
 
     /// Asks a client of the legacy era.
     fn put(&mut self, number: u64, method: &str, params: Option<&RawValue>, now: Instant) {
-        let Some(ask) = self.asks.get(&number) else { return };
+        let Some(ask) = self.questions.get(number) else { return };
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
         let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
@@ -204,8 +166,8 @@ impl Door {
             return;
         }
         let nobody = gone();
-        match self.take_ask(number) {
-            Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
+        match self.questions.take(number) {
+            Some(ClientQuestion { origin: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
                 self.outbox.reply(&from, &envelope, &id, &Err(nobody), now);
             }
             Some(ClientQuestion { call: Some(call), .. }) => self.fail(call, &nobody, now),
@@ -232,13 +194,13 @@ impl Door {
     /// A client of the legacy era answered.
     pub(super) fn client_answered(&mut self, id: &RawValue, head: &RpcHead<'_>, now: Instant) {
         let Some(number) = id.get().parse::<u64>().ok() else { return };
-        let Some(ask) = self.take_ask(number) else { return };
+        let Some(ask) = self.questions.take(number) else { return };
         let outcome = match (head.result, head.error) {
             (Some(result), _) => Ok(result.to_owned()),
             (None, Some(error)) => Err(error.to_owned()),
             (None, None) => Ok(super::empty()),
         };
-        match (ask.cause, ask.call) {
+        match (ask.origin, ask.call) {
             (QuestionOrigin::Request { from, envelope, id, .. }, _) => {
                 let mut message = Members::default();
                 message.set("jsonrpc", "2.0");
@@ -266,53 +228,21 @@ impl Door {
         }
     }
 
-    /// What a modern client is to be asked during a call, by key.
-    pub(super) fn questions_of(&self, call: u64) -> Vec<(String, Members)> {
-        let mine = self.asks.iter().filter(|(_, ask)| ask.call == Some(call));
-        mine.filter_map(|(number, ask)| {
-            let QuestionOrigin::Request { params, .. } = &ask.cause else { return None };
-            let mut question = Members::default();
-            question.set("method", &*ask.method);
-            if let Some(params) = params {
-                question.set("params", params);
-            }
-            Some((format!("req_{number}"), question))
-        })
-        .collect()
-    }
-
     /// A modern client answered one of them. Keys that name none are nobody's.
     pub(super) fn question_answered(&mut self, call: u64, key: &str, answer: &RawValue, now: Instant) {
-        let Some(number) = key.strip_prefix("req_").and_then(|number| number.parse::<u64>().ok()) else { return };
-        if self.asks.get(&number).is_none_or(|ask| ask.call != Some(call)) {
-            return;
-        }
-        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-            self.take_ask(number)
-        {
+        if let Some((from, envelope, id)) = self.questions.take_keyed(call, key).and_then(ClientQuestion::asker) {
             let message = rpc::response(&id.to_raw(), answer);
             self.outbox.answer(&from, &envelope, &id, message, Voice::Client, now);
         }
-    }
-
-    /// Whether the client thinks about a question of a call.
-    pub(super) fn is_asking(&self, call: u64) -> bool {
-        self.asks.values().any(|ask| ask.call == Some(call))
-    }
-
-    fn asks_of(&self, call: u64) -> Vec<u64> {
-        self.asks.iter().filter(|(_, ask)| ask.call == Some(call)).map(|(number, _)| *number).collect()
     }
 
     /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
     pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
         let Some(over) = self.calls.get(&call) else { return };
         let (who, era) = (over.to.clone(), over.profile.era());
-        for number in self.asks_of(call) {
-            // What a modern participant wants to know for this very call, nobody else does.
-            if matches!(self.asks.get(&number), Some(ClientQuestion { cause: QuestionOrigin::Input { .. }, .. })) {
-                self.drop_ask(number);
-            }
+        // What a modern participant wants to know for this very call, nobody else does.
+        for number in self.questions.inputs_of(call) {
+            self.drop_ask(number);
         }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &DoorCall| {
@@ -325,26 +255,16 @@ impl Door {
         if era == Era::Modern && heir.is_none() {
             return self.drop_asks_of(call, now);
         }
-        let asks = self.asks_of(call);
-        for number in &asks {
-            if let Some(ask) = self.asks.get_mut(number) {
-                ask.call = heir;
-            }
-            if heir.is_none() {
-                self.after(CALL_TIMEOUT, DoorTimer::Ask(*number), now);
-            }
-        }
-        if let Some(heir) = heir.filter(|_| !asks.is_empty()) {
+        let has_questions = self.questions.hand_over(call, heir, now + CALL_TIMEOUT);
+        if let Some(heir) = heir.filter(|_| has_questions) {
             self.question_came(heir, now);
         }
     }
 
     /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
-        for number in self.asks_of(call) {
-            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-                self.drop_ask(number)
-            {
+        for number in self.questions.of_call(call) {
+            if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
                 let error = RpcError::internal("the call that this was asked with is over");
                 self.outbox.reply(&from, &envelope, &id, &Err(error), now);
             }
@@ -353,16 +273,14 @@ impl Door {
 
     /// A participant that has left is not answered any more.
     pub(super) fn drop_asks_from(&mut self, who: &ParticipantId) {
-        let theirs: Vec<u64> =
-            self.asks.iter().filter(|(_, ask)| ask.is_from(who)).map(|(number, _)| *number).collect();
-        for number in theirs {
+        for number in self.questions.of_asker(who) {
             self.drop_ask(number);
         }
     }
 
     /// Takes a question back from the client, if it has been asked.
     fn drop_ask(&mut self, number: u64) -> Option<ClientQuestion> {
-        let ask = self.take_ask(number)?;
+        let ask = self.questions.take(number)?;
         if let Some(channel) = self.channel_of_ask(&ask) {
             let mut params = Members::default();
             params.set("requestId", &number);
@@ -375,9 +293,8 @@ impl Door {
     pub(super) fn ask_withdrawn(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
-        let is_it = |ask: &ClientQuestion| matches!(&ask.cause, QuestionOrigin::Request { from: asker, id, .. } if asker == from && *id == named);
-        let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
-        let Some(ask) = self.take_ask(number) else { return };
+        let Some(number) = self.questions.of_request(from, &named) else { return };
+        let Some(ask) = self.questions.take(number) else { return };
         if let Some(channel) = self.channel_of_ask(&ask) {
             params.set("requestId", &number);
             self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
@@ -388,8 +305,8 @@ impl Door {
     pub(super) fn client_progressed(&mut self, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
-        let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
-        if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
+        let Some(ask) = number.and_then(|number| self.questions.get(number)) else { return };
+        if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.origin, &ask.token) {
             let (from, envelope) = (from.clone(), envelope.clone());
             params.set("progressToken", token);
             let progress = rpc::notification("notifications/progress", Some(&params.to_raw()));
@@ -406,7 +323,7 @@ impl Door {
         if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
         }
-        if self.asks.len() + wanted.questions.len() > MAX_ASKS {
+        if !self.questions.has_room(wanted.questions.len()) {
             return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
@@ -432,8 +349,8 @@ impl Door {
                         self.note_page(number, page);
                     }
                     let method: Box<str> = question.method.as_str().into();
-                    let cause = QuestionOrigin::Input { key };
-                    self.asks.insert(ask, ClientQuestion { method, cause, call: Some(number), token: None });
+                    let origin = QuestionOrigin::Input { key };
+                    self.questions.insert(ask, ClientQuestion { method, origin, call: Some(number), token: None });
                     self.put(ask, &question.method, params.as_deref(), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.
                     if !self.calls.contains_key(&number) {
@@ -442,7 +359,7 @@ impl Door {
                 }
             }
         }
-        if !self.wants_input(number) {
+        if !self.questions.wants_input(number) {
             self.after(input::retry_delay(rounds), DoorTimer::Again(number), now);
         }
     }
@@ -478,14 +395,9 @@ impl Door {
         call.params = Some(params.to_raw());
     }
 
-    /// Whether a call waits for answers of the client's before it is made again.
-    fn wants_input(&self, number: u64) -> bool {
-        self.asks.values().any(|ask| ask.call == Some(number) && matches!(ask.cause, QuestionOrigin::Input { .. }))
-    }
-
     fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
         self.hold_answer(number, key, answer);
-        if !self.wants_input(number) {
+        if !self.questions.wants_input(number) {
             self.dispatch(number, now);
         }
     }
@@ -493,10 +405,6 @@ impl Door {
 
 fn gone() -> RpcError {
     RpcError::internal("the client has gone away and cannot be asked")
-}
-
-pub(super) fn too_many() -> RpcError {
-    RpcError::internal(format!("too many questions are open already: at most {MAX_ASKS}, of one asker {MAX_ASKS_EACH}"))
 }
 
 /// Whether the modern era lets a request be answered by questions.

@@ -22,6 +22,7 @@ mod opening;
 mod outbox;
 mod parting;
 mod peers;
+mod questions;
 mod refused;
 pub(super) mod route;
 mod sessions;
@@ -47,13 +48,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
-use asks::ClientQuestion;
 use calls::{CallPurpose, DoorCall};
 use listens::ListenStream;
 use lists::ListWaiter;
 use merge::MergedLists;
 use outbox::Outbox;
 use peers::DoorPeer;
+use questions::ClientQuestions;
 use sessions::DoorSessions;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
@@ -230,7 +231,7 @@ pub struct Door {
     list_candidates: BTreeSet<ParticipantId>,
     calls: BTreeMap<u64, DoorCall>,
     sent: HashMap<EnvelopeId, u64>,
-    asks: BTreeMap<u64, ClientQuestion>,
+    questions: ClientQuestions,
     listens: BTreeMap<u64, ListenStream>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
     changed: BTreeSet<&'static str>,
@@ -269,7 +270,7 @@ impl Door {
             list_candidates: BTreeSet::new(),
             calls: BTreeMap::new(),
             sent: HashMap::new(),
-            asks: BTreeMap::new(),
+            questions: ClientQuestions::default(),
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -394,13 +395,13 @@ impl Door {
 }
 
 impl Door {
-    fn timers(&self) -> [&Timers<DoorTimer>; 2] {
-        [&self.timers, &self.outbox.timers]
+    fn timers(&self) -> [&Timers<DoorTimer>; 3] {
+        [&self.timers, &self.outbox.timers, &self.questions.timers]
     }
 
     /// Takes the earliest deadline that has passed, whichever component it is of.
     fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
-        let timers = [&mut self.timers, &mut self.outbox.timers];
+        let timers = [&mut self.timers, &mut self.outbox.timers, &mut self.questions.timers];
         timers.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }

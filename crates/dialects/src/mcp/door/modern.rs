@@ -83,7 +83,7 @@ impl Door {
 
     /// Answers a modern client's request with what it is asked.
     pub(super) fn put_questions(&mut self, number: u64, now: Instant) {
-        let questions = self.questions_of(number);
+        let questions = self.questions.for_modern_client(number);
         if !questions.is_empty() {
             let mut wanted = Members::default();
             for (key, question) in questions {
@@ -152,7 +152,7 @@ impl Door {
                 call.state = CallStage::Waiting;
             }
             self.dispatch(number, now);
-        } else if !self.questions_of(number).is_empty() {
+        } else if !self.questions.for_modern_client(number).is_empty() {
             // Some were not answered: they are put again.
             self.question_came(number, now);
         }

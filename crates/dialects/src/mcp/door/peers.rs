@@ -432,7 +432,7 @@ impl Door {
             CallPurpose::Listen(_) => {}
             // A participant that has asked the client waits, while there is a client to answer.
             CallPurpose::Client(asked)
-                if asked.pause.is_parked() || (self.is_asking(number) && self.streams.is_attended()) =>
+                if asked.pause.is_parked() || (self.questions.is_asking(number) && self.streams.is_attended()) =>
             {
                 self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
             }

@@ -240,12 +240,12 @@ impl Watched {
 
     /// What the door still works on, other than subscriptions.
     fn left(&self) -> String {
-        let Door { calls, asks, gathers, introducing, early, .. } = &self.play.door;
+        let Door { calls, questions, gathers, introducing, early, .. } = &self.play.door;
         let is_left = |call: &&DoorCall| {
             matches!(call.purpose, CallPurpose::Client(_)) && &*call.method != "subscriptions/listen"
         };
         let calls = calls.values().filter(is_left).map(|call| format!("{call:#?}"));
-        let asks = asks.values().map(|ask| format!("{ask:#?}"));
+        let asks = questions.all().into_iter().map(|number| format!("{:#?}", questions.get(number)));
         let gathers = gathers.values().map(|gather| format!("{gather:#?}"));
         let requests = introducing.iter().chain(early).map(|request| format!("{request:#?}"));
         calls.chain(asks).chain(gathers).chain(requests).collect()
