@@ -12,11 +12,12 @@ use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcErro
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
+use super::call_table::DoorCall;
+use super::calls::{CALL_TIMEOUT, read_error};
 use super::incoming::{text_of, token_of};
 use super::outbox::Voice;
 use super::questions::{ClientQuestion, QuestionOrigin, too_many};
-use super::{Door, DoorTimer, route};
+use super::{Door, route};
 use crate::streams::Channel;
 
 impl Door {
@@ -69,24 +70,24 @@ impl Door {
         if self.is_for_another_session(envelope) {
             return None;
         }
-        let is_of = |call: &DoorCall| call.to == *from && matches!(call.purpose, CallPurpose::Client(_));
-        let named = envelope.correlation().and_then(|correlation| self.sent.get(correlation).copied());
+        let is_of = |call: &DoorCall| call.to == *from && call.is_client();
+        let named = envelope.correlation().and_then(|correlation| self.calls.of_envelope(correlation));
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
-            Some(number) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
+            Some(number) => self.calls.get(number).filter(|call| is_of(call)).map(|_| number),
             // Of a call that is over, it may still be about something else that is going on.
-            None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
+            None => self.calls.find(|_, call| is_of(call)),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
         let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
-        let profile = match call.and_then(|number| self.calls.get(&number)) {
+        let profile = match call.and_then(|number| self.calls.get(number)) {
             Some(call) => Some(call.profile.clone()),
             None => self.introduced.clone().filter(|_| is_handshake_done),
         };
         let Some(profile) = profile else {
             return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
         };
-        let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
+        let method_of_call = call.and_then(|number| self.calls.get(number)).map(|call| call.method.clone());
         if profile.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
             return refused(format!(
                 "a client of this revision cannot be asked during `{}`",
@@ -161,7 +162,7 @@ impl Door {
         let Some(ask) = self.questions.get(number) else { return };
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
-        let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
+        let channel = ask.call.and_then(|call| self.calls.channel(call)).unwrap_or(Channel::SESSION);
         if self.streams.say(channel, message.get()) {
             return;
         }
@@ -175,19 +176,11 @@ impl Door {
         }
     }
 
-    /// Where what belongs to a call is said.
-    pub(super) fn channel_of(&self, call: u64) -> Option<Channel> {
-        match self.calls.get(&call).map(|call| &call.purpose) {
-            Some(CallPurpose::Client(asked)) => Some(asked.request.channel),
-            _ => None,
-        }
-    }
-
     /// Where a question was put, unless it is one for an answer of the modern era.
     fn channel_of_ask(&self, ask: &ClientQuestion) -> Option<Channel> {
-        match ask.call.and_then(|number| self.calls.get(&number)) {
+        match ask.call.and_then(|number| self.calls.get(number)) {
             Some(call) if call.profile.era() == Era::Modern => None,
-            _ => Some(ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION)),
+            _ => Some(ask.call.and_then(|call| self.calls.channel(call)).unwrap_or(Channel::SESSION)),
         }
     }
 
@@ -238,7 +231,7 @@ impl Door {
 
     /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
     pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
-        let Some(over) = self.calls.get(&call) else { return };
+        let Some(over) = self.calls.get(call) else { return };
         let (who, era) = (over.to.clone(), over.profile.era());
         // What a modern participant wants to know for this very call, nobody else does.
         for number in self.questions.inputs_of(call) {
@@ -246,11 +239,11 @@ impl Door {
         }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &DoorCall| {
-            let is_open = matches!(&other.purpose, CallPurpose::Client(asked) if asked.pause.is_under_way());
+            let is_open = other.client().is_some_and(|asked| asked.pause.is_under_way());
             let is_call = is_open && (other.profile.era() == Era::Legacy || may_ask_back(&other.method));
             number != call && is_call && other.to == who && other.profile.era() == era
         };
-        let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);
+        let heir = self.calls.find(is_heir);
         let heir = heir.filter(|_| era == Era::Modern);
         if era == Era::Modern && heir.is_none() {
             return self.drop_asks_of(call, now);
@@ -316,9 +309,9 @@ impl Door {
 
     /// A modern participant wants answers before it goes on, of a client of the legacy era: it is asked all of it at once.
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
-        let CallPurpose::Client(asked) = &mut call.purpose else { return };
+        let Some(asked) = self.calls.client_mut(number) else { return };
         asked.rounds += 1;
         if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
@@ -335,7 +328,7 @@ impl Door {
             let told = format!("`{who}` cannot go on without `{method}`, which the client does not offer");
             return self.fail(number, &RpcError::internal(told), now);
         }
-        self.hold(number, wanted.state);
+        self.calls.begin_round(number, wanted.state.as_deref());
         for (key, question) in wanted.questions {
             let ask = self.fresh();
             let put = match is_asked(&question) {
@@ -343,60 +336,31 @@ impl Door {
                 false => LegacyQuestion::Answer(input::declined()),
             };
             match put {
-                LegacyQuestion::Answer(answer) => self.hold_answer(number, key, answer),
+                LegacyQuestion::Answer(answer) => self.calls.add_input(number, &key, &answer),
                 LegacyQuestion::Ask(params) => {
-                    if let Some(page) = text_of(params.as_deref(), "elicitationId") {
-                        self.note_page(number, page);
+                    // The client is told when a page that it was asked to open has been dealt with.
+                    let page = text_of(params.as_deref(), "elicitationId");
+                    if let (Some(page), Some(asked)) = (page, self.calls.client_mut(number)) {
+                        asked.pages.push(page);
                     }
                     let method: Box<str> = question.method.as_str().into();
                     let origin = QuestionOrigin::Input { key };
                     self.questions.insert(ask, ClientQuestion { method, origin, call: Some(number), token: None });
                     self.put(ask, &question.method, params.as_deref(), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.
-                    if !self.calls.contains_key(&number) {
+                    if !self.calls.has(number) {
                         return;
                     }
                 }
             }
         }
         if !self.questions.wants_input(number) {
-            self.after(input::retry_delay(rounds), DoorTimer::Again(number), now);
+            self.calls.send_again_at(number, now + input::retry_delay(rounds));
         }
-    }
-
-    /// Remembers that the client is to be told when a page it was asked to open has been dealt with.
-    fn note_page(&mut self, number: u64, page: String) {
-        if let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get_mut(&number) {
-            asked.pages.push(page);
-        }
-    }
-
-    /// Makes ready to say a call again, with the state that came.
-    fn hold(&mut self, number: u64, state: Option<Box<RawValue>>) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let CallStage::Sent(envelope, _) = std::mem::replace(&mut call.state, CallStage::Waiting) {
-            self.sent.remove(&envelope);
-        }
-        // The answers of the round before are answered for.
-        let params = call.params.take().and_then(|params| Members::parse(params.get())).map(|mut params| {
-            params.remove("inputResponses");
-            params.to_raw()
-        });
-        call.params = params.and_then(|params| input::retry(&params, &[], state.as_deref()));
-    }
-
-    fn hold_answer(&mut self, number: u64, key: String, answer: Box<RawValue>) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let Some(mut params) = call.params.as_deref().and_then(|params| Members::parse(params.get())) else { return };
-        let held = params.get("inputResponses").and_then(|held| Members::parse(held.get()));
-        let mut held = held.unwrap_or_default();
-        held.set(&key, &answer);
-        params.set("inputResponses", &held);
-        call.params = Some(params.to_raw());
     }
 
     fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
-        self.hold_answer(number, key, answer);
+        self.calls.add_input(number, &key, &answer);
         if !self.questions.wants_input(number) {
             self.dispatch(number, now);
         }

@@ -1,23 +1,22 @@
 //! From the client to the others: whom a request is for, how it is passed on, and what becomes of the answer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::input::InputRequired;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, code, downgrade, meta, upgrade};
-use salon_protocol::{Draft, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::asks::{ELICITATION, offers};
+use super::call_table::{CallPurpose, ClientRequest, DoorCall};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
-use super::lists::PagedList;
 use super::merge::OwnerLookup;
-use super::modern::{self, Pause};
+use super::modern;
 use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{ClientProfile, Door, DoorRequest, DoorScope, DoorTimer, route};
+use super::{Door, DoorRequest, DoorScope, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
@@ -27,70 +26,6 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Subscriptions that are made again when the owner of the resource comes back.
 const MAX_SUBSCRIPTIONS: usize = 1024;
-
-/// A request in the room.
-#[derive(Debug)]
-pub(super) struct DoorCall {
-    pub(super) to: ParticipantId,
-    pub(super) method: Box<str>,
-    /// As the client's era has them. Gone once they are not needed again.
-    pub(super) params: Option<Box<RawValue>>,
-    pub(super) profile: Arc<ClientProfile>,
-    pub(super) purpose: CallPurpose,
-    pub(super) state: CallStage,
-    /// How an errand was said, until the room has taken it.
-    pub(super) draft: Option<Box<Draft>>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum CallStage {
-    /// For a handshake, or for its time to come again.
-    Waiting,
-    /// The room did not take it for now. It may have been stored all the same: it is said again as it was, and an answer that comes is one.
-    Refused(EnvelopeId, Era, Refusal),
-    /// It was said, in an era.
-    Sent(EnvelopeId, Era),
-}
-
-impl CallStage {
-    /// What it is in the room, where it is, or may be.
-    pub(super) fn envelope(&self) -> Option<&EnvelopeId> {
-        match self {
-            Self::Waiting => None,
-            Self::Refused(envelope, ..) | Self::Sent(envelope, _) => Some(envelope),
-        }
-    }
-}
-
-/// What a request is for.
-#[derive(Debug)]
-pub(super) enum CallPurpose {
-    /// A handshake.
-    Greet,
-    /// A page of a list.
-    List(Box<PagedList>),
-    /// Its answer changes nothing.
-    Duty,
-    /// A modern participant's part in a subscription of the client's.
-    Listen(u64),
-    /// The client asked.
-    Client(Box<ClientRequest>),
-}
-
-/// What is kept of a request of the client's.
-#[derive(Debug)]
-pub(super) struct ClientRequest {
-    pub(super) request: DoorRequest,
-    pub(super) token: Option<Box<RawValue>>,
-    /// A resource as the client calls it, and as its owner does.
-    pub(super) uri: Option<(String, String)>,
-    /// Where the client is of the modern era and must be asked something.
-    pub(super) pause: Pause,
-    /// Where the participant is of the modern era, how often it has asked back.
-    pub(super) rounds: u32,
-    /// The pages that a client of the legacy era was asked to open, by the ids they were given here.
-    pub(super) pages: Vec<String>,
-}
 
 impl Door {
     /// Sees to a request of a client that has its seat.
@@ -286,23 +221,18 @@ impl Door {
             return self.answer(&request, &Ok(super::empty()));
         }
         let token = token_of(params.as_deref());
-        let asked = ClientRequest { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
         let number = self.fresh();
-        let purpose = CallPurpose::Client(Box::new(asked));
+        let purpose = CallPurpose::Client(Box::new(ClientRequest::new(request, token, uri)));
         // The gateway's own participant answers always, and a subscription lasts.
-        if !who.is_host() && &*method != "subscriptions/listen" {
-            self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
-        }
-        self.calls.insert(
-            number,
-            DoorCall { to: who.clone(), method, params, profile, purpose, state: CallStage::Waiting, draft: None },
-        );
+        let lasts = who.is_host() || &*method == "subscriptions/listen";
+        let deadline = (!lasts).then(|| now + CALL_TIMEOUT);
+        self.calls.insert(number, DoorCall::new(who, method, params, profile, purpose), deadline);
         self.dispatch(number, now);
     }
 
     /// Says a request in the room, as soon as whom it asks knows the client.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
         let Some(peer) = self.peers.get(&who) else {
             let error = self.absent(&who);
@@ -327,7 +257,7 @@ impl Door {
 
     /// Whether somebody said in its handshake that it has no such list.
     fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
-        let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(&number) else { return false };
+        let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(number) else { return false };
         let server = self.peers.get(who).and_then(|peer| peer.server());
         server.is_some_and(|server| !server.has(reading.listing.capability()))
     }
@@ -339,13 +269,12 @@ impl Door {
     }
 
     fn send(&mut self, number: u64, era: Era, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
-        let is_client = matches!(call.purpose, CallPurpose::Client(_));
-        let keeps_token = matches!(&call.purpose, CallPurpose::Client(asked) if asked.token.is_some());
+        let is_client = call.is_client();
+        let keeps_token = call.client().is_some_and(|asked| asked.token.is_some());
         // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
-        let kept = !is_client || profile.era() != era;
-        let params = if kept { call.params.clone() } else { call.params.take() };
+        let params = self.calls.params(number, !is_client || profile.era() != era);
         let params = match (profile.era(), era) {
             (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
             (Era::Modern, Era::Modern) if is_client => params,
@@ -380,29 +309,16 @@ impl Door {
 
     /// Says it in an era. What may have to be said again as it was is kept.
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let envelope = draft.envelope().id().clone();
         self.sessions.note(draft.envelope(), true);
-        call.state = CallStage::Sent(envelope.clone(), era);
-        call.draft = (!matches!(call.purpose, CallPurpose::Client(_))).then(|| draft.clone());
-        self.sent.insert(envelope, number);
+        self.calls.sent(number, &draft, era);
         self.outbox.publish(draft);
     }
 
     /// Takes a call away.
     pub(super) fn drop_call(&mut self, number: u64) -> Option<DoorCall> {
-        let call = self.calls.remove(&number)?;
-        if let Some(envelope) = call.state.envelope() {
-            self.sent.remove(envelope);
+        let call = self.calls.remove(number)?;
+        if let Some(envelope) = call.envelope() {
             self.sessions.call_over(envelope);
-        }
-        for due in [
-            DoorTimer::OwnRequest(number),
-            DoorTimer::Questions(number),
-            DoorTimer::Parked(number),
-            DoorTimer::Again(number),
-        ] {
-            self.forget_timer(due);
         }
         Some(call)
     }
@@ -410,7 +326,7 @@ impl Door {
     /// Nothing will come of a call.
     pub(super) fn fail(&mut self, number: u64, error: &RpcError, now: Instant) {
         self.release_asks_of(number, now);
-        if self.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
+        if self.calls.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
             return;
         }
         let Some(call) = self.drop_call(number) else { return };
@@ -426,7 +342,7 @@ impl Door {
     /// Somebody answered.
     pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
         let Some(message) = Members::parse(payload) else { return };
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let failed = message.get("error").map(read_error);
         match call.purpose {
             CallPurpose::Client(_) => return self.client_call_answered(number, message, now),
@@ -453,8 +369,8 @@ impl Door {
     }
 
     fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
-        let CallStage::Sent(_, era) = call.state else { return };
+        let Some(call) = self.calls.get(number) else { return };
+        let Some(era) = call.sent_in() else { return };
         let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
         let client = profile.era();
         let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
@@ -477,7 +393,7 @@ impl Door {
             }
         }
         self.release_asks_of(number, now);
-        if self.park_outcome(number, || message.to_raw()) {
+        if self.calls.park_outcome(number, || message.to_raw()) {
             return;
         }
         let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.drop_call(number) else { return };

@@ -9,7 +9,6 @@ use salon_protocol::{LogLevel, Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CallPurpose, DoorCall};
 use super::incoming::text_of;
 use super::peers::PeerHandshake;
 use super::{ClientProfile, Door, DoorRequest, DoorScope};
@@ -152,9 +151,7 @@ impl Door {
 
     /// The most talkative level that the client wants of a participant, now.
     pub(super) fn finest_level(&self, who: &ParticipantId) -> Option<LogLevel> {
-        let is_open = |call: &&DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Client(_));
-        let open = self.calls.values().filter(is_open).filter_map(|call| call.profile.level);
-        open.chain(self.level).min()
+        self.calls.finest_level(who).into_iter().chain(self.level).min()
     }
 
     /// Takes note of a level that a client asks its one participant for by itself.

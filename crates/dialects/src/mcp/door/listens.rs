@@ -10,7 +10,7 @@ use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CallPurpose, DoorCall};
+use super::call_table::{CallPurpose, DoorCall};
 use super::incoming::text_of;
 use super::merge::OwnerLookup;
 use super::{ClientProfile, Door, DoorRequest, DoorScope, DoorTimer};
@@ -110,8 +110,7 @@ impl Door {
 
     /// Whether a call is a subscription of the client's that a modern participant sees to.
     pub(super) fn is_subscription(&self, number: u64) -> bool {
-        let purpose = self.calls.get(&number).map(|call| &call.purpose);
-        matches!(purpose, Some(CallPurpose::Client(asked)) if &*asked.request.method == "subscriptions/listen")
+        self.calls.client(number).is_some_and(|asked| &*asked.request.method == "subscriptions/listen")
     }
 
     /// Begins a subscription whose resources can be found by now.
@@ -155,7 +154,7 @@ impl Door {
 
     /// Somebody answered for its part in a subscription. A resource is subscribed to then; a modern participant's part is over.
     pub(super) fn listen_answered(&mut self, number: u64, call: u64, error: Option<&RpcError>, now: Instant) {
-        let Some(DoorCall { to, method, params, .. }) = self.calls.get(&call) else { return };
+        let Some(DoorCall { to, method, params, .. }) = self.calls.get(call) else { return };
         let is_listen = &**method == "subscriptions/listen";
         let one = text_of(params.as_deref(), "uri").filter(|_| !is_listen);
         let who = to.clone();
@@ -244,7 +243,7 @@ impl Door {
         now: Instant,
     ) {
         let call = self.run(who, CallPurpose::Listen(number), method, Some(params), profile, now);
-        if self.calls.contains_key(&call)
+        if self.calls.has(call)
             && let Some(listening) = self.listens.get_mut(&number).filter(|known| known.acknowledgement.is_some())
         {
             listening.awaited.insert(call);
@@ -288,7 +287,7 @@ impl Door {
 
     fn listen_again(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let is_it = |call: &DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Listen(ONE_BY_ONE));
-        let before: Vec<u64> = self.calls.iter().filter(|(_, call)| is_it(call)).map(|(number, _)| *number).collect();
+        let before = self.calls.numbers(is_it);
         let uris: Vec<&str> =
             self.subscriptions.iter().filter(|(owner, _)| owner == who).map(|(_, uri)| uri.as_str()).collect();
         if !uris.is_empty() {
@@ -315,14 +314,6 @@ impl Door {
             self.listens.iter().map(|(number, listening)| (*number, listening.request.profile.clone())).collect();
         for (number, profile) in listens {
             self.subscribe_to(number, who, &profile, now);
-        }
-    }
-
-    /// The subscription that a request of the door's own is part of.
-    pub(super) fn listen_of(&self, number: u64) -> Option<u64> {
-        match self.calls.get(&number).map(|call| &call.purpose) {
-            Some(CallPurpose::Listen(listen)) => Some(*listen),
-            _ => None,
         }
     }
 
@@ -464,9 +455,8 @@ impl Door {
     /// Nobody need tell anything for a subscription any more.
     fn release_listen(&mut self, number: u64, listening: &ListenStream, now: Instant) {
         self.forget_timer(DoorTimer::Listen(number));
-        let upstream: Vec<u64> =
-            self.calls.keys().copied().filter(|call| self.listen_of(*call) == Some(number)).collect();
-        for call in upstream {
+        let is_part = |call: &DoorCall| matches!(call.purpose, CallPurpose::Listen(listen) if listen == number);
+        for call in self.calls.numbers(is_part) {
             self.cancel(call, None, now);
         }
         let profile = listening.request.profile.clone();

@@ -14,7 +14,7 @@ use salon_mcp::{Era, downgrade, handshake, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::value::RawValue;
 
-use super::calls::CallPurpose;
+use super::call_table::CallPurpose;
 use super::incoming::text_of;
 use super::merge::OwnerLookup;
 use super::peers::DoorPeer;

@@ -9,6 +9,7 @@
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 
 mod asks;
+mod call_table;
 mod calls;
 mod counted;
 mod incoming;
@@ -31,7 +32,7 @@ mod targets;
 mod tests;
 mod withdrawing;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
-use calls::{CallPurpose, DoorCall};
+use call_table::DoorCalls;
 use listens::ListenStream;
 use lists::ListWaiter;
 use merge::MergedLists;
@@ -229,8 +230,7 @@ pub struct Door {
     gathers: BTreeMap<u64, ListWaiter>,
     /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
     list_candidates: BTreeSet<ParticipantId>,
-    calls: BTreeMap<u64, DoorCall>,
-    sent: HashMap<EnvelopeId, u64>,
+    calls: DoorCalls,
     questions: ClientQuestions,
     listens: BTreeMap<u64, ListenStream>,
     subscriptions: BTreeSet<(ParticipantId, String)>,
@@ -268,8 +268,7 @@ impl Door {
             interest: BTreeSet::new(),
             gathers: BTreeMap::new(),
             list_candidates: BTreeSet::new(),
-            calls: BTreeMap::new(),
-            sent: HashMap::new(),
+            calls: DoorCalls::default(),
             questions: ClientQuestions::default(),
             listens: BTreeMap::new(),
             subscriptions: BTreeSet::new(),
@@ -338,8 +337,7 @@ impl Door {
 
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
-        let calls = self.calls.values().filter(|call| matches!(call.purpose, CallPurpose::Client(_))).count();
-        calls + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
+        self.calls.client_count() + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
     }
 
     fn seated(&mut self, now: Instant) {
@@ -395,13 +393,13 @@ impl Door {
 }
 
 impl Door {
-    fn timers(&self) -> [&Timers<DoorTimer>; 3] {
-        [&self.timers, &self.outbox.timers, &self.questions.timers]
+    fn timers(&self) -> [&Timers<DoorTimer>; 4] {
+        [&self.timers, &self.outbox.timers, &self.questions.timers, &self.calls.timers]
     }
 
     /// Takes the earliest deadline that has passed, whichever component it is of.
     fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
-        let timers = [&mut self.timers, &mut self.outbox.timers, &mut self.questions.timers];
+        let timers = [&mut self.timers, &mut self.outbox.timers, &mut self.questions.timers, &mut self.calls.timers];
         timers.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }
@@ -444,7 +442,7 @@ impl Dialect for Door {
             DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
             DialectEvent::CallFailed { request, callee, cause, .. } => {
                 self.sessions.call_over(&request);
-                if let Some(number) = self.sent.get(&request).copied() {
+                if let Some(number) = self.calls.of_envelope(&request) {
                     let refusal = cause.refusal(&callee);
                     let error = RpcError::new(code::GONE, refusal.message);
                     self.fail(number, &error.with_data(&json!({ "code": refusal.code })), now);

@@ -8,9 +8,10 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members,
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, DoorCall};
+use super::Door;
+use super::call_table::CallPurpose;
+use super::calls::CALL_TIMEOUT;
 use super::incoming::text_of;
-use super::{Door, DoorTimer};
 use crate::streams::Channel;
 
 impl Door {
@@ -34,10 +35,8 @@ impl Door {
                 if let Some(peer) = self.peers.get_mut(envelope.from()).filter(|_| envelope.to_session().is_some()) {
                     peer.keeps_session = true;
                 }
-                let number = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
-                let asked =
-                    number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *envelope.from()));
-                if let Some(number) = asked {
+                let request = envelope.correlation();
+                if let Some(number) = request.and_then(|request| self.calls.asked_of(request, envelope.from())) {
                     self.answered(number, envelope.payload(), now);
                 }
             }
@@ -65,12 +64,12 @@ impl Door {
             return;
         }
         // What names a call of another session of the same participant is for that one.
-        let is_elsewhere = |request: &EnvelopeId| !self.sent.contains_key(request) && !self.outbox.made(request);
+        let is_elsewhere =
+            |request: &EnvelopeId| self.calls.of_envelope(request).is_none() && !self.outbox.made(request);
         let is_addressed =
             envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
-        let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
-        let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
-        if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
+        let call = envelope.correlation().and_then(|request| self.calls.asked_of(request, from));
+        if let Some(listen) = call.and_then(|number| self.calls.listen_of(number)) {
             return self.listen_notified((listen, call.unwrap_or_default()), from, method, params, now);
         }
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
@@ -78,7 +77,8 @@ impl Door {
         }
         let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done() || peer.was_called);
         // Whom the client has never turned to cannot turn to it.
-        let is_stranger = !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.cause(call, from).is_none();
+        let is_stranger =
+            !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.calls.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
             self.list_apart(from);
         }
@@ -117,32 +117,15 @@ impl Door {
     fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
-        let number = token.and_then(|token| EnvelopeId::new(token).ok()).and_then(|id| self.sent.get(&id).copied());
-        let Some(number) = number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from)) else {
-            return;
-        };
+        let request = token.and_then(|token| EnvelopeId::new(token).ok());
+        let Some(number) = request.and_then(|request| self.calls.asked_of(&request, from)) else { return };
         // A callee that reports progress is not silent.
-        let due = DoorTimer::OwnRequest(number);
-        if self.timers.has(due) {
-            self.forget_timer(due);
-            self.after(CALL_TIMEOUT, due, now);
-        }
-        let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get(&number) else { return };
+        self.calls.renew(number, now + CALL_TIMEOUT);
+        let Some(asked) = self.calls.client(number) else { return };
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);
             let channel = asked.request.channel;
             self.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
-        }
-    }
-
-    /// The call of the client's that something from somebody belongs to: the one it names, else the oldest that is open.
-    fn cause(&self, named: Option<u64>, from: &ParticipantId) -> Option<&DoorCall> {
-        let is_open = |call: &&DoorCall| {
-            call.to == *from && matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked())
-        };
-        match named {
-            Some(number) => self.calls.get(&number).filter(is_open),
-            None => self.calls.values().find(is_open),
         }
     }
 
@@ -160,7 +143,7 @@ impl Door {
     fn logged(&mut self, from: &ParticipantId, named: Option<u64>, names_session: bool, params: Option<&RawValue>) {
         let level = text_of(params, "level").and_then(|level| level.parse::<LogLevel>().ok());
         let message = rpc::notification("notifications/message", params);
-        let cause = self.cause(named, from);
+        let cause = self.calls.cause(named, from);
         let channel = cause.and_then(|call| match &call.purpose {
             CallPurpose::Client(asked) => Some((asked.request.channel, call.profile.era(), call.profile.level)),
             _ => None,
@@ -204,7 +187,7 @@ impl Door {
 
     /// Whatever else somebody tells the client: with the call it is about, else by itself.
     fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
-        let channel = match self.cause(named, from).map(|call| &call.purpose) {
+        let channel = match self.calls.cause(named, from).map(|call| &call.purpose) {
             // The modern era has no ids of questions, so nothing can be told of them.
             Some(CallPurpose::Client(asked))
                 if asked.request.is_modern() && method == "notifications/elicitation/complete" =>

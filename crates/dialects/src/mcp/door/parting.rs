@@ -10,7 +10,7 @@ use salon_protocol::{CloseReason, RpcError, SESSION_ENDED_METHOD};
 use serde_json::value::to_raw_value;
 
 use super::Door;
-use super::calls::{CallPurpose, CallStage};
+use super::call_table::CallPurpose;
 
 /// Recipients that one envelope may name.
 const MAX_RECIPIENTS: usize = 256;
@@ -32,8 +32,7 @@ impl Door {
         for request in waiting {
             self.answer(&request, &Err(error.clone()));
         }
-        let open: Vec<u64> = self.calls.keys().copied().collect();
-        for number in open {
+        for number in self.calls.numbers(|_| true) {
             self.fail(number, &error, now);
         }
     }
@@ -44,9 +43,7 @@ impl Door {
         let reason = to_raw_value("the session of the client has ended").ok();
         // What the door asked for its own sake is answered soon, or was to be.
         let lasts = |purpose: &CallPurpose| matches!(purpose, CallPurpose::Client(_) | CallPurpose::Listen(_));
-        let is_open = |state: &CallStage| state.envelope().is_some_and(|envelope| self.sent.contains_key(envelope));
-        let open = self.calls.iter().filter(|(_, call)| lasts(&call.purpose) && is_open(&call.state));
-        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+        for number in self.calls.numbers(|call| lasts(&call.purpose) && self.calls.is_in_room(call)) {
             self.withdraw_from(number, reason.as_deref(), now);
         }
         self.tell_session_ended(now);

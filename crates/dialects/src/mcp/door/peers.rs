@@ -11,9 +11,10 @@ use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceE
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall};
+use super::call_table::{CallPurpose, DoorCall};
+use super::calls::CALL_TIMEOUT;
 use super::lists::{Lists, PeerList};
-use super::{ClientProfile, Door, DoorScope, DoorTimer};
+use super::{ClientProfile, Door, DoorScope};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
 const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -162,26 +163,14 @@ impl Door {
                     self.list_changed(listing, now);
                 }
                 self.settle_gathers(now);
-                let waiting: Vec<u64> = self
-                    .calls
-                    .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.state, CallStage::Sent(..)))
-                    .map(|(n, _)| *n)
-                    .collect();
-                for number in waiting {
+                for number in self.calls.numbers(|call| call.to == who && call.sent_in().is_none()) {
                     let error = self.absent(&who);
                     self.fail(number, &error, now);
                 }
             }
             PresenceEvent::Join => {
                 // A participant that joins again has forgotten us: its open handshakes and lists are void.
-                let errands: Vec<u64> = self
-                    .calls
-                    .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.purpose, CallPurpose::Client(_)))
-                    .map(|(number, _)| *number)
-                    .collect();
-                for number in errands {
+                for number in self.calls.numbers(|call| call.to == who && !call.is_client()) {
                     self.drop_call(number);
                 }
                 self.drop_asks_from(&who);
@@ -249,17 +238,8 @@ impl Door {
         now: Instant,
     ) -> u64 {
         let number = self.fresh();
-        let call = DoorCall {
-            to: who.clone(),
-            method: method.into(),
-            params,
-            profile: profile.clone(),
-            purpose,
-            state: CallStage::Waiting,
-            draft: None,
-        };
-        self.calls.insert(number, call);
-        self.after(OWN_REQUEST_TIMEOUT, DoorTimer::OwnRequest(number), now);
+        let call = DoorCall::new(who, method, params, profile.clone(), purpose);
+        self.calls.insert(number, call, Some(now + OWN_REQUEST_TIMEOUT));
         self.dispatch(number, now);
         number
     }
@@ -345,7 +325,7 @@ impl Door {
         // Requests that this handshake serves go first: the next one may undo it.
         let (served, others): (Vec<_>, Vec<_>) = match &peer.greeting {
             PeerHandshake::Met { told, .. } => waiting.into_iter().partition(|number| {
-                self.calls.get(number).is_some_and(|call| call.profile.capabilities.get() == told.get())
+                self.calls.get(*number).is_some_and(|call| call.profile.capabilities.get() == told.get())
             }),
             _ => (waiting, Vec::new()),
         };
@@ -418,11 +398,10 @@ impl Door {
 
     /// Somebody has been silent for too long: nothing is expected of it any more.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         // A subscription lasts, and is made again until the room takes it.
-        if let (CallStage::Refused(_, _, refusal), false) =
-            (&call.state, matches!(call.purpose, CallPurpose::Listen(_)))
-        {
+        let lasts = matches!(call.purpose, CallPurpose::Listen(_));
+        if let Some(refusal) = call.refusal().filter(|_| !lasts) {
             let refusal = refusal.clone();
             return self.fail_refused(number, &refusal, now);
         }
@@ -434,7 +413,7 @@ impl Door {
             CallPurpose::Client(asked)
                 if asked.pause.is_parked() || (self.questions.is_asking(number) && self.streams.is_attended()) =>
             {
-                self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
+                self.calls.extend(number, now + CALL_TIMEOUT);
             }
             CallPurpose::Client(_) => {
                 self.withdraw_from(number, None, now);
@@ -446,11 +425,8 @@ impl Door {
 
     /// Asks again after a while what somebody has answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let Some(envelope) = std::mem::replace(&mut call.state, CallStage::Waiting).envelope() {
-            self.sent.remove(envelope);
-        }
-        self.after(RETRY_AFTER, DoorTimer::Again(number), now);
+        self.calls.unsend(number);
+        self.calls.send_again_at(number, now + RETRY_AFTER);
     }
 
     /// A list that was not to be had is not asked for again for a while.

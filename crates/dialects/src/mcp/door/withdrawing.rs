@@ -6,7 +6,7 @@ use salon_mcp::{Cancelled, same_id};
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
-use super::calls::{CallPurpose, DoorCall};
+use super::call_table::{CallPurpose, ClientRequest};
 use super::{Door, DoorRequest, DoorTimer};
 use crate::streams::Channel;
 
@@ -44,10 +44,8 @@ impl Door {
             }
         }
         self.end_listens_where(&wanted, now);
-        let is_wanted = |call: &DoorCall| matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
-        let calls: Vec<u64> =
-            self.calls.iter().filter(|(_, call)| is_wanted(call)).map(|(number, _)| *number).collect();
-        for number in calls {
+        let is_wanted = |asked: &ClientRequest| !asked.pause.is_parked() && wanted(&asked.request);
+        for number in self.calls.numbers(|call| call.client().is_some_and(is_wanted)) {
             self.cancel(number, reason, now);
         }
     }
@@ -58,9 +56,8 @@ impl Door {
 
     /// Tells whom a call asked that nobody waits for it any more.
     pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
-        let Some(DoorCall { to, state, .. }) = self.calls.get(&number) else { return };
-        let Some(envelope) = state.envelope() else { return };
-        let (to, envelope) = (to.clone(), envelope.clone());
+        let Some(call) = self.calls.get(number) else { return };
+        let (to, Some(envelope)) = (call.to.clone(), call.envelope().cloned()) else { return };
         let mut params = Members::default();
         params.set("requestId", envelope.as_str());
         if let Some(reason) = reason {
