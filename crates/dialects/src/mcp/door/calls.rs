@@ -24,9 +24,6 @@ const MAX_OWNER_LENGTH: usize = 128;
 /// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Subscriptions that are made again when the owner of the resource comes back.
-const MAX_SUBSCRIPTIONS: usize = 1024;
-
 impl Door {
     /// Sees to a request of a client that has its seat.
     pub(super) fn serve(&mut self, request: DoorRequest, now: Instant) {
@@ -215,9 +212,9 @@ impl Door {
         let uri = uri.or_else(|| text_of(params.as_deref(), "uri").map(|uri| (uri.clone(), uri)));
         // Another subscription of the same client's goes on.
         if let Some((_, theirs)) = uri.as_ref().filter(|_| &*method == "resources/unsubscribe")
-            && self.listens_to(who, theirs)
+            && self.subscriptions.is_streamed(who, theirs)
         {
-            self.subscriptions.remove(&(who.clone(), theirs.clone()));
+            self.subscriptions.unsubscribe(who, theirs);
             return self.answer(&request, &Ok(super::empty()));
         }
         let token = token_of(params.as_deref());
@@ -432,11 +429,9 @@ impl Door {
     pub(super) fn adapt(&mut self, asked: &ClientRequest, who: &ParticipantId, message: &mut Members) {
         let Some(result) = message.get("result") else { return };
         match (&*asked.request.method, &asked.uri) {
-            ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MAX_SUBSCRIPTIONS => {
-                self.subscriptions.insert((who.clone(), theirs.clone()));
-            }
+            ("resources/subscribe", Some((_, theirs))) => self.subscriptions.subscribe(who, theirs),
             ("resources/unsubscribe", Some((_, theirs))) => {
-                self.subscriptions.remove(&(who.clone(), theirs.clone()));
+                self.subscriptions.unsubscribe(who, theirs);
             }
             ("resources/read", Some((asked, theirs))) if asked != theirs => {
                 if let Some(renamed) = renamed_contents(result, theirs, asked) {

@@ -460,7 +460,7 @@ impl Door {
 
     /// What the client was told of a list is no longer so.
     pub(super) fn list_changed(&mut self, listing: Listing, now: Instant) {
-        if self.follows(listing) || !self.listens.is_empty() {
+        if self.follows(listing) || self.subscriptions.streams() > 0 {
             if self.changed.is_empty() {
                 self.after(CHANGE_DELAY, DoorTimer::Changed, now);
             }

@@ -27,6 +27,7 @@ mod questions;
 mod refused;
 pub(super) mod route;
 mod sessions;
+mod subscriptions;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -40,23 +41,21 @@ use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
-use salon_protocol::{
-    CloseReason, EnvelopeId, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName, rpc,
-};
+use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
-use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
+use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
 use call_table::DoorCalls;
-use listens::ListenStream;
 use lists::ListWaiter;
 use merge::MergedLists;
 use outbox::Outbox;
 use peers::DoorPeer;
 use questions::ClientQuestions;
 use sessions::DoorSessions;
+use subscriptions::ClientSubscriptions;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
@@ -232,8 +231,7 @@ pub struct Door {
     list_candidates: BTreeSet<ParticipantId>,
     calls: DoorCalls,
     questions: ClientQuestions,
-    listens: BTreeMap<u64, ListenStream>,
-    subscriptions: BTreeSet<(ParticipantId, String)>,
+    subscriptions: ClientSubscriptions,
     changed: BTreeSet<&'static str>,
     streams: Streams<RoomQuery>,
     timers: Timers<DoorTimer>,
@@ -270,8 +268,7 @@ impl Door {
             list_candidates: BTreeSet::new(),
             calls: DoorCalls::default(),
             questions: ClientQuestions::default(),
-            listens: BTreeMap::new(),
-            subscriptions: BTreeSet::new(),
+            subscriptions: ClientSubscriptions::default(),
             changed: BTreeSet::new(),
             timers,
             next: first,
@@ -337,7 +334,11 @@ impl Door {
 
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
-        self.calls.client_count() + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
+        self.calls.client_count()
+            + self.gathers.len()
+            + self.subscriptions.streams()
+            + self.early.len()
+            + self.introducing.len()
     }
 
     fn seated(&mut self, now: Instant) {
@@ -393,14 +394,16 @@ impl Door {
 }
 
 impl Door {
-    fn timers(&self) -> [&Timers<DoorTimer>; 4] {
-        [&self.timers, &self.outbox.timers, &self.questions.timers, &self.calls.timers]
+    fn timers(&self) -> [&Timers<DoorTimer>; 5] {
+        let Self { timers, outbox, questions, calls, subscriptions, .. } = self;
+        [timers, &outbox.timers, &questions.timers, &calls.timers, &subscriptions.timers]
     }
 
     /// Takes the earliest deadline that has passed, whichever component it is of.
     fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
-        let timers = [&mut self.timers, &mut self.outbox.timers, &mut self.questions.timers, &mut self.calls.timers];
-        timers.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
+        let Self { timers, outbox, questions, calls, subscriptions, .. } = self;
+        let all = [timers, &mut outbox.timers, &mut questions.timers, &mut calls.timers, &mut subscriptions.timers];
+        all.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }
 

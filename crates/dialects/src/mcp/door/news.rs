@@ -171,7 +171,7 @@ impl Door {
     pub(super) fn updated(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(uri) = text_of(params, "uri") else { return };
         // In a room anybody could tell of anything.
-        if self.is_room() && !self.is_subscribed(from, &uri) {
+        if self.is_room() && !self.subscriptions.is_subscribed(from, &uri) {
             return;
         }
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };

@@ -26,12 +26,12 @@ mod streams;
 mod subscriptions;
 
 use super::*;
-use crate::EventFrame;
 use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
+use crate::{EventFrame, Ticket};
 use insta::assert_snapshot;
 use salon_protocol::{
-    Code, Compose, Entry, Envelope, FailureCause, Kind, McpVersion, Members, Message, Participant, Position, RpcId,
-    Timestamp,
+    Code, Compose, Entry, Envelope, EnvelopeId, FailureCause, Kind, McpVersion, Members, Message, Participant,
+    Position, RpcId, Timestamp,
 };
 
 /// What the others introduce themselves with, unless a script says something else.
