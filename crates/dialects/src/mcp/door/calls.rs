@@ -84,7 +84,7 @@ impl Door {
     /// The headers that repeat arguments of a tool.
     fn check_headers(&self, request: &DoorRequest, who: &ParticipantId, name: &str) -> Result<(), route::ModernError> {
         let Some(headers) = request.headers.as_deref().filter(|_| request.is_modern()) else { return Ok(()) };
-        let tools = self.shelf.items(who, Listing::Tools);
+        let tools = self.lists.merged.items(who, Listing::Tools);
         let Some(tool) = tools.iter().find(|tool| *tool.name == *name) else { return Ok(()) };
         let params = request.params.as_deref().and_then(|params| Members::parse(params.get())).unwrap_or_default();
         route::check_params(headers, &tool.raw, params.get("arguments"))
@@ -119,10 +119,14 @@ impl Door {
             return self.refuse(&request, RpcError::invalid_params(what));
         };
         let (found, needs): (_, &'static [Listing]) = match &target {
-            RequestTarget::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
-            RequestTarget::Name(_, name) => (self.shelf.find(Listing::Prompts, name), &[Listing::Prompts]),
-            RequestTarget::Uri(uri) => (self.shelf.find_uri(uri), &[Listing::Resources, Listing::Templates]),
-            RequestTarget::Template(uri) => (self.shelf.find_template(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Name(Listing::Tools, name) => {
+                (self.lists.merged.find(Listing::Tools, name), &[Listing::Tools])
+            }
+            RequestTarget::Name(_, name) => (self.lists.merged.find(Listing::Prompts, name), &[Listing::Prompts]),
+            RequestTarget::Uri(uri) => (self.lists.merged.find_uri(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Template(uri) => {
+                (self.lists.merged.find_template(uri), &[Listing::Resources, Listing::Templates])
+            }
         };
         match found {
             OwnerLookup::One(who, theirs) => self.pass_to(request, &who, &target, theirs, now),
@@ -296,8 +300,10 @@ impl Door {
             Ok(draft) => {
                 self.say_call(number, Box::new(draft), era);
                 if is_client && let Some(peer) = self.peers.get_mut(&who) {
-                    peer.note_call(now);
-                    self.list_candidates.insert(who);
+                    if peer.note_call() {
+                        self.lists.expire(&who, now);
+                    }
+                    self.lists.note_candidate(&who);
                 }
             }
             Err(refusal) => self.fail_refused(number, &refusal, now),
@@ -440,7 +446,7 @@ impl Door {
             }
             ("tools/call", _) if self.is_room() && result.get().contains("resource_link") => {
                 for uri in links(result) {
-                    self.shelf.note_link(who, &uri);
+                    self.lists.merged.note_link(who, &uri);
                 }
             }
             _ => {}

@@ -62,13 +62,13 @@ impl Door {
         for uri in uris.into_iter().take(MAX_URIS) {
             let found = match &self.options.scope {
                 DoorScope::One(who) => OwnerLookup::One(who.clone(), uri.clone()),
-                DoorScope::Room => self.shelf.find_uri(&uri),
+                DoorScope::Room => self.lists.merged.find_uri(&uri),
             };
             if let OwnerLookup::One(who, theirs) = found {
                 honoured.push((who, theirs, uri));
             }
         }
-        self.interest.extend(wanted.iter().map(|(_, listing)| *listing));
+        self.lists.note_interest(wanted.iter().map(|(_, listing)| *listing));
         self.watch_lists(wanted.iter().map(|(_, listing)| *listing).collect());
         let (channel, profile) = (request.channel, request.profile.clone());
         self.streams.open_at(channel, None);
@@ -240,7 +240,7 @@ impl Door {
                 Listing::Tools => &[Listing::Tools],
                 _ => &[Listing::Prompts],
             };
-            self.list_apart(from);
+            self.lists.set_apart(from);
             self.list_stale(from, stale, now);
         } else if method == "notifications/resources/updated" {
             let Some(uri) = text_of(params, "uri") else { return };
@@ -248,7 +248,7 @@ impl Door {
                 return;
             }
             let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
-            params.set("uri", &self.shelf.listed_uri(from, &uri));
+            params.set("uri", &self.lists.merged.listed_uri(from, &uri));
             self.tell_listen(number, method, Some(&params.to_raw()));
         }
     }
@@ -262,7 +262,7 @@ impl Door {
 
     /// Tells the client that lists have changed.
     pub(super) fn tell_changes(&mut self) {
-        for method in std::mem::take(&mut self.changed) {
+        for method in self.lists.take_changes() {
             if self.is_introduced() {
                 self.say(Channel::SESSION, &rpc::notification(method, None));
             }

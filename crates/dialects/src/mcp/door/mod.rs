@@ -14,6 +14,7 @@ mod calls;
 mod counted;
 mod incoming;
 mod legacy;
+mod list_table;
 mod listens;
 mod lists;
 mod merge;
@@ -33,12 +34,11 @@ mod targets;
 mod tests;
 mod withdrawing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::handshake::HandshakeParams;
-use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
 use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName, rpc};
@@ -49,8 +49,7 @@ use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
 use call_table::DoorCalls;
-use lists::ListWaiter;
-use merge::MergedLists;
+use list_table::DoorLists;
 use outbox::Outbox;
 use peers::DoorPeer;
 use questions::ClientQuestions;
@@ -223,16 +222,10 @@ pub struct Door {
     /// A handshake that waits for the one participant's.
     introducing: Vec<DoorRequest>,
     peers: BTreeMap<ParticipantId, DoorPeer>,
-    shelf: MergedLists,
-    /// The lists the client has asked for.
-    interest: BTreeSet<Listing>,
-    gathers: BTreeMap<u64, ListWaiter>,
-    /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
-    list_candidates: BTreeSet<ParticipantId>,
+    lists: DoorLists,
     calls: DoorCalls,
     questions: ClientQuestions,
     subscriptions: ClientSubscriptions,
-    changed: BTreeSet<&'static str>,
     streams: Streams<RoomQuery>,
     timers: Timers<DoorTimer>,
     next: u64,
@@ -243,7 +236,6 @@ impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         let first = options.first;
-        let shelf = MergedLists::of(&options.me);
         let mut timers = Timers::default();
         if let Some(idle) = options.idle {
             timers.set(DoorTimer::Idle, now + idle);
@@ -252,6 +244,7 @@ impl Door {
             streams: Streams::new(stream_options(options.session.clone()), now),
             sessions: DoorSessions::default(),
             outbox: Outbox::new(&options, stamps),
+            lists: DoorLists::new(&options),
             options,
             seat_state: DoorSeatState::Outside,
             duplex: None,
@@ -262,14 +255,9 @@ impl Door {
             level: None,
             introducing: Vec::new(),
             peers: BTreeMap::new(),
-            shelf,
-            interest: BTreeSet::new(),
-            gathers: BTreeMap::new(),
-            list_candidates: BTreeSet::new(),
             calls: DoorCalls::default(),
             questions: ClientQuestions::default(),
             subscriptions: ClientSubscriptions::default(),
-            changed: BTreeSet::new(),
             timers,
             next: first,
             closing: None,
@@ -287,10 +275,6 @@ impl Door {
 
     fn after(&mut self, delay: Duration, due: DoorTimer, now: Instant) {
         self.timers.set(due, now + delay);
-    }
-
-    fn forget_timer(&mut self, due: DoorTimer) {
-        self.timers.forget(due);
     }
 
     /// Takes a seat under the name the client gave itself.
@@ -335,7 +319,7 @@ impl Door {
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
         self.calls.client_count()
-            + self.gathers.len()
+            + self.lists.waiting()
             + self.subscriptions.streams()
             + self.early.len()
             + self.introducing.len()
@@ -394,15 +378,22 @@ impl Door {
 }
 
 impl Door {
-    fn timers(&self) -> [&Timers<DoorTimer>; 5] {
-        let Self { timers, outbox, questions, calls, subscriptions, .. } = self;
-        [timers, &outbox.timers, &questions.timers, &calls.timers, &subscriptions.timers]
+    fn timers(&self) -> [&Timers<DoorTimer>; 6] {
+        let Self { timers, outbox, lists, questions, calls, subscriptions, .. } = self;
+        [timers, &outbox.timers, &lists.timers, &questions.timers, &calls.timers, &subscriptions.timers]
     }
 
     /// Takes the earliest deadline that has passed, whichever component it is of.
     fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
-        let Self { timers, outbox, questions, calls, subscriptions, .. } = self;
-        let all = [timers, &mut outbox.timers, &mut questions.timers, &mut calls.timers, &mut subscriptions.timers];
+        let Self { timers, outbox, lists, questions, calls, subscriptions, .. } = self;
+        let all = [
+            timers,
+            &mut outbox.timers,
+            &mut lists.timers,
+            &mut questions.timers,
+            &mut calls.timers,
+            &mut subscriptions.timers,
+        ];
         all.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }

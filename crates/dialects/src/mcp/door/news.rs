@@ -80,7 +80,7 @@ impl Door {
         let is_stranger =
             !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.calls.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
-            self.list_apart(from);
+            self.lists.set_apart(from);
         }
         match method {
             "notifications/tools/list_changed" => self.offer_changed(from, &[Listing::Tools], method, now),
@@ -101,9 +101,10 @@ impl Door {
     }
 
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
-        let Some(peer) = self.peers.get(from) else { return };
-        let is_known = |listing: &Listing| peer.lists.contains_key(listing) || self.shelf.is_catalogued(from, *listing);
-        let is_known = listings.iter().any(is_known);
+        if !self.peers.contains_key(from) {
+            return;
+        }
+        let is_known = listings.iter().any(|listing| self.lists.is_followed(from, *listing));
         // A list that is asked for again tells for itself whether it differs.
         let is_asked = is_known && listings.iter().any(|listing| self.follows(*listing));
         if !self.is_room() && self.is_introduced() {
@@ -176,7 +177,7 @@ impl Door {
         }
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         if self.is_room() {
-            params.set("uri", &self.shelf.listed_uri(from, &uri));
+            params.set("uri", &self.lists.merged.listed_uri(from, &uri));
         }
         let params = params.to_raw();
         if self.is_introduced() {

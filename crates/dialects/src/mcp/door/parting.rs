@@ -27,8 +27,10 @@ impl Door {
         self.withdraw_all(now);
         let error = RpcError::new(code::GONE, why);
         self.end_listens();
-        let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
-        let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+        let waiting = self.lists.of_requests(|_| true);
+        let waiting: Vec<_> = waiting.into_iter().filter_map(|number| self.lists.take_waiter(number)).collect();
+        let waiting: Vec<_> =
+            waiting.into_iter().chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
         for request in waiting {
             self.answer(&request, &Err(error.clone()));
         }

@@ -1,11 +1,10 @@
 //! The others in the room, as servers: performing the MCP handshake with them in the client's name.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::handshake::{HandshakeError, ServerProfile};
-use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
@@ -13,7 +12,6 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::call_table::{CallPurpose, DoorCall};
 use super::calls::CALL_TIMEOUT;
-use super::lists::{Lists, PeerList};
 use super::{ClientProfile, Door, DoorScope};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
@@ -55,9 +53,6 @@ pub(super) struct DoorPeer {
     pub(super) was_called: bool,
     /// Its responses name this session, for which it keeps something.
     pub(super) keeps_session: bool,
-    pub(super) lists: Lists,
-    /// It told this client alone that a list changed: what it lists to others may be something else.
-    pub(super) lists_apart: bool,
 }
 
 impl DoorPeer {
@@ -70,8 +65,6 @@ impl DoorPeer {
             has_met: false,
             was_called: false,
             keeps_session: false,
-            lists: BTreeMap::new(),
-            lists_apart: false,
         }
     }
 
@@ -90,16 +83,9 @@ impl DoorPeer {
         self.era_for(Era::Legacy) == Era::Legacy && self.era_for(Era::Modern) == Era::Modern
     }
 
-    /// The client calls it. What it lists to the client may be something else from now on.
-    pub(super) fn note_call(&mut self, now: Instant) {
-        if std::mem::replace(&mut self.was_called, true) || !self.speaks_both_eras() {
-            return;
-        }
-        for list in self.lists.values_mut() {
-            if let PeerList::Known { until } = list {
-                *until = now;
-            }
-        }
+    /// The client calls it. Whether what it lists to the client may be something else from now on.
+    pub(super) fn note_call(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_called, true) && self.speaks_both_eras()
     }
 
     pub(super) fn note_level(&mut self, level: LogLevel) {
@@ -123,12 +109,14 @@ impl Door {
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         for participant in roster {
             if self.is_peer(&participant.id) {
+                self.lists.found(&participant.id);
                 self.peers.insert(participant.id.clone(), DoorPeer::new(participant.mcp.clone()));
             }
         }
         // The host is in every room and on nobody's list.
         let host = ParticipantId::host();
         if self.is_peer(&host) {
+            self.lists.found(&host);
             self.peers.insert(host, DoorPeer::new(McpVersion::default()));
         }
     }
@@ -154,12 +142,11 @@ impl Door {
             PresenceEvent::Heartbeat => {}
             PresenceEvent::Leave => {
                 self.peers.remove(&who);
-                self.list_candidates.remove(&who);
                 self.drop_asks_from(&who);
                 for request in std::mem::take(&mut self.introducing) {
                     self.introduce_one(request, &who, now);
                 }
-                for listing in self.shelf.remove(&who) {
+                for listing in self.lists.left(&who) {
                     self.list_changed(listing, now);
                 }
                 self.settle_gathers(now);
@@ -175,8 +162,7 @@ impl Door {
                 }
                 self.drop_asks_from(&who);
                 let old = self.peers.insert(who.clone(), DoorPeer::new(participant.mcp));
-                self.list_candidates.remove(&who);
-                self.shelf.joined(&who);
+                self.lists.joined(&who);
                 if let Some(profile) = self.profile.clone() {
                     self.resume_news(&who, &profile, now);
                     // What waited for the one before waits for this one.
@@ -314,8 +300,8 @@ impl Door {
             if matches!(&peer.greeting, PeerHandshake::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
                 peer.greeting = PeerHandshake::Stranger;
             }
-            peer.lists.retain(|_, list| !matches!(list, PeerList::Lacking { .. }));
         }
+        self.lists.forgive();
     }
 
     /// Goes on with what waited for a handshake.
@@ -427,12 +413,5 @@ impl Door {
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
         self.calls.unsend(number);
         self.calls.send_again_at(number, now + RETRY_AFTER);
-    }
-
-    /// A list that was not to be had is not asked for again for a while.
-    pub(super) fn list_lacking(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
-        if let Some(peer) = self.peers.get_mut(who) {
-            peer.lists.insert(listing, PeerList::Lacking { until: now + RETRY_AFTER });
-        }
     }
 }

@@ -7,7 +7,7 @@ use salon_protocol::Members;
 use serde_json::value::RawValue;
 
 use super::call_table::{CallPurpose, ClientRequest};
-use super::{Door, DoorRequest, DoorTimer};
+use super::{Door, DoorRequest};
 use crate::streams::Channel;
 
 impl Door {
@@ -35,12 +35,9 @@ impl Door {
         for request in gone.into_iter().chain(foregone) {
             self.skip(&request);
         }
-        let gathers: Vec<u64> =
-            self.gathers.iter().filter(|(_, gather)| wanted(&gather.request)).map(|(n, _)| *n).collect();
-        for number in gathers {
-            self.forget_timer(DoorTimer::Gather(number));
-            if let Some(gather) = self.gathers.remove(&number) {
-                self.skip(&gather.request);
+        for number in self.lists.of_requests(wanted) {
+            if let Some(request) = self.lists.take_waiter(number) {
+                self.skip(&request);
             }
         }
         self.end_listens_where(&wanted, now);

@@ -29,6 +29,7 @@ use super::*;
 use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
 use crate::{EventFrame, Ticket};
 use insta::assert_snapshot;
+use salon_mcp::listing::Listing;
 use salon_protocol::{
     Code, Compose, Entry, Envelope, EnvelopeId, FailureCause, Kind, McpVersion, Members, Message, Participant,
     Position, RpcId, Timestamp,

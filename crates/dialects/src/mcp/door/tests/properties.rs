@@ -240,11 +240,11 @@ impl Watched {
 
     /// What the door still works on, other than subscriptions.
     fn left(&self) -> String {
-        let Door { calls, questions, gathers, introducing, early, .. } = &self.play.door;
+        let Door { calls, questions, lists, introducing, early, .. } = &self.play.door;
         let left = calls.numbers(|call| call.is_client() && &*call.method != "subscriptions/listen");
         let calls = left.into_iter().map(|number| format!("{:#?}", calls.get(number)));
         let asks = questions.all().into_iter().map(|number| format!("{:#?}", questions.get(number)));
-        let gathers = gathers.values().map(|gather| format!("{gather:#?}"));
+        let gathers = lists.of_requests(|_| true).into_iter().map(|number| format!("waits for lists: {number}"));
         let requests = introducing.iter().chain(early).map(|request| format!("{request:#?}"));
         calls.chain(asks).chain(gathers).chain(requests).collect()
     }
