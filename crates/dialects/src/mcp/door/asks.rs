@@ -40,7 +40,7 @@ impl Door {
     /// The client is a server too, with nothing to offer unless it is asked back.
     fn answer_handshake(&self, params: Option<&RawValue>) -> Box<RawValue> {
         let asked = text_of(params, "protocolVersion").unwrap_or_default();
-        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.client.info().unwrap_or_else(|| self.info());
         let mut result = Members::default();
         result.set("protocolVersion", McpVersion::answer_to(&asked));
         result.set("capabilities", &json!({}));
@@ -53,7 +53,7 @@ impl Door {
         let mut result = Members::default();
         result.set("supportedVersions", &Revision::all_dates());
         result.set("capabilities", &json!({}));
-        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.client.info().unwrap_or_else(|| self.info());
         upgrade::result("server/discover", &result.to_raw(), Some(&info))
     }
 
@@ -82,7 +82,7 @@ impl Door {
         let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
         let profile = match call.and_then(|number| self.calls.get(number)) {
             Some(call) => Some(call.profile.clone()),
-            None => self.introduced.clone().filter(|_| is_handshake_done),
+            None => self.client.introduced().filter(|_| is_handshake_done),
         };
         let Some(profile) = profile else {
             return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
@@ -163,7 +163,7 @@ impl Door {
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
         let channel = ask.call.and_then(|call| self.calls.channel(call)).unwrap_or(Channel::SESSION);
-        if self.streams.say(channel, message.get()) {
+        if self.streams.deliver(channel, &message) {
             return;
         }
         let nobody = gone();
@@ -277,7 +277,7 @@ impl Door {
         if let Some(channel) = self.channel_of_ask(&ask) {
             let mut params = Members::default();
             params.set("requestId", &number);
-            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            self.streams.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
         }
         Some(ask)
     }
@@ -290,7 +290,7 @@ impl Door {
         let Some(ask) = self.questions.take(number) else { return };
         if let Some(channel) = self.channel_of_ask(&ask) {
             params.set("requestId", &number);
-            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            self.streams.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
         }
     }
 

@@ -78,7 +78,7 @@ impl Door {
     fn refuse_with(&mut self, request: &DoorRequest, status: u16, error: &RpcError) {
         self.outbox.count(code_of(error));
         let message = rpc::failure(&request.id, error);
-        self.say_answer(request.channel, status, &message);
+        self.streams.answer(request.channel, status, &message);
     }
 
     /// The headers that repeat arguments of a tool.
@@ -219,7 +219,7 @@ impl Door {
             && self.subscriptions.is_streamed(who, theirs)
         {
             self.subscriptions.unsubscribe(who, theirs);
-            return self.answer(&request, &Ok(super::empty()));
+            return self.streams.answer_request(&request, &Ok(super::empty()));
         }
         let token = token_of(params.as_deref());
         let number = self.fresh();
@@ -285,7 +285,7 @@ impl Door {
                 let asker = meta::RequesterMeta {
                     capabilities: &hello.modern_capabilities(),
                     info: hello.info.as_deref().unwrap_or(&me),
-                    level: profile.level.or(self.level),
+                    level: profile.level.or(self.client.level()),
                 };
                 meta::upgrade(params.as_deref(), asker)
             }
@@ -338,7 +338,7 @@ impl Door {
             CallPurpose::List(reading) => self.not_listed(&call.to, reading.listing, now),
             CallPurpose::Duty => {}
             CallPurpose::Listen(listen) => self.listen_settled(listen, number),
-            CallPurpose::Client(asked) => self.answer(&asked.request, &Err(error.clone())),
+            CallPurpose::Client(asked) => self.streams.answer_request(&asked.request, &Err(error.clone())),
         }
     }
 
@@ -415,7 +415,7 @@ impl Door {
             let mut params = Members::default();
             params.set("elicitationId", page);
             let done = rpc::notification("notifications/elicitation/complete", Some(&params.to_raw()));
-            self.say(asked.request.channel, &done);
+            self.streams.say(asked.request.channel, &done);
         }
         self.pass_back(&asked.request, message);
     }
@@ -428,7 +428,7 @@ impl Door {
         };
         message.set("jsonrpc", "2.0");
         message.set("id", &request.id);
-        self.say_answer(request.channel, status, &message.to_raw());
+        self.streams.answer(request.channel, status, &message.to_raw());
     }
 
     /// Says what belongs to one participant as the room says it.

@@ -12,7 +12,7 @@ impl Door {
     /// Says no to a request of the client's.
     pub(super) fn refuse(&mut self, request: &DoorRequest, error: RpcError) {
         self.outbox.count(code_of(&error));
-        self.answer(request, &Err(error));
+        self.streams.answer_request(request, &Err(error));
     }
 }
 

@@ -181,7 +181,7 @@ impl Door {
             true => self.subscriptions.subscribe(who, &uri),
             false => self.subscriptions.unsubscribe(who, &uri),
         }
-        self.answer(request, &Ok(super::empty()));
+        self.streams.answer_request(request, &Ok(super::empty()));
         self.listen_again(who, &request.profile.clone(), now);
     }
 
@@ -257,14 +257,14 @@ impl Door {
     fn say_marked(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
         let nothing = super::empty();
         let params = meta::with_subscription(params.unwrap_or(&nothing), id);
-        self.say(channel, &rpc::notification(method, params.as_deref()));
+        self.streams.say(channel, &rpc::notification(method, params.as_deref()));
     }
 
     /// Tells the client that lists have changed.
     pub(super) fn tell_changes(&mut self) {
         for method in self.lists.take_changes() {
-            if self.is_introduced() {
-                self.say(Channel::SESSION, &rpc::notification(method, None));
+            if self.client.is_introduced() {
+                self.streams.say(Channel::SESSION, &rpc::notification(method, None));
             }
             for number in self.subscriptions.of_list(method) {
                 self.tell_listen(number, method, None);
@@ -305,12 +305,12 @@ impl Door {
         let id = &listening.request.id;
         let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
         let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);
-        if self.duplex.is_some() {
+        if self.streams.is_duplex() {
             let mut params = Members::default();
             params.set("requestId", id);
-            self.say(Channel::SESSION, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            self.streams.say(Channel::SESSION, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
         }
-        self.answer(&listening.request, &Ok(result));
+        self.streams.answer_request(&listening.request, &Ok(result));
     }
 
     /// Ends the subscriptions that their client takes back.

@@ -185,7 +185,7 @@ impl Door {
             Era::Legacy => downgrade::result(listing.method(), &result, request.profile.revision),
             Era::Modern => upgrade::result(listing.method(), &result, Some(&self.server_info())),
         };
-        self.answer(request, &Ok(result));
+        self.streams.answer_request(request, &Ok(result));
     }
 
     /// Asks a participant for a list that the catalogue does not have, unless it is known well enough or being asked for.
@@ -287,7 +287,7 @@ impl Door {
     pub(super) fn list_stale(&mut self, who: &ParticipantId, listings: &[Listing], now: Instant) {
         for listing in listings {
             if self.lists.stale(who, *listing)
-                && let Some(profile) = self.profile.clone().filter(|_| self.follows(*listing))
+                && let Some(profile) = self.client.latest().filter(|_| self.follows(*listing))
             {
                 self.ask_list(who, *listing, &profile, now);
             }
@@ -297,7 +297,7 @@ impl Door {
     /// Whether the client is notified of changes of a list: the room announces `listChanged` to every client of the legacy era, whether or not
     /// it has listed.
     pub(super) fn follows(&self, listing: Listing) -> bool {
-        self.lists.is_of_interest(listing) || (self.is_room() && self.is_introduced())
+        self.lists.is_of_interest(listing) || (self.is_room() && self.client.is_introduced())
     }
 
     /// What the client was told of a list is no longer so.

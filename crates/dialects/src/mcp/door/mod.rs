@@ -11,6 +11,8 @@
 mod asks;
 mod call_table;
 mod calls;
+mod client;
+mod client_streams;
 mod counted;
 mod incoming;
 mod legacy;
@@ -34,21 +36,20 @@ mod targets;
 mod tests;
 mod withdrawing;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::HandshakeParams;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
-use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName, rpc};
+use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
 use call_table::DoorCalls;
+use client::{ClientProfile, ClientSession, DoorRequest};
+use client_streams::ClientStreams;
 use list_table::DoorLists;
 use outbox::Outbox;
 use peers::DoorPeer;
@@ -65,11 +66,6 @@ pub use route::{Body, ClientMessage, ErrorBody, PollBody, PostRoute};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
-/// Requests that may wait for the seat.
-const MAX_EARLY: usize = 64;
-
-/// How long the end of a session waits for what the room has not taken.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -112,67 +108,11 @@ pub struct McpDoorOptions {
     pub version: &'static str,
 }
 
-/// How a client speaks, and what it said of itself: once in a handshake, or with every request.
-#[derive(Debug, Clone)]
-struct ClientProfile {
-    revision: Revision,
-    capabilities: Box<RawValue>,
-    info: Option<Box<RawValue>>,
-    /// Which log lines it wants; in the legacy era that is said apart.
-    level: Option<LogLevel>,
-}
-
 impl DoorScope {
     /// Whether the whole room is seen.
     pub fn is_room(&self) -> bool {
         *self == Self::Room
     }
-}
-
-impl ClientProfile {
-    fn era(&self) -> Era {
-        self.revision.era()
-    }
-
-    /// The same as a handshake says it.
-    fn hello(&self) -> HandshakeParams {
-        HandshakeParams { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
-    }
-}
-
-/// A request of the client's.
-#[derive(Debug)]
-struct DoorRequest {
-    channel: Channel,
-    id: Box<RawValue>,
-    method: Box<str>,
-    params: Option<Box<RawValue>>,
-    profile: Arc<ClientProfile>,
-    /// The headers it came with, where it came over HTTP.
-    headers: Option<Vec<(Box<str>, Box<str>)>>,
-}
-
-impl DoorRequest {
-    fn is_modern(&self) -> bool {
-        self.profile.era() == Era::Modern
-    }
-}
-
-/// Whether the client has its seat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DoorSeatState {
-    Outside,
-    Entering,
-    Inside,
-}
-
-/// Whether the client listens to its session over HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SessionStream {
-    None,
-    Open(StreamId),
-    /// It hung up while it listened or waited for an answer, and has sent nothing since. Many clients end without another word.
-    Gone,
 }
 
 /// What falls due.
@@ -202,87 +142,52 @@ enum DoorTimer {
     Idle,
 }
 
-/// One MCP client.
+/// One MCP client. The components own what they are about; the door routes between them.
 #[derive(Debug)]
 pub struct Door {
     options: McpDoorOptions,
+    /// Numbers calls, questions, subscriptions and waiting requests, so that no two of them are equal.
+    last_number: u64,
+    client: ClientSession,
+    streams: ClientStreams,
     outbox: Outbox,
-    seat_state: DoorSeatState,
-    duplex: Option<StreamId>,
     sessions: DoorSessions,
-    listener: SessionStream,
-    /// Requests that came before the seat.
-    early: VecDeque<DoorRequest>,
-    /// How the client spoke last.
-    profile: Option<Arc<ClientProfile>>,
-    /// How it introduced itself, where it did.
-    introduced: Option<Arc<ClientProfile>>,
-    /// The level of log lines a legacy client asked for.
-    level: Option<LogLevel>,
-    /// A handshake that waits for the one participant's.
-    introducing: Vec<DoorRequest>,
     peers: BTreeMap<ParticipantId, DoorPeer>,
     lists: DoorLists,
     calls: DoorCalls,
     questions: ClientQuestions,
     subscriptions: ClientSubscriptions,
-    streams: Streams<RoomQuery>,
-    timers: Timers<DoorTimer>,
-    next: u64,
-    closing: Option<CloseReason>,
 }
 
 impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
-        let first = options.first;
-        let mut timers = Timers::default();
-        if let Some(idle) = options.idle {
-            timers.set(DoorTimer::Idle, now + idle);
-        }
         Self {
-            streams: Streams::new(stream_options(options.session.clone()), now),
-            sessions: DoorSessions::default(),
+            last_number: options.first,
+            client: ClientSession::default(),
+            streams: ClientStreams::new(&options, now),
             outbox: Outbox::new(&options, stamps),
-            lists: DoorLists::new(&options),
-            options,
-            seat_state: DoorSeatState::Outside,
-            duplex: None,
-            listener: SessionStream::None,
-            early: VecDeque::new(),
-            profile: None,
-            introduced: None,
-            level: None,
-            introducing: Vec::new(),
+            sessions: DoorSessions::default(),
             peers: BTreeMap::new(),
+            lists: DoorLists::new(&options),
             calls: DoorCalls::default(),
             questions: ClientQuestions::default(),
             subscriptions: ClientSubscriptions::default(),
-            timers,
-            next: first,
-            closing: None,
+            options,
         }
     }
 
     fn fresh(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.last_number += 1;
+        self.last_number
     }
 
     fn is_room(&self) -> bool {
         self.options.scope.is_room()
     }
 
-    fn after(&mut self, delay: Duration, due: DoorTimer, now: Instant) {
-        self.timers.set(due, now + delay);
-    }
-
-    /// Takes a seat under the name the client gave itself.
-    fn join(&mut self, profile: &ClientProfile) {
-        if self.seat_state != DoorSeatState::Outside {
-            return;
-        }
-        self.seat_state = DoorSeatState::Entering;
+    /// Asks for a seat under the name the client gave itself.
+    fn ask_for_seat(&mut self, profile: &ClientProfile) {
         let name = profile.info.as_deref().and_then(legacy::name_of);
         // A modern client is asked by `input_required`; to its callers the door answers in every revision.
         let versions = match profile.era() {
@@ -293,101 +198,43 @@ impl Door {
         self.outbox.join(Introduction { name: name.map(Into::into), mcp, ..Introduction::default() });
     }
 
-    /// Answers a request of the client's.
-    fn answer(&mut self, request: &DoorRequest, outcome: &Result<Box<RawValue>, RpcError>) {
-        let status = match outcome {
-            Err(error) if request.is_modern() => route::status(error.code),
-            _ => 200,
-        };
-        if outcome.is_err() {
-            // A handshake that failed began no session.
-            self.streams.unname(request.channel);
-        }
-        let message = rpc::outcome(&request.id, outcome);
-        self.say_answer(request.channel, status, &message);
-    }
-
-    /// Tells the client something. What nobody can hear any more is not told.
-    fn say(&mut self, channel: Channel, message: &RawValue) {
-        self.streams.say(channel, message.get());
-    }
-
-    fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
-        self.streams.answer(channel, status, message);
-    }
-
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
-        self.calls.client_count()
-            + self.lists.waiting()
-            + self.subscriptions.streams()
-            + self.early.len()
-            + self.introducing.len()
+        self.calls.client_count() + self.lists.waiting() + self.subscriptions.streams() + self.client.waiting()
     }
 
     fn seated(&mut self, now: Instant) {
-        self.seat_state = DoorSeatState::Inside;
-        for request in std::mem::take(&mut self.early) {
+        for request in self.client.seated() {
             self.serve(request, now);
         }
     }
 
     fn not_seated(&mut self, refusal: &Refusal) {
-        self.seat_state = DoorSeatState::Outside;
-        for request in std::mem::take(&mut self.early) {
-            self.answer(&request, &Err(refusal_error(refusal)));
+        for request in self.client.not_seated() {
+            self.streams.answer_request(&request, &Err(refusal_error(refusal)));
         }
-        self.end(CloseReason::Bye);
-    }
-
-    /// Ends the session once everything has been said.
-    fn end(&mut self, reason: CloseReason) {
-        self.streams.close_all();
-        self.closing.get_or_insert(reason);
-    }
-
-    /// The client sends something, so it has not ended without a word.
-    fn client_is_back(&mut self, now: Instant) {
-        self.streams.touch(now);
-        if self.listener == SessionStream::Gone {
-            self.listener = SessionStream::None;
-        }
-    }
-
-    /// The client hung up in the middle of something, and may have ended without another word.
-    fn vanished(&mut self, now: Instant) {
-        self.listener = SessionStream::Gone;
-        let timeout = self.options.vanished_timeout;
-        self.after(self.options.idle.map_or(timeout, |idle| idle.min(timeout)), DoorTimer::Idle, now);
+        self.streams.end(CloseReason::Bye);
     }
 
     fn idle(&mut self, now: Instant) {
-        let Some(mut idle) = self.options.idle else { return };
-        if self.listener == SessionStream::Gone {
-            idle = idle.min(self.options.vanished_timeout);
-        }
-        let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
-        if due <= now && now < due + DRAIN_TIMEOUT && self.outbox.is_late() {
-            self.after(outbox::RETRY_DELAY, DoorTimer::Idle, now);
-        } else if due <= now {
+        let is_busy = self.open_requests() > 0;
+        if self.streams.is_idle(is_busy, self.outbox.is_late(), now) {
             self.close("nothing was said for long", CloseReason::Bye, now);
-        } else {
-            self.timers.set(DoorTimer::Idle, due);
         }
     }
 }
 
 impl Door {
     fn timers(&self) -> [&Timers<DoorTimer>; 6] {
-        let Self { timers, outbox, lists, questions, calls, subscriptions, .. } = self;
-        [timers, &outbox.timers, &lists.timers, &questions.timers, &calls.timers, &subscriptions.timers]
+        let Self { streams, outbox, lists, questions, calls, subscriptions, .. } = self;
+        [&streams.timers, &outbox.timers, &lists.timers, &questions.timers, &calls.timers, &subscriptions.timers]
     }
 
     /// Takes the earliest deadline that has passed, whichever component it is of.
     fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
-        let Self { timers, outbox, lists, questions, calls, subscriptions, .. } = self;
+        let Self { streams, outbox, lists, questions, calls, subscriptions, .. } = self;
         let all = [
-            timers,
+            &mut streams.timers,
             &mut outbox.timers,
             &mut lists.timers,
             &mut questions.timers,
@@ -408,7 +255,6 @@ impl Dialect for Door {
     }
 
     fn handle_event(&mut self, event: DialectEvent, now: Instant) {
-        // Silence is counted from the last answer.
         self.streams.pass_time(now);
         match event {
             DialectEvent::Joined(joined) => {
@@ -459,33 +305,18 @@ impl Dialect for Door {
             }
             DialectEvent::Answered(answer) => self.resolved(answer, now),
             DialectEvent::StreamOpened(stream, opening) => match opening {
-                McpOpening::Duplex => {
-                    self.duplex = Some(stream);
-                    self.streams.open_duplex(stream);
-                }
+                McpOpening::Duplex => self.streams.open_duplex(stream),
                 McpOpening::Post(post) => self.hear_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
                 McpOpening::Poll(..) => {}
-                McpOpening::Listen(listen) => {
-                    self.streams.touch(now);
-                    // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
-                    if listen.open(&mut self.streams, stream) == Channel::SESSION {
-                        self.listener = SessionStream::Open(stream);
-                    }
-                }
+                McpOpening::Listen(listen) => self.streams.listen(stream, &listen, now),
             },
             DialectEvent::StreamClosed(stream) => {
-                self.streams.touch(now);
-                let was_listener = self.listener == SessionStream::Open(stream);
-                let unanswered = self.streams.closed(stream);
-                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.streams.is_attended()) {
-                    self.vanished(now);
-                }
-                if let Some(channel) = unanswered {
+                let closed = self.streams.closed(stream, self.client.is_introduced(), now);
+                if let Some(channel) = closed.unanswered {
                     self.hung_up(channel, now);
                 }
-                if self.duplex == Some(stream) {
-                    self.duplex = None;
+                if closed.was_duplex {
                     self.part("the client has gone away", now);
                 }
             }
@@ -526,7 +357,7 @@ impl Dialect for Door {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.streams.poll_action().or_else(|| self.closing.take().map(DialectAction::Close))
+        self.streams.poll_action()
     }
 
     /// What others ask waits in the room while answers to them do not get in.

@@ -23,7 +23,7 @@ impl Door {
         let who = match &self.options.scope {
             DoorScope::Room => {
                 let result = self.discovery();
-                return self.answer(&request, &Ok(result));
+                return self.streams.answer_request(&request, &Ok(result));
             }
             DoorScope::One(who) => who.clone(),
         };
@@ -69,7 +69,7 @@ impl Door {
         result.set("resultType", "input_required");
         result.set("inputRequests", wanted);
         result.set("requestState", &state);
-        self.say_answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
+        self.streams.answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
     }
 
     /// The call whose state a request gives back; an error for a state of ours that is no longer known.

@@ -107,8 +107,8 @@ impl Door {
         let is_known = listings.iter().any(|listing| self.lists.is_followed(from, *listing));
         // A list that is asked for again tells for itself whether it differs.
         let is_asked = is_known && listings.iter().any(|listing| self.follows(*listing));
-        if !self.is_room() && self.is_introduced() {
-            self.say(Channel::SESSION, &rpc::notification(method, None));
+        if !self.is_room() && self.client.is_introduced() {
+            self.streams.say(Channel::SESSION, &rpc::notification(method, None));
         } else if !is_asked {
             self.list_changed(listings[0], now);
         }
@@ -126,19 +126,19 @@ impl Door {
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);
             let channel = asked.request.channel;
-            self.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
+            self.streams.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
         }
     }
 
     /// Says to a client that hears the room's log lines whether the room can be spoken in and heard. A modern one hears log lines of its
     /// requests alone.
     pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
-        if !self.is_room() || !self.is_introduced() || self.level.is_some_and(|wanted| level < wanted) {
+        if !self.is_room() || !self.client.is_introduced() || self.client.level().is_some_and(|wanted| level < wanted) {
             return;
         }
         let params = json!({ "level": level.word(), "logger": ParticipantId::host().as_str(), "data": said });
         let params = to_raw_value(&params).expect("texts are plain JSON");
-        self.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
+        self.streams.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
     }
 
     fn logged(&mut self, from: &ParticipantId, named: Option<u64>, names_session: bool, params: Option<&RawValue>) {
@@ -154,16 +154,17 @@ impl Door {
             _ => false,
         };
         // One participant is taken as it is, unless it may have been another session that had it say more.
-        let level_kept = self.level.filter(|_| self.is_room() || (!names_session && self.sessions.has_others()));
+        let level_kept =
+            self.client.level().filter(|_| self.is_room() || (!names_session && self.sessions.has_others()));
         match channel {
-            Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
+            Some((channel, Era::Modern, wanted)) if admits(wanted) => self.streams.say(channel, &message),
             Some((_, Era::Modern, _)) => {}
             // Who has not said what it wants takes what its server sends.
             Some((channel, Era::Legacy, _)) if level_kept.is_none() || admits(level_kept) => {
-                self.say(channel, &message);
+                self.streams.say(channel, &message);
             }
-            None if self.is_introduced() && (level_kept.is_none() || admits(level_kept)) => {
-                self.say(Channel::SESSION, &message);
+            None if self.client.is_introduced() && (level_kept.is_none() || admits(level_kept)) => {
+                self.streams.say(Channel::SESSION, &message);
             }
             _ => {}
         }
@@ -180,8 +181,8 @@ impl Door {
             params.set("uri", &self.lists.merged.listed_uri(from, &uri));
         }
         let params = params.to_raw();
-        if self.is_introduced() {
-            self.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
+        if self.client.is_introduced() {
+            self.streams.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
         }
         self.tell_listens_updated(from, &uri, &params);
     }
@@ -201,11 +202,11 @@ impl Door {
                 let id = asked.request.id.clone();
                 let patched = params.filter(|_| is_listen).and_then(|params| meta::with_subscription(params, &id));
                 let channel = asked.request.channel;
-                return self.say(channel, &rpc::notification(method, patched.as_deref().or(params)));
+                return self.streams.say(channel, &rpc::notification(method, patched.as_deref().or(params)));
             }
-            _ if self.is_introduced() => Channel::SESSION,
+            _ if self.client.is_introduced() => Channel::SESSION,
             _ => return,
         };
-        self.say(channel, &rpc::notification(method, params));
+        self.streams.say(channel, &rpc::notification(method, params));
     }
 }

@@ -19,7 +19,7 @@ impl Door {
     /// Answers everything that is open, and ends the session.
     pub(super) fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
         self.part(why, now);
-        self.end(reason);
+        self.streams.end(reason);
     }
 
     /// Answers everything that is open, the client's requests and what it was asked.
@@ -29,10 +29,9 @@ impl Door {
         self.end_listens();
         let waiting = self.lists.of_requests(|_| true);
         let waiting: Vec<_> = waiting.into_iter().filter_map(|number| self.lists.take_waiter(number)).collect();
-        let waiting: Vec<_> =
-            waiting.into_iter().chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+        let waiting: Vec<_> = waiting.into_iter().chain(self.client.take_waiting(|_| true)).collect();
         for request in waiting {
-            self.answer(&request, &Err(error.clone()));
+            self.streams.answer_request(&request, &Err(error.clone()));
         }
         for number in self.calls.numbers(|_| true) {
             self.fail(number, &error, now);

@@ -143,7 +143,7 @@ impl Door {
             PresenceEvent::Leave => {
                 self.peers.remove(&who);
                 self.drop_asks_from(&who);
-                for request in std::mem::take(&mut self.introducing) {
+                for request in self.client.take_introducing() {
                     self.introduce_one(request, &who, now);
                 }
                 for listing in self.lists.left(&who) {
@@ -163,13 +163,13 @@ impl Door {
                 self.drop_asks_from(&who);
                 let old = self.peers.insert(who.clone(), DoorPeer::new(participant.mcp));
                 self.lists.joined(&who);
-                if let Some(profile) = self.profile.clone() {
+                if let Some(profile) = self.client.latest() {
                     self.resume_news(&who, &profile, now);
                     // What waited for the one before waits for this one.
                     for number in old.map(|old| old.waiting).unwrap_or_default() {
                         self.dispatch(number, now);
                     }
-                    for request in std::mem::take(&mut self.introducing) {
+                    for request in self.client.take_introducing() {
                         self.introduce_one(request, &who, now);
                     }
                 }
@@ -266,7 +266,7 @@ impl Door {
                 if era == Era::Legacy {
                     self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
                 }
-                if let Some(level) = self.level.filter(|_| profile.era() == Era::Legacy) {
+                if let Some(level) = self.client.level().filter(|_| profile.era() == Era::Legacy) {
                     self.want_level(who, level, profile, now);
                 }
             }
@@ -289,7 +289,7 @@ impl Door {
         for number in std::mem::take(&mut peer.waiting) {
             self.fail(number, error, now);
         }
-        for request in std::mem::take(&mut self.introducing) {
+        for request in self.client.take_introducing() {
             self.not_introduced(&request, error.clone());
         }
     }
@@ -318,7 +318,7 @@ impl Door {
         for number in served {
             self.dispatch(number, now);
         }
-        for request in std::mem::take(&mut self.introducing) {
+        for request in self.client.take_introducing() {
             self.introduce_one(request, who, now);
         }
         for number in others {

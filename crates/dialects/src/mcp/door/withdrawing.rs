@@ -26,13 +26,7 @@ impl Door {
     fn withdraw(&mut self, wanted: impl Fn(&DoorRequest) -> bool, reason: Option<&RawValue>, now: Instant) {
         // The handshake is what a session cannot do without.
         let wanted = |request: &DoorRequest| &*request.method != "initialize" && wanted(request);
-        let early = std::mem::take(&mut self.early);
-        let (gone, early) = early.into_iter().partition(|request| wanted(request));
-        self.early = early;
-        let introducing = std::mem::take(&mut self.introducing);
-        let (foregone, introducing): (Vec<_>, _) = introducing.into_iter().partition(|request| wanted(request));
-        self.introducing = introducing;
-        for request in gone.into_iter().chain(foregone) {
+        for request in self.client.take_waiting(wanted) {
             self.skip(&request);
         }
         for number in self.lists.of_requests(wanted) {

@@ -25,6 +25,7 @@ mod sessions;
 mod streams;
 mod subscriptions;
 
+use super::client::MAX_EARLY;
 use super::*;
 use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
 use crate::{EventFrame, Ticket};
@@ -34,6 +35,7 @@ use salon_protocol::{
     Code, Compose, Entry, Envelope, EnvelopeId, FailureCause, Kind, McpVersion, Members, Message, Participant,
     Position, RpcId, Timestamp,
 };
+use std::sync::Arc;
 
 /// What the others introduce themselves with, unless a script says something else.
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -141,7 +143,7 @@ impl Play {
         let presence = format!(r#"{{"event":"{event}","participant":{participant}}}"#);
         let who = somebody(word).id;
         if event == "join" && who.as_str() != "alice" && self.door.is_room() {
-            let consults = self.host.joined(who.as_str(), self.door.is_introduced(), self.now);
+            let consults = self.host.joined(who.as_str(), self.door.client.is_introduced(), self.now);
             self.consult(consults);
         }
         self.entry("system:gateway", Kind::Presence, None, &presence);

@@ -240,12 +240,12 @@ impl Watched {
 
     /// What the door still works on, other than subscriptions.
     fn left(&self) -> String {
-        let Door { calls, questions, lists, introducing, early, .. } = &self.play.door;
+        let Door { calls, questions, lists, client, .. } = &self.play.door;
         let left = calls.numbers(|call| call.is_client() && &*call.method != "subscriptions/listen");
         let calls = left.into_iter().map(|number| format!("{:#?}", calls.get(number)));
         let asks = questions.all().into_iter().map(|number| format!("{:#?}", questions.get(number)));
         let gathers = lists.of_requests(|_| true).into_iter().map(|number| format!("waits for lists: {number}"));
-        let requests = introducing.iter().chain(early).map(|request| format!("{request:#?}"));
+        let requests = (client.waiting() > 0).then(|| format!("{client:#?}"));
         calls.chain(asks).chain(gathers).chain(requests).collect()
     }
 
@@ -291,7 +291,7 @@ proptest! {
         let mut watched = Watched::new(scope, over_http);
         for step in &steps {
             watched.step(step);
-            if watched.play.door.closing.is_some() || watched.play.ended {
+            if watched.play.door.streams.is_closing() || watched.play.ended {
                 return Ok(());
             }
         }
