@@ -5,6 +5,9 @@
 //! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
 //! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
 //!
+//! State is in components that know nothing of each other, each with its invariants and its tests: [`client`], [`client_streams`],
+//! [`outbox`], [`sessions`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
+//!
 //! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 

@@ -86,7 +86,7 @@ impl Outbox {
         Self {
             me: options.me.clone(),
             session: stamps.session(),
-            limits: options.limits.clone(),
+            limits: options.limits,
             stamps,
             last_ticket: 0,
             sent: HashMap::new(),
