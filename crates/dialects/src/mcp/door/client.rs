@@ -66,7 +66,7 @@ enum DoorSeatState {
 
 /// What becomes of a request that has come.
 #[derive(Debug)]
-pub(super) enum Admission {
+pub(super) enum RequestAdmission {
     /// The client has its seat.
     Serve(DoorRequest),
     /// It waits; whether a seat is to be asked for.
@@ -150,16 +150,16 @@ impl ClientSession {
     }
 
     /// Takes a request on, now or when the client has its seat.
-    pub(super) fn admit(&mut self, request: DoorRequest) -> Admission {
+    pub(super) fn admit(&mut self, request: DoorRequest) -> RequestAdmission {
         match self.seat {
-            DoorSeatState::Inside => Admission::Serve(request),
+            DoorSeatState::Inside => RequestAdmission::Serve(request),
             DoorSeatState::Outside | DoorSeatState::Entering if self.early.len() >= MAX_EARLY => {
-                Admission::TooMany(request)
+                RequestAdmission::TooMany(request)
             }
             DoorSeatState::Outside | DoorSeatState::Entering => {
                 let before = std::mem::replace(&mut self.seat, DoorSeatState::Entering);
                 self.early.push_back(request);
-                Admission::Wait { asks_for_seat: before == DoorSeatState::Outside }
+                RequestAdmission::Wait { asks_for_seat: before == DoorSeatState::Outside }
             }
         }
     }
@@ -226,11 +226,11 @@ mod tests {
     #[test]
     fn requests_wait_for_the_seat_which_is_asked_for_once() {
         let mut client = ClientSession::default();
-        assert!(matches!(client.admit(request("1")), Admission::Wait { asks_for_seat: true }));
-        assert!(matches!(client.admit(request("2")), Admission::Wait { asks_for_seat: false }));
+        assert!(matches!(client.admit(request("1")), RequestAdmission::Wait { asks_for_seat: true }));
+        assert!(matches!(client.admit(request("2")), RequestAdmission::Wait { asks_for_seat: false }));
         assert_eq!(client.waiting(), 2);
         assert_eq!(ids(client.seated()), ["1", "2"]);
-        assert!(matches!(client.admit(request("3")), Admission::Serve(_)));
+        assert!(matches!(client.admit(request("3")), RequestAdmission::Serve(_)));
         assert_eq!(client.waiting(), 0);
     }
 
@@ -239,16 +239,16 @@ mod tests {
         let mut client = ClientSession::default();
         client.admit(request("1"));
         assert_eq!(ids(client.not_seated()), ["1"]);
-        assert!(matches!(client.admit(request("2")), Admission::Wait { asks_for_seat: true }));
+        assert!(matches!(client.admit(request("2")), RequestAdmission::Wait { asks_for_seat: true }));
     }
 
     #[test]
     fn only_so_many_requests_wait_for_the_seat() {
         let mut client = ClientSession::default();
         for number in 0..MAX_EARLY {
-            assert!(matches!(client.admit(request(&number.to_string())), Admission::Wait { .. }));
+            assert!(matches!(client.admit(request(&number.to_string())), RequestAdmission::Wait { .. }));
         }
-        assert!(matches!(client.admit(request("99")), Admission::TooMany(refused) if refused.id.get() == "99"));
+        assert!(matches!(client.admit(request("99")), RequestAdmission::TooMany(refused) if refused.id.get() == "99"));
         assert_eq!(client.waiting(), MAX_EARLY);
     }
 

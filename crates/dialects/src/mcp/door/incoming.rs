@@ -8,7 +8,7 @@ use salon_protocol::{Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::client::Admission;
+use super::client::RequestAdmission;
 use super::counted::code_of;
 use super::route::{self, Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
 use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post};
@@ -180,10 +180,10 @@ impl Door {
         self.streams.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
         let profile = request.profile.clone();
         match self.client.admit(request) {
-            Admission::Serve(request) => self.serve(request, now),
-            Admission::Wait { asks_for_seat: true } => self.ask_for_seat(&profile),
-            Admission::Wait { asks_for_seat: false } => {}
-            Admission::TooMany(request) => {
+            RequestAdmission::Serve(request) => self.serve(request, now),
+            RequestAdmission::Wait { asks_for_seat: true } => self.ask_for_seat(&profile),
+            RequestAdmission::Wait { asks_for_seat: false } => {}
+            RequestAdmission::TooMany(request) => {
                 self.refuse(&request, RpcError::internal("too many requests before the room was entered"));
             }
         }
