@@ -291,7 +291,7 @@ settings! {
             enabled: bool = "true";
             /// File of the audit trail
             ///
-            /// No symbolic link is followed to it.
+            /// No symbolic link is followed to it, unless it leads to a pipe or a device, such as `/dev/stdout`.
             file: PathBuf = none ("audit.log") shown "audit.log in the data directory";
             /// Size at which the file is renamed to `audit.log.N` and another begun; 0 is no size
             max_size: Size = "64MiB";
