@@ -83,12 +83,16 @@ pub(crate) fn run(args: AuditArgs) -> Result<(), Trouble> {
 }
 
 fn tell(report: &AuditReport) -> Result<(), Trouble> {
-    let AuditReport { files, records, without_chain, cut_off, begins_midway, is_unfinished, head } = report;
+    let AuditReport { files, records, without_chain, cut_off, begins_midway, is_unfinished, foreign, head } = report;
     let notes = [
         (*begins_midway).then(|| "the files before the oldest are gone".to_owned()),
         (*without_chain > 0)
             .then(|| format!("{without_chain} lines are older than the chain, which covers them as a whole")),
         (*cut_off > 0).then(|| format!("{cut_off} lines were cut off when a gateway ended")),
+        (!foreign.is_empty()).then(|| {
+            let named: Vec<_> = foreign.iter().map(|path| format!("`{}`", path.display())).collect();
+            format!("not part of the trail, because no record in it carries a hash: {}", named.join(", "))
+        }),
         (*is_unfinished).then(|| "the last line has no end yet".to_owned()),
     ];
     for told in notes.into_iter().flatten() {

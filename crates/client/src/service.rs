@@ -282,7 +282,7 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
     };
     if let Err(PublishError::Refused(refusal)) = publish(&request, &outcome).await {
         tracing::debug!(%refusal, "service: answer refused by the room");
-        if matches!(refusal.code, Code::TooLarge | Code::TooDeep) {
+        if matches!(refusal.code, Code::TooLarge | Code::TooDeep | Code::StorageFull) {
             let error = RpcError::internal(format!("the answer does not fit into the room: {}", refusal.message));
             // This one fits; when the room is gone, it cannot be sent.
             let _ = publish(&request, &Err(error)).await;

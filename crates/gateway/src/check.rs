@@ -86,11 +86,18 @@ fn can_make_files(directory: &Path) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
+/// Whether a symbolic link leads to a pipe or a device.
+fn leads_to_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
 /// Whether an audit trail can be added to, or made.
 fn audit(path: &Path, data: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         // A pipe or a device would wait for its other end, or take the attempt for more than it is.
         Ok(found) if !found.is_file() && !found.is_dir() && !found.is_symlink() => Ok(()),
+        // Such as `/dev/stdout`.
+        Ok(found) if found.is_symlink() && leads_to_device(path) => Ok(()),
         Ok(_) => private_file::open(path, OpenOptions::new().read(true).append(true)).map(drop),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

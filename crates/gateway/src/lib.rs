@@ -270,6 +270,7 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
         durability: config.sqlite.durability,
         retention: config.retention_rules(),
         disk_reserve: config.limits.disk_reserve as u64,
+        quotas: config.stored_quotas(),
     };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
     let cluster = Arc::new(SingleNode::default());

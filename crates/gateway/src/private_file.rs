@@ -11,13 +11,19 @@ use rustix::fs::OFlags;
 pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits();
     options.custom_flags(i32::try_from(flags).expect("the flags of open(2) are an int")).open(path).map_err(|error| {
-        let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if is_link {
-            io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link, and none is followed here")
-        } else {
-            error
-        }
+        let is_symlink = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if is_symlink { is_link() } else { error }
     })
+}
+
+/// Opens a pipe or a device for writing through a symbolic link, as `/dev/stdout` is one. A regular file is refused, and none is made.
+pub(crate) fn open_device(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).append(true).open(path)?;
+    if file.metadata()?.is_file() { Err(is_link()) } else { Ok(file) }
+}
+
+fn is_link() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link, and none is followed here")
 }
 
 /// Whether somebody else than this user and root can change a file. A group that has the user's own number is the user's alone.

@@ -50,12 +50,15 @@ impl Default for ContextLimits {
 /// 3. A write that expects a version is done only if that is the newest; 0 is expected of a key that does not exist, or not any more. Of
 ///    several that expect the same, one is done.
 /// 4. A write with the cause of one that is among the kept versions of its key is that one: it changes nothing, and gets its version.
-/// 5. Of a key the newest [`MAX_VERSIONS`] are kept.
+/// 5. Of a key the newest [`MAX_VERSIONS`] are kept, and fewer where that makes room in a quota (10).
 /// 6. A scope has at most [`MAX_KEYS`] keys. Where a new one finds no place, the key that was deleted longest ago is forgotten; where
 ///    none was deleted, the new one is refused. Likewise for [`MAX_TOOLS`] and tools of which every key is deleted.
 /// 7. Topics, scopes and keys are apart: nothing that is done to one is seen in another. They outlive the topic's entries.
 /// 8. A follower gets every change from the call on, in order, or that some were missed.
 /// 9. Nothing is acknowledged that is not kept; after a failed write, or when closed, every write is refused.
+/// 10. Values of all kept versions count. Where a write would exceed [`crate::StoredQuotas::context`] or the quota of everything, the older
+///     versions of its key are removed; where that does not suffice, it is refused. Where more than half of a quota is used, a
+///     delete removes the older versions of its key. A delete is never refused for a quota.
 pub trait ContextStore: Send + Sync + 'static {
     /// Writes a value, or deletes one. Dropping the future does not undo it.
     fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>>;
@@ -186,6 +189,9 @@ pub enum WriteError {
     /// The topic has no place for another tool.
     #[error("{MAX_TOOLS} tools have a scope in this topic, which is the limit")]
     TooManyTools,
+    /// A quota of stored bytes is used up. Nothing was written.
+    #[error("{0}")]
+    Quota(crate::QuotaExceeded),
     /// The store takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),

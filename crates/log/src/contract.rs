@@ -7,6 +7,7 @@ mod checks;
 pub mod cluster;
 pub mod context;
 mod folds;
+mod quotas;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp
 use self::checks::{all, within};
 use self::folds::{calls_end_once, requests_are_found, shown, standing_is_a_fold};
 use crate::{
-    AppendError, Appended, Claim, LogHealth, OpenRequest, ReadError, Retention, RetentionRules, Span, Tail, Tailed,
-    TopicLog,
+    AppendError, Appended, Claim, LogHealth, OpenRequest, ReadError, Retention, RetentionRules, Span, StoredQuotas,
+    Tail, Tailed, TopicLog,
 };
 
 /// An engine as the suite needs it.
@@ -29,6 +30,9 @@ pub trait LogEngine {
 
     /// A new log with nothing in it.
     fn create(&self, retention: RetentionRules) -> impl Future<Output = Self::Log>;
+
+    /// A new log with quotas.
+    fn create_with(&self, retention: RetentionRules, quotas: StoredQuotas) -> impl Future<Output = Self::Log>;
 
     /// The same log after its process ended and began again.
     fn restart(&self, log: Self::Log) -> impl Future<Output = Self::Log>;
@@ -58,6 +62,10 @@ pub async fn run(engine: &impl LogEngine) {
         within("reads are pages", reads_are_pages(engine)).boxed_local(),
         within("topics are listed", topics_are_listed(engine)).boxed_local(),
         within("9: a closed log takes nothing", closed_takes_nothing(engine)).boxed_local(),
+        within("10: a participant has a quota", quotas::of_a_participant(engine)).boxed_local(),
+        within("10: a topic has a quota", quotas::of_a_topic(engine)).boxed_local(),
+        within("10: a gateway has a quota", quotas::of_a_gateway(engine)).boxed_local(),
+        within("10: retention makes room", quotas::make_room_by_retention(engine)).boxed_local(),
     ])
     .await;
 }

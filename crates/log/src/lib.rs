@@ -13,6 +13,7 @@ mod fold;
 mod lease;
 #[cfg(feature = "nats")]
 pub mod nats;
+mod quota;
 mod retention;
 pub mod sqlite;
 mod tail;
@@ -31,6 +32,7 @@ pub use cluster::Cluster;
 pub use context::ContextStore;
 pub use fold::{CallClosure, FailedCall, Fold, FoldEffect, Ignored, KnownCall, answered_request};
 pub use lease::{Claim, Lease};
+pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};
 
 /// An ordered, durable log for each topic. What every engine promises:
@@ -49,6 +51,8 @@ pub use retention::{Retention, RetentionRules};
 /// 8. Reading from a position that retention has removed is an explicit gap, never a silent one.
 /// 9. After a failed write nothing is acknowledged any more, and [`TopicLog::health`] says why. An engine that only cannot reach what
 ///    it writes to says that it is unreachable, refuses meanwhile, and goes on without a gap or a duplicate once it can.
+/// 10. Beyond a quota of [`StoredQuotas`] an entry is refused, unless it is the host's or a short answer. Reading goes on, an envelope that is
+///     stored is still known, and what retention removes makes room. A restart does not change what counts.
 ///
 /// Appends and claims take effect in the order they are called, not in the order their futures are polled: a session may have many
 /// appends in flight and they stay in order. A read sees everything that was acknowledged before it was called.
@@ -165,6 +169,9 @@ pub enum AppendError {
     /// What the log writes to was reached, and does not take it.
     #[error("the log was refused: {0}")]
     Refused(Arc<str>),
+    /// A quota of stored bytes is used up. The envelope was not stored.
+    #[error("{0}")]
+    Quota(QuotaExceeded),
     /// The topic would be new, and there are as many as the engine takes.
     #[error("there are {0} topics, which is the limit")]
     TooManyTopics(u64),

@@ -49,6 +49,7 @@ codes! {
     TooLarge "too_large",
     TooDeep "too_deep",
     RateLimited "rate_limited",
+    StorageFull "storage_full",
     Timeout "timeout",
     Closing "closing",
     Internal "internal",

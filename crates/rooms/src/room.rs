@@ -246,6 +246,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
             tracing::error!(%error, "room: message not stored, refused");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")
         }
+        AppendError::Quota(exceeded) => Refusal::new(Code::StorageFull, exceeded.to_string()),
         AppendError::TooManyTopics(limit) => Refusal::new(
             Code::RateLimited,
             format!("there are {limit} topics, which is the limit of this gateway's log"),

@@ -9,7 +9,7 @@ use libtest_mimic::Trial;
 use salon_log::cluster::{Cluster, Keyspace};
 use salon_log::context::ContextLimits;
 use salon_log::nats::{Nats, NatsOptions, Timings};
-use salon_log::{RetentionRules, TopicLog, contract};
+use salon_log::{RetentionRules, StoredQuotas, TopicLog, contract};
 use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 
@@ -57,9 +57,13 @@ impl contract::LogEngine for OnServers {
     type Log = Nats;
 
     async fn create(&self, retention: RetentionRules) -> Nats {
+        contract::LogEngine::create_with(self, retention, StoredQuotas::default()).await
+    }
+
+    async fn create_with(&self, retention: RetentionRules, quotas: StoredQuotas) -> Nats {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        self.open(NatsOptions { name, retention, timings: PATIENT, context_bounds: BOUNDS, ..options(&self.servers) })
-            .await
+        let options = NatsOptions { name, retention, quotas, ..options(&self.servers) };
+        self.open(NatsOptions { timings: PATIENT, context_bounds: BOUNDS, ..options }).await
     }
 
     async fn restart(&self, log: Nats) -> Nats {
@@ -79,6 +83,10 @@ impl contract::context::ContextEngine for OnServers {
 
     async fn create(&self) -> Nats {
         contract::LogEngine::create(self, RetentionRules::default()).await
+    }
+
+    async fn create_with(&self, quotas: StoredQuotas) -> Nats {
+        contract::LogEngine::create_with(self, RetentionRules::default(), quotas).await
     }
 
     async fn restart(&self, store: Nats) -> Nats {

@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use salon_gateway::audit::rotated;
+use salon_gateway::config::AUDIT_FILE;
 use salon_log::sqlite::{self, CopyError, DATABASE, OpenError};
 use uuid::Uuid;
 
@@ -102,17 +104,21 @@ fn write(
 ) -> Result<BackupManifest, ArchiveError> {
     let source = |name: &str| if name == DATABASE { target.copy.clone() } else { data.join(name) };
     let mut files = Vec::new();
-    for data_file in DATA_FILES {
-        let mut file = match File::open(source(data_file.name)) {
+    let rotated = rotated_trail(data).map_err(ArchiveError::Read)?;
+    for name in DATA_FILES.iter().map(|file| file.name).chain(rotated.iter().map(String::as_str)) {
+        let mut file = match File::open(source(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened.map_err(ArchiveError::Read)?,
         };
         // The audit trail grows meanwhile; what it had at this moment is taken.
         let size = file.metadata().map_err(ArchiveError::Read)?.len();
-        let member = (data_file.name, size);
+        let member = (name, size);
         let sha256 =
             archive::transfer(&mut file, &mut io::sink(), member, &mut |done| progress.go_on("measuring", done, size))?;
-        files.push(ArchivedFile { name: data_file.name.into(), size, sha256 });
+        files.push(ArchivedFile { name: name.into(), size, sha256 });
+    }
+    if rotated_trail(data).map_err(ArchiveError::Read)? != rotated {
+        return Err(ArchiveError::Unexpected("the audit trail was rotated meanwhile".into()));
     }
     let now = clock::now();
     let manifest = BackupManifest::new(now, log, files);
@@ -131,6 +137,12 @@ fn write(
         }
     }
     Ok(manifest)
+}
+
+/// The names of the older files of the audit trail.
+fn rotated_trail(data: &Path) -> io::Result<Vec<String>> {
+    let files = rotated(&data.join(AUDIT_FILE))?;
+    Ok(files.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect())
 }
 
 /// The parent of a bare file name is the empty path, which cannot be opened.

@@ -12,7 +12,7 @@ use crate::safe;
 /// The manifest's name in the archive.
 pub(super) const MANIFEST: &str = "salon-backup.json";
 /// The longest manifest that is read.
-pub(super) const MAX_MANIFEST_BYTES: u64 = 64 << 10;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
 /// What every manifest has as its `format`.
 const FORMAT: &str = "salon-backup";
@@ -25,7 +25,8 @@ pub(super) struct DataFile {
     max_bytes: u64,
 }
 
-/// Everything a backup can hold, in the order in which it does. Nothing else is ever written by a restore.
+/// Everything a backup can hold, in the order in which it does; the older files of the audit trail come after it ([`is_trail`]). Nothing else is
+/// ever written by a restore.
 pub(super) const DATA_FILES: &[DataFile] = &[
     DataFile { name: DATABASE, max_bytes: u64::MAX },
     DataFile { name: KEY_FILE, max_bytes: KEY_BYTES as u64 },
@@ -33,6 +34,17 @@ pub(super) const DATA_FILES: &[DataFile] = &[
     DataFile { name: REVOCATIONS_FILE, max_bytes: 1 << 30 },
     DataFile { name: AUDIT_FILE, max_bytes: u64::MAX },
 ];
+
+/// Whether a file is of the audit trail: the one that is written, or an older one, `audit.log.N`.
+pub(super) fn is_trail(name: &str) -> bool {
+    name == AUDIT_FILE || trail_number(name).is_some()
+}
+
+/// The number of an older file of the audit trail. Only as a gateway writes it: a restore makes a file of this name.
+fn trail_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(AUDIT_FILE)?.strip_prefix('.')?;
+    digits.parse().ok().filter(|number: &u64| number.to_string() == digits)
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct BackupManifest {
@@ -114,10 +126,16 @@ impl BackupManifest {
         Ok(manifest)
     }
 
-    /// Files must be ones that a data directory has, each at most once and in their order, the log among them.
+    /// Files must be ones that a data directory has, each at most once and in their order, the log first.
     fn check_files(&self) -> Result<(), ArchiveError> {
         let mut known = DATA_FILES.iter();
+        let mut last_number = None;
         for file in &self.files {
+            let number = trail_number(&file.name);
+            if number.is_some() && number > last_number {
+                last_number = number;
+                continue;
+            }
             let Some(data) = known.find(|data| data.name == file.name) else {
                 return Err(ArchiveError::Unexpected(format!("it holds `{}`, which no backup has there", file.name)));
             };

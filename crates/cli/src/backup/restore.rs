@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use salon_gateway::auth::{KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE};
-use salon_gateway::config::AUDIT_FILE;
 use salon_log::sqlite::{self, DATABASE, Hold, OpenError, UNFINISHED_RESTORE};
 
 use super::archive;
-use super::manifest::{ArchivedFile, BackupManifest, LogFacts};
+use super::manifest::{ArchivedFile, BackupManifest, LogFacts, is_trail};
 use super::progress::PercentLine;
 use super::{RestoreArgs, data_directory, open, unusable};
 use crate::trouble::Trouble;
@@ -160,12 +159,10 @@ impl Staging {
         let here = File::open(data)?;
         here.sync_all()?;
         let replaced = move_away(data, present, &owner)?;
-        for name in names {
-            let (from, to) = (self.0.join(name), data.join(name));
-            // The trail of what happened here since overrides that of the backup.
-            if name != AUDIT_FILE || !to.exists() {
-                fs::rename(from, to)?;
-            }
+        // The trail of what happened here since overrides that of the backup.
+        let has_trail = has_trail(data)?;
+        for name in names.into_iter().filter(|name| !has_trail || !is_trail(name)) {
+            fs::rename(self.0.join(name), data.join(name))?;
         }
         here.sync_all()?;
         fs::remove_file(&marker)?;
@@ -210,6 +207,16 @@ impl Drop for Staging {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether there is an audit trail, or part of one.
+fn has_trail(data: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(data)? {
+        if entry?.file_name().to_str().is_some_and(is_trail) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Moves the old data into a directory of its own, where there is any.

@@ -156,6 +156,36 @@ fn a_backup_holds_all_that_a_data_directory_has_and_is_private() {
 }
 
 #[test]
+fn a_backup_has_the_rotated_files_of_the_audit_trail() {
+    let home = Home::new();
+    run(async {
+        let running = home.serve("--audit-max-size 1KiB").await;
+        let token = home.token(TOPIC, "alice").await;
+        for number in 0..10 {
+            say(running.address, &token, &format!("e{number}")).await;
+        }
+        stop(running).await;
+        let trail = |directory: &Path| -> Vec<_> {
+            names(directory).into_iter().filter(|name| name.starts_with("audit.log")).collect()
+        };
+        let rotated = trail(&data(&home));
+        assert!(rotated.len() > 2, "{rotated:?}");
+        assert_eq!(home.salon("backup b.tar").await.code, Some(0));
+        let ran = home.salon("restore b.tar --data new").await;
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+        assert_eq!(trail(&home.path().join("new")), rotated);
+        let told = home.told("audit verify --data new").await;
+        assert!(told.contains("The audit trail is whole"), "{told}");
+
+        // A trail that is there stays as it is, all of it.
+        fs::create_dir(home.path().join("other")).expect("made");
+        fs::write(home.path().join("other/audit.log"), "{}\n").expect("written");
+        assert_eq!(home.salon("restore b.tar --data other").await.code, Some(0));
+        assert_eq!(trail(&home.path().join("other")), ["audit.log"]);
+    });
+}
+
+#[test]
 fn a_killed_gateway_is_backed_up_with_what_is_in_its_write_ahead_log() {
     let home = Home::new();
     run(async {
@@ -324,7 +354,7 @@ fn a_backup_of_a_newer_version_is_refused() {
         );
         altered(&home, r#""format_version": 1"#, r#""format_version": 2"#);
         assert_eq!(home.told("restore newer.tar --data new").await, newer);
-        altered(&home, r#""version": 3"#, r#""version": 9"#);
+        altered(&home, r#""version": 4"#, r#""version": 9"#);
         assert_eq!(home.told("backup --verify newer.tar").await, newer);
     });
 }

@@ -212,7 +212,8 @@ pub(super) fn status(code: Code) -> u16 {
         Code::Unauthorized => 401,
         Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
         Code::Timeout => 408,
-        Code::RateLimited => 429,
+        // The source has eight codes, and none for this.
+        Code::RateLimited | Code::StorageFull => 429,
         Code::Internal => 500,
         Code::Closing => 503,
     }

@@ -122,6 +122,7 @@ pub fn status(code: Code) -> u16 {
         Code::Internal => 500,
         Code::Closing => 503,
         Code::Timeout => 504,
+        Code::StorageFull => 507,
         _ => 400,
     }
 }

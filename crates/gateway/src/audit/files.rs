@@ -72,22 +72,23 @@ impl AuditFiles {
     fn rotate(&mut self) -> io::Result<()> {
         self.out.flush()?;
         self.out.get_ref().sync_data()?;
+        // Behind every number that is taken, be it another program's.
+        let number = numbered_files(&self.path)?.last().map_or(1, |(last, _)| last + 1);
         let mut rotated = rotated(&self.path)?;
-        let number = rotated.last().map_or(1, |(last, _)| last + 1);
         let full = numbered(&self.path, number);
         match fs::rename(&self.path, &full) {
             // An earlier attempt came this far.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => {
                 renamed?;
-                rotated.push((number, full));
+                rotated.push(full);
             }
         }
         self.out = BufWriter::new(open(&self.path)?);
         (self.size, self.since) = (0, None);
         let kept = self.rotation.count;
         let many = if kept > 0 { rotated.len().saturating_sub(kept) } else { 0 };
-        for (_, path) in &rotated[..many] {
+        for path in &rotated[..many] {
             fs::remove_file(path)?;
         }
         Ok(())
@@ -125,7 +126,10 @@ impl Write for AuditFiles {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    private_file::open(path, OpenOptions::new().read(true).append(true).create(true).mode(0o600))
+    match private_file::open(path, OpenOptions::new().read(true).append(true).create(true).mode(0o600)) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => private_file::open_device(path).map_err(|_| error),
+        opened => opened,
+    }
 }
 
 /// What the end of a trail is.
@@ -149,7 +153,7 @@ fn look(file: &mut File, path: &Path) -> io::Result<TrailEnd> {
     }
     let mut lines = tail.split(|byte| *byte == b'\n').rev().skip(1);
     let earlier = || -> io::Result<Option<String>> {
-        let Some((_, newest)) = rotated(path)?.pop() else { return Ok(None) };
+        let Some(newest) = rotated(path)?.pop() else { return Ok(None) };
         let tail = read_tail(&mut private_file::open(&newest, OpenOptions::new().read(true))?)?;
         Ok(tail.split(|byte| *byte == b'\n').rev().find(|line| !line.is_empty()).and_then(chained))
     };
@@ -203,8 +207,27 @@ fn first_time(file: &mut File) -> io::Result<Option<Timestamp>> {
     Ok(ChainLink::read(first).ts.and_then(|ts| Timestamp::parse(&ts)))
 }
 
-/// The files before the one that is written, oldest first.
-pub(super) fn rotated(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+/// The files before the one that is written, oldest first. Their last records carry hashes: a file without one is not part of the trail,
+/// such as one that another program has rotated for a version without a chain.
+pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for (_, path) in numbered_files(path)? {
+        if has_chain(&mut private_file::open(&path, OpenOptions::new().read(true))?)? {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a file of the trail's name is part of it.
+pub(super) fn has_chain(file: &mut File) -> io::Result<bool> {
+    let tail = read_tail(file)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(tail.split(|byte| *byte == b'\n').any(|line| chained(line).is_some()))
+}
+
+/// The files that have a number behind the name of the trail, in its order.
+pub(super) fn numbered_files(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

@@ -6,6 +6,7 @@
 
 mod chain;
 mod files;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -27,15 +28,16 @@ use serde::Serialize;
 
 use crate::auth::Grant;
 use files::AuditFiles;
+use strangers::Strangers;
 use writer::{AuditMessage, AuditWriter, Output};
 
-pub use files::AuditRotation;
+pub use files::{AuditRotation, rotated};
 pub use verify::{AuditFault, AuditReport, verify};
 
 /// How many events may wait for the disk.
 const WAITING: usize = 8192;
 
-/// How many attempts to come in and refusals are kept of one second.
+/// How many attempts to come in and refusals are kept of one second. Of those without a valid token there are fewer ([`strangers`]).
 const MAX_EVENTS_PER_SECOND: u32 = 500;
 
 /// The longest reason that is kept, in characters.
@@ -140,6 +142,7 @@ pub struct Audit(Option<Arc<Trail>>);
 struct Trail {
     sender: SyncSender<AuditMessage>,
     lost: Arc<AtomicU64>,
+    strangers: Arc<Mutex<Strangers>>,
     /// For events that anybody can cause.
     bucket: Mutex<TokenBucket>,
     /// `None` once closed.
@@ -159,6 +162,14 @@ impl Trail {
     }
 }
 
+impl AuditEvent {
+    /// Whether somebody without a valid token has caused it.
+    fn is_by_stranger(&self) -> bool {
+        let is_anonymous = self.event == AuditKind::Refusal && self.participant.is_none();
+        self.event == AuditKind::AuthFailed || is_anonymous
+    }
+}
+
 impl Audit {
     /// Adds to the trail in a file, which is made where there is none, readable by its owner alone. No symbolic link is followed to it.
     pub fn open(path: &Path, rotation: AuditRotation, now: Timestamp) -> io::Result<Self> {
@@ -173,17 +184,21 @@ impl Audit {
 
     fn start(out: impl Output + 'static, head: String, waiting: usize) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(waiting);
-        let lost = Arc::new(AtomicU64::new(0));
+        let (lost, strangers) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Strangers>>::default());
         let writer = std::thread::Builder::new().name("audit".into()).spawn({
-            let lost = lost.clone();
-            move || AuditWriter::new(out, head, &lost).run(&receiver)
+            let (lost, strangers) = (lost.clone(), strangers.clone());
+            move || AuditWriter::new(out, head, &lost, &strangers).run(&receiver)
         })?;
-        Ok(Self(Some(Arc::new(Trail { sender, lost, bucket: Mutex::default(), writer: Mutex::new(Some(writer)) }))))
+        let (bucket, writer) = (Mutex::default(), Mutex::new(Some(writer)));
+        Ok(Self(Some(Arc::new(Trail { sender, lost, strangers, bucket, writer }))))
     }
 
     /// Hands an event over. Never waits.
     pub fn record(&self, event: AuditEvent) {
         let Some(trail) = &self.0 else { return };
+        if event.is_by_stranger() && !trail.strangers.lock().takes(event.ts) {
+            return;
+        }
         if !trail.takes(&event) || trail.sender.try_send(AuditMessage::Event(event)).is_err() {
             trail.lost.fetch_add(1, Ordering::Relaxed);
         }

@@ -262,6 +262,83 @@ fn no_symbolic_link_is_followed() {
 }
 
 #[test]
+fn a_link_to_a_device_is_followed() {
+    let trail = TrailFixture::new(SMALL);
+    std::os::unix::fs::symlink("/dev/null", trail.path()).expect("linked");
+    trail.record(&FIVE);
+    let names: Vec<_> = fs::read_dir(trail.scratch.path()).expect("the folder").collect();
+    assert_eq!(names.len(), 1, "a device is not rotated");
+    assert!(fs::symlink_metadata(trail.path()).expect("the link").is_symlink());
+}
+
+#[test]
+fn files_that_another_program_rotated_are_left_alone() {
+    let trail = TrailFixture::new(AuditRotation { count: 2, ..SMALL });
+    trail.write("audit.log.1", "{\"an\":\"old line\"}\n{\"another\":\"old line\"}\n");
+    trail.write("audit.log.2", "{\"an\":\"older line\"}\n");
+    trail.record(&FIVE);
+    assert_eq!(
+        trail.told(),
+        "audit.log audit.log.1 audit.log.2 audit.log.3: records 6, without chain 0, cut off 0, midway false, unfinished false"
+    );
+    trail.record(&FIVE);
+    trail.record(&FIVE);
+    assert_eq!(
+        trail.told(),
+        "audit.log audit.log.1 audit.log.2 audit.log.6 audit.log.7: records 7, without chain 0, cut off 0, midway true, unfinished false"
+    );
+    let foreign = verify(&trail.path()).expect("a whole trail").foreign;
+    assert_eq!(foreign, ["audit.log.1", "audit.log.2"].map(|name| trail.scratch.path().join(name)));
+}
+
+/// How often an event is in a trail.
+fn count_of(text: &str, event: &str) -> usize {
+    text.matches(&format!("\"event\":\"{event}\"")).count()
+}
+
+#[test]
+fn strangers_cannot_fill_the_trail() {
+    let trail = TrailFixture::new(AuditRotation::default());
+    let audit = Audit::open(&trail.path(), trail.rotation, NOW).expect("a trail");
+    let failed = |seconds: u64| AuditEvent::new(AuditKind::AuthFailed, Timestamp(NOW.0 + seconds * 1000));
+    let refused = |seconds: u64| AuditEvent::new(AuditKind::Refusal, Timestamp(NOW.0 + seconds * 1000));
+    for _ in 0..300 {
+        audit.record(failed(0));
+        audit.record(refused(0));
+        audit.record(refused(0).participant(&alice()));
+    }
+    audit.record(join());
+    audit.record(failed(10));
+    for _ in 0..100 {
+        audit.record(failed(11));
+    }
+    audit.close();
+    let text = without_hashes(&trail.text("audit.log"));
+    // Ten seconds later there are twenty again, and one more for each of the two moments.
+    assert_eq!((count_of(&text, "auth_failed"), count_of(&text, "join")), (10 + 20 + 1, 1));
+    assert_eq!(count_of(&text, "refusal"), 10 + 300, "those of participants are all there");
+    let suppressed = text.lines().filter_map(|line| line.split_once("\"suppressed\",\"count\":")?.1.split_once(','));
+    let suppressed: Vec<u64> = suppressed.map(|(count, _)| count.parse().expect("a number")).collect();
+    assert_eq!(suppressed.iter().sum::<u64>(), 580 + 80, "the others are counted");
+    assert!(suppressed.len() <= 2, "and take few records: {suppressed:?}");
+    assert_eq!(
+        trail.told().split_once(": ").expect("files").1,
+        format!("records {}, without chain 0, cut off 0, midway false, unfinished false", text.lines().count())
+    );
+}
+
+#[test]
+fn strangers_are_summed_up_after_a_while() {
+    let mut strangers = Strangers::default();
+    let at = |seconds: u64| Timestamp(NOW.0 + seconds * 1000);
+    assert_eq!((0..30).filter(|_| strangers.takes(at(0))).count(), 20);
+    assert_eq!(strangers.due(at(9)), None);
+    let due = serde_json::to_string(&strangers.due(at(10))).expect("JSON");
+    insta::assert_snapshot!(due, @r#"{"ts":"2027-01-15T08:00:00.000Z","event":"suppressed","count":10,"since":"2027-01-15T08:00:00.000Z"}"#);
+    assert_eq!((strangers.due(at(60)), strangers.take()), (None, None));
+}
+
+#[test]
 fn off_is_off() {
     let audit = Audit::off();
     // More than a queue that nobody reads would hold.
@@ -353,7 +430,7 @@ fn what_a_full_disk_loses_is_counted() {
         sender.send(AuditMessage::Event(join())).expect("room");
     }
     drop(sender);
-    AuditWriter::new(out, chain::hash(b""), &lost).run(&receiver);
+    AuditWriter::new(out, chain::hash(b""), &lost, &Mutex::default()).run(&receiver);
     let text = without_hashes(&String::from_utf8(written.lock().clone()).expect("text"));
     insta::assert_snapshot!(text, @r#"
     {"ts":"2027-01-15T08:00:00.000Z","event":"join"}

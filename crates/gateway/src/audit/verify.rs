@@ -9,7 +9,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use serde::Serialize;
 
 use super::chain::{self, CHAIN_START, CUT_OFF, ChainLink};
-use super::files::rotated;
+use super::files::{has_chain, numbered_files};
 use crate::auth::hex;
 use crate::private_file;
 
@@ -29,6 +29,8 @@ pub struct AuditReport {
     /// Whether the last line has no end yet: it is being written, or the gateway was killed.
     #[serde(rename = "unfinished")]
     pub is_unfinished: bool,
+    /// Numbered files beside the trail that have no chain, such as another program's rotation left: they are not part of it.
+    pub foreign: Vec<PathBuf>,
     /// The hash of the newest record. Kept elsewhere, it shows later that no record up to it was changed or removed.
     pub head: String,
 }
@@ -64,8 +66,9 @@ pub enum AuditFault {
 
 /// Checks that every record of the trail carries the hash of the record before it.
 pub fn verify(path: &Path) -> Result<AuditReport, AuditFault> {
-    let files = open_all(path)?;
-    let mut walk = Walk { report: AuditReport { files: files.len(), ..AuditReport::default() }, ..Walk::default() };
+    let (files, foreign) = open_all(path)?;
+    let report = AuditReport { files: files.len(), foreign, ..AuditReport::default() };
+    let mut walk = Walk { report, ..Walk::default() };
     let newest = files.len() - 1;
     for (at, (path, file)) in files.into_iter().enumerate() {
         walk.file(&path, file, at == newest)?;
@@ -73,8 +76,11 @@ pub fn verify(path: &Path) -> Result<AuditReport, AuditFault> {
     walk.end(path)
 }
 
-/// The files, oldest first. The one that is written is opened first, so that a rotation meanwhile is noticed.
-fn open_all(path: &Path) -> Result<Vec<(PathBuf, File)>, AuditFault> {
+/// The files of a trail, oldest first, and the numbered files beside them that are not part of it.
+type TrailFiles = (Vec<(PathBuf, File)>, Vec<PathBuf>);
+
+/// Opens the files of a trail. The one that is written is opened first, so that a rotation meanwhile is noticed.
+fn open_all(path: &Path) -> Result<TrailFiles, AuditFault> {
     let unreadable = |path: &Path, why| AuditFault::Unreadable { path: path.into(), why };
     let open = |path: &Path| {
         let file = private_file::open(path, OpenOptions::new().read(true)).map_err(|why| unreadable(path, why))?;
@@ -82,11 +88,17 @@ fn open_all(path: &Path) -> Result<Vec<(PathBuf, File)>, AuditFault> {
         Ok((path.to_owned(), file, (about.dev(), about.ino())))
     };
     let current = open(path)?;
-    let earlier = rotated(path).map_err(|why| unreadable(path, why))?;
-    let mut files = earlier.iter().map(|(_, path)| open(path)).collect::<Result<Vec<_>, _>>()?;
-    files.retain(|(_, _, id)| *id != current.2);
-    files.push(current);
-    Ok(files.into_iter().map(|(path, file, _)| (path, file)).collect())
+    let (mut files, mut foreign) = (Vec::new(), Vec::new());
+    for (_, path) in numbered_files(path).map_err(|why| unreadable(path, why))? {
+        let (path, mut file, id) = open(&path)?;
+        if !has_chain(&mut file).map_err(|why| unreadable(&path, why))? {
+            foreign.push(path);
+        } else if id != current.2 {
+            files.push((path, file));
+        }
+    }
+    files.push((current.0, current.1));
+    Ok((files, foreign))
 }
 
 /// A line without a hash, which something after it must account for.

@@ -2,13 +2,15 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 
+use parking_lot::Mutex;
 use salon_protocol::Timestamp;
 use serde::Serialize;
 
 use super::AuditEvent;
 use super::chain;
+use super::strangers::{SUMMARY_INTERVAL, Strangers, Suppressed};
 
 pub(super) enum AuditMessage {
     Event(AuditEvent),
@@ -34,6 +36,7 @@ pub(super) struct AuditWriter<'a, W: Output> {
     /// The hash of the last record.
     head: String,
     lost: &'a AtomicU64,
+    strangers: &'a Mutex<Strangers>,
     /// Whether the last write failed; told once, not for every line.
     failing: bool,
 }
@@ -46,8 +49,8 @@ struct Lost {
 }
 
 impl<'a, W: Output> AuditWriter<'a, W> {
-    pub(super) fn new(out: W, head: String, lost: &'a AtomicU64) -> Self {
-        Self { out, head, lost, failing: false }
+    pub(super) fn new(out: W, head: String, lost: &'a AtomicU64, strangers: &'a Mutex<Strangers>) -> Self {
+        Self { out, head, lost, strangers, failing: false }
     }
 
     pub(super) fn run(mut self, receiver: &Receiver<AuditMessage>) {
@@ -58,15 +61,23 @@ impl<'a, W: Output> AuditWriter<'a, W> {
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     self.settle(ts);
-                    match receiver.recv() {
+                    match receiver.recv_timeout(SUMMARY_INTERVAL) {
                         Ok(message) => message,
-                        Err(_) => break,
+                        Err(RecvTimeoutError::Timeout) => {
+                            // Nobody has come for as long as they would be counted.
+                            let suppressed = self.strangers.lock().take();
+                            self.summarize(suppressed);
+                            continue;
+                        }
+                        Err(RecvTimeoutError::Disconnected) => break,
                     }
                 }
             };
             match message {
                 AuditMessage::Event(event) => {
                     ts = event.ts;
+                    let suppressed = self.strangers.lock().due(ts);
+                    self.summarize(suppressed);
                     if !self.record(&event, ts) {
                         self.lost.fetch_add(1, Ordering::Relaxed);
                     }
@@ -74,9 +85,19 @@ impl<'a, W: Output> AuditWriter<'a, W> {
                 AuditMessage::Close => break,
             }
         }
+        let suppressed = self.strangers.lock().take();
+        self.summarize(suppressed);
         self.settle(ts);
         if let Err(error) = self.out.finish() {
             tracing::error!(%error, "audit: fsync failed, entries may be lost on power failure");
+        }
+    }
+
+    /// Says how many records of strangers were left out.
+    fn summarize(&mut self, suppressed: Option<Suppressed>) {
+        let Some(suppressed) = suppressed else { return };
+        if !self.record(&suppressed, suppressed.ts) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use salon_log::{Retention, RetentionRules};
+use salon_log::{Retention, RetentionRules, StoredQuotas};
 
 use crate::audit::AuditRotation;
 
@@ -99,6 +99,17 @@ impl Config {
         RetentionRules { default: (&self.retention).into(), topics: self.topic_retention.clone() }
     }
 
+    /// How many bytes are stored.
+    pub fn stored_quotas(&self) -> StoredQuotas {
+        let LimitSettings { topic_stored, participant_stored, context_stored, gateway_stored, .. } = &self.limits;
+        StoredQuotas {
+            topic: *topic_stored as u64,
+            participant: *participant_stored as u64,
+            context: *context_stored as u64,
+            gateway: *gateway_stored as u64,
+        }
+    }
+
     /// The NATS servers of the store, where it is there.
     pub fn nats_servers(&self) -> Option<&Servers> {
         match &self.store {
@@ -120,6 +131,7 @@ impl Config {
             replicas: *replicas,
             topics: *topics,
             retention: self.retention_rules(),
+            quotas: self.stored_quotas(),
             fingerprint,
             timings: self.timings.nats,
             context_bounds: salon_log::context::ContextLimits::default(),

@@ -198,6 +198,24 @@ settings! {
             ///
             /// At this gateway. `0`: no limit.
             gateway_byte_rate: Size = "64MiB";
+            /// Bytes of the stored envelopes of one topic
+            ///
+            /// Beyond it messages are refused with `storage_full` (507) until retention makes room; reading goes on. On NATS,
+            /// headers count too. `0`: no limit.
+            topic_stored: Size = "32GiB";
+            /// Bytes of the stored envelopes of one participant in one topic
+            ///
+            /// Each topic counts by itself. `0`: no limit.
+            participant_stored: Size = "8GiB";
+            /// Bytes of all versions in the context of one topic
+            ///
+            /// Beyond it a write removes the older versions of its key, and is refused with `storage_full` where that makes too little
+            /// room. `0`: no limit.
+            context_stored: Size = "1GiB";
+            /// Bytes of the stored envelopes and contexts of all topics
+            ///
+            /// Of all gateways that share a store. `0`: no limit.
+            gateway_stored: Size = "256GiB";
             /// Bytes of the disk that are left free: with fewer, the gateway is read-only
             ///
             /// Of the file system of the data directory, with `store = "sqlite"`. Messages are then refused with `closing` (503), what is
@@ -291,7 +309,7 @@ settings! {
             enabled: bool = "true";
             /// File of the audit trail
             ///
-            /// No symbolic link is followed to it.
+            /// No symbolic link is followed to it, unless it leads to a pipe or a device, such as `/dev/stdout`.
             file: PathBuf = none ("audit.log") shown "audit.log in the data directory";
             /// Size at which the file is renamed to `audit.log.N` and another begun; 0 is no size
             max_size: Size = "64MiB";

@@ -299,6 +299,10 @@ fn every_setting_arrives() {
         byte_burst = "12KiB"
         topic_byte_rate = "13KiB"
         gateway_byte_rate = "14KiB"
+        topic_stored = "18KiB"
+        participant_stored = "19KiB"
+        context_stored = "20KiB"
+        gateway_stored = "21KiB"
         disk_reserve = "17KiB"
         rooms = 15
         rooms_per_participant = 16
@@ -439,6 +443,10 @@ fn every_setting_arrives() {
             byte_burst: 12288,
             topic_byte_rate: 13312,
             gateway_byte_rate: 14336,
+            topic_stored: 18432,
+            participant_stored: 19456,
+            context_stored: 20480,
+            gateway_stored: 21504,
             disk_reserve: 17408,
             rooms: 15,
             rooms_per_participant: 16,

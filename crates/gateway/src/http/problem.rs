@@ -87,6 +87,7 @@ impl From<Refusal> for Problem {
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             Code::Closing => StatusCode::SERVICE_UNAVAILABLE,
+            Code::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Code::InvalidJson
             | Code::InvalidEnvelope

@@ -6,11 +6,11 @@ use salon_protocol::ParticipantId;
 
 use super::checks::{all, within};
 use super::topic;
-use crate::ContextStore;
 use crate::context::{
     Address, Change, Changed, Changes, ContextLimits, ContextScope, Existence, Key, MAX_VALUE_BYTES, MAX_VERSIONS,
     ToolId, Write, WriteError, Written,
 };
+use crate::{ContextStore, QuotaExceeded, QuotaScope, StoredQuotas};
 
 /// An engine as the suite needs it.
 pub trait ContextEngine {
@@ -19,6 +19,9 @@ pub trait ContextEngine {
 
     /// A new store with nothing in it.
     fn create(&self) -> impl Future<Output = Self::Store>;
+
+    /// A new store with quotas.
+    fn create_with(&self, quotas: StoredQuotas) -> impl Future<Output = Self::Store>;
 
     /// The same store after its process ended and began again.
     fn restart(&self, store: Self::Store) -> impl Future<Output = Self::Store>;
@@ -47,6 +50,7 @@ pub async fn run(engine: &impl ContextEngine) {
         within("8: changes are told", changes_are_told(engine)).boxed_local(),
         within("8: whoever is slow is told so", the_slow_are_told(engine)).boxed_local(),
         within("9: a closed store takes nothing", closed_takes_nothing(engine)).boxed_local(),
+        within("10: a context has a quota", contexts_have_quotas(engine)).boxed_local(),
         within("values are kept as they are", values_are_kept(engine)).boxed_local(),
         within("history comes in pages", history_is_pages(engine)).boxed_local(),
         within("lists come in pages", lists_are_pages(engine)).boxed_local(),
@@ -427,6 +431,34 @@ async fn closed_takes_nothing(engine: &impl ContextEngine) {
     assert!(matches!(late, Err(WriteError::Stopped(_))), "9: a closed store answered a write with {late:?}");
     let store = engine.restart(store).await;
     assert_eq!(read(&store, &count, None).await, some(20, "20"), "9: what was acknowledged is not kept");
+}
+
+async fn contexts_have_quotas(engine: &impl ContextEngine) {
+    let long = "x".repeat(1000);
+    let store = engine.create_with(StoredQuotas { context: 10_000, ..StoredQuotas::default() }).await;
+    for n in 0..9 {
+        put(&store, &at("a"), &long).await;
+        assert_eq!(numbers(&store, &at("a"), None, 100).await.len(), n + 1, "10: nobody needed the room");
+    }
+    put(&store, &at("b"), &long).await;
+    let full = WriteError::Quota(QuotaExceeded { scope: QuotaScope::Context, limit: 10_000 });
+    let store = engine.restart(store).await;
+    assert_eq!(try_to(&store, &at("c"), Some("1"), None).await, Err(full), "10: a context has more than its quota");
+    assert_eq!(read(&store, &at("c"), None).await, None, "10: what was refused is there");
+    let elsewhere = Address { topic: topic("elsewhere"), ..at("c") };
+    assert_eq!(put(&store, &elsewhere, &long).await, 1, "10: another topic is counted by itself");
+
+    let newest = put(&store, &at("b"), "2").await;
+    assert_eq!(numbers(&store, &at("b"), None, 100).await, [newest], "10: older versions make no room for a newer");
+    assert_eq!(numbers(&store, &at("a"), None, 100).await.len(), 9, "10: another key made room");
+    put(&store, &at("c"), "1").await;
+    let deleted = delete(&store, &at("a")).await;
+    assert_eq!(numbers(&store, &at("a"), None, 100).await, [deleted], "10: a delete makes no room");
+    let store = engine.restart(store).await;
+    for _ in 0..9 {
+        put(&store, &at("c"), &long).await;
+    }
+    assert_eq!(numbers(&store, &at("c"), None, 100).await.len(), 10, "10: what was removed still counts");
 }
 
 async fn values_are_kept(engine: &impl ContextEngine) {

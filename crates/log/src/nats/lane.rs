@@ -140,8 +140,7 @@ impl AppendLane {
         }
         let refused = match self.ready(&append).await {
             Err(refused) => Some(refused),
-            Ok(()) => (append.envelope.text().len() > self.shared.longest())
-                .then(|| AppendError::TooLarge(self.shared.longest())),
+            Ok(()) => self.bounds(&append.envelope).await.err(),
         };
         if let Some(refused) = refused {
             // The appender may have gone, here and below.
@@ -160,6 +159,22 @@ impl AppendLane {
         self.topic.expect(&token);
         self.pending.insert(token.clone(), pending);
         self.send(token).await;
+    }
+
+    /// Whether an envelope is short enough, and the quotas allow it. One that is stored already is known, whatever they say.
+    async fn bounds(&mut self, envelope: &Envelope) -> Result<(), AppendError> {
+        if envelope.text().len() > self.shared.longest() {
+            return Err(AppendError::TooLarge(self.shared.longest()));
+        }
+        let Err(exceeded) = self.topic.check_quotas(&self.shared, envelope) else { return Ok(()) };
+        let subject = self.shared.link.names.entry(&self.topic.name, envelope.id());
+        match self.shared.link.newest(&self.topic.stream, &subject).await? {
+            Some(_) => Ok(()),
+            None => {
+                self.shared.quota_exceeded.notify_one();
+                Err(AppendError::Quota(exceeded))
+            }
+        }
     }
 
     /// Whether an append can be sent: one that waited behind others for too long is refused, and so is every one while NATS cannot be

@@ -196,16 +196,19 @@ pub(super) async fn compare_rooms(link: &NatsLink, replicas: usize) -> Result<()
 }
 
 /// Sees that the streams of all topics are as this layout has them. One that has no entries may be about to be forgotten, which an update
-/// would interfere with: it is migrated when something is appended to it.
-pub(super) async fn settle_rooms(link: &NatsLink, replicas: usize) -> Result<(), OpenError> {
-    let settling = list_rooms(link).await?.into_iter().map(|(name, info)| async move {
+/// would interfere with: it is migrated when something is appended to it. Says how many bytes each takes.
+pub(super) async fn settle_rooms(link: &NatsLink, replicas: usize) -> Result<Vec<(TopicName, u64)>, OpenError> {
+    let rooms = list_rooms(link).await?;
+    let bytes = rooms.iter().map(|(name, info)| (name.clone(), info.state.bytes)).collect();
+    let settling = rooms.into_iter().map(|(name, info)| async move {
         let wanted = room(&link.names, &name, replicas, 0);
         match info.state.messages {
             0 => compare(&wanted, &info.config),
             _ => settle(link, &wanted, info).await.map(drop),
         }
     });
-    stream::iter(settling).buffer_unordered(MAX_MIGRATING).try_collect().await
+    stream::iter(settling).buffer_unordered(MAX_MIGRATING).try_collect::<()>().await?;
+    Ok(bytes)
 }
 
 async fn list_rooms(link: &NatsLink) -> Result<Vec<(TopicName, Info)>, OpenError> {

@@ -23,6 +23,7 @@ mod reader;
 mod seat_view;
 mod seats;
 mod snapshot;
+mod stored;
 mod sweep;
 mod timings;
 mod topic;
@@ -35,7 +36,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, TopicName};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 pub use self::open::{NatsOptions, OpenError};
@@ -47,6 +48,7 @@ use self::lane::{AppendLane, NatsAppend};
 use self::link::NatsLink;
 use self::nodes::NodeRegistry;
 use self::seats::{SeatCommand, Seats};
+use self::stored::StoredTotals;
 use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
@@ -91,6 +93,9 @@ struct Shared {
     contexts: Mutex<HashMap<TopicName, Arc<TopicContext>>>,
     /// Who follows contexts.
     feeds: Feeds,
+    stored: Mutex<StoredTotals>,
+    /// A quota has refused something: what retention removes would make room.
+    quota_exceeded: Notify,
     standings: Bucket,
     seat_keys: Bucket,
     node_keys: Bucket,
@@ -219,7 +224,14 @@ impl Shared {
             if let Err(error) = self.link.new_enough() {
                 tracing::error!(%error, "nats: server too old");
             }
-            tokio::time::sleep(sweep::INTERVAL).await;
+            let asked_for = async {
+                tokio::time::sleep(sweep::QUOTA_INTERVAL).await;
+                self.quota_exceeded.notified().await;
+            };
+            tokio::select! {
+                () = tokio::time::sleep(sweep::INTERVAL) => {}
+                () = asked_for => {}
+            }
             self.forget_removed_seats();
         }
     }

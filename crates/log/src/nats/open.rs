@@ -12,7 +12,7 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::stream::Info;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::bucket::Bucket;
 use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
@@ -29,7 +29,7 @@ use crate::changes::Feeds;
 use crate::cluster::Keyspace;
 use crate::context::ContextLimits;
 use crate::tail::Hub;
-use crate::{AppendError, DEFAULT_MAX_TOPICS, LogHealth, Retention, RetentionRules};
+use crate::{AppendError, DEFAULT_MAX_TOPICS, LogHealth, Retention, RetentionRules, StoredQuotas};
 
 /// How the record of a log is written. Another number is another form.
 const FORMAT: u32 = 1;
@@ -60,6 +60,8 @@ pub struct NatsOptions {
     pub topics: u64,
     /// How long entries are kept.
     pub retention: RetentionRules,
+    /// How many bytes of entries and contexts are stored.
+    pub quotas: StoredQuotas,
     /// Tells whether all nodes have the same key, and nothing of the key.
     pub fingerprint: String,
     /// How long things between nodes take. The same at all of them; no setting for people.
@@ -81,6 +83,7 @@ impl Default for NatsOptions {
             replicas: None,
             topics: DEFAULT_MAX_TOPICS,
             retention: RetentionRules::default(),
+            quotas: StoredQuotas::default(),
             fingerprint: String::new(),
             timings: Timings::default(),
             context_bounds: ContextLimits::default(),
@@ -281,7 +284,7 @@ impl Nats {
         for wanted in layout::keyspaces(&link.names, replicas, &options.keyspaces) {
             layout::make_keyspace(&link, wanted).await?;
         }
-        layout::settle_rooms(&link, replicas).await?;
+        let stored = layout::settle_rooms(&link, replicas).await?;
         let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
         let keyspaces = options.keyspaces.iter().map(|space| (space.name, bucket(space.name))).collect();
 
@@ -299,6 +302,8 @@ impl Nats {
             topics: Mutex::default(),
             contexts: Mutex::default(),
             feeds: Feeds::default(),
+            stored: Mutex::default(),
+            quota_exceeded: Notify::new(),
             standings,
             seat_keys,
             node_keys,
@@ -310,6 +315,8 @@ impl Nats {
             lanes: Arc::clone(&lanes),
             runtime: tokio::runtime::Handle::current(),
         });
+        let counted = patiently(&shared.link, || shared.count_others(stored.clone())).await;
+        counted.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default(), beating: Mutex::default() };
         // Its stream may have been made just now, and elect a leader first.
         let beat = patiently(&shared.link, || shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()));

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::fault::NatsFault;
 use super::names::token;
+use super::stored::AuthorsForm;
 use crate::{CallClosure, FailedRequest, Fold, Ignored, OpenRequest, Standing};
 
 /// How many bytes a part has, where the servers take so many.
@@ -27,6 +28,8 @@ pub(super) struct Snapshot {
     standing: Standing,
     /// Entries that count for nothing, by their offsets.
     ignored: BTreeMap<u64, Ignored>,
+    /// How many bytes the authors of the entries have stored.
+    authors: AuthorsForm,
 }
 
 /// A call: the request's offset, its envelope, caller, callee, JSON-RPC id as JSON.
@@ -56,11 +59,14 @@ struct SnapshotForm {
     /// The offsets of entries that count for nothing, and why.
     #[serde(default)]
     ignored: Vec<(u64, IgnoredForm)>,
+    /// How many bytes the authors of the entries have stored. Versions up to 0.2 did not count.
+    #[serde(default)]
+    stored: AuthorsForm,
 }
 
 impl Snapshot {
-    pub(super) fn new(standing: Standing, ignored: BTreeMap<u64, Ignored>) -> Self {
-        Self { head: standing.head.offset, standing, ignored }
+    pub(super) fn new(standing: Standing, ignored: BTreeMap<u64, Ignored>, authors: AuthorsForm) -> Self {
+        Self { head: standing.head.offset, standing, ignored, authors }
     }
 
     /// Whether nobody was present.
@@ -68,9 +74,9 @@ impl Snapshot {
         self.standing.present.is_empty()
     }
 
-    /// The fold, and the entries that count for nothing.
-    pub(super) fn fold(self) -> (Fold, BTreeMap<u64, Ignored>) {
-        (Fold::restore(&self.standing), self.ignored)
+    /// The fold, the entries that count for nothing, and what the authors have stored.
+    pub(super) fn parts(self) -> (Fold, BTreeMap<u64, Ignored>, AuthorsForm) {
+        (Fold::restore(&self.standing), self.ignored, self.authors)
     }
 
     /// The newest, and its revision.
@@ -146,6 +152,7 @@ impl Snapshot {
             failed: self.standing.failed.iter().map(|call| (call.at, write_call(&call.open))).collect(),
             cancelled: cancelled.map(|call| call.open.offset).collect(),
             ignored: self.ignored.iter().map(|(offset, why)| (*offset, write_ignored(*why))).collect(),
+            stored: self.authors.clone(),
         };
         serde_json::to_vec(&form).expect("plain JSON")
     }
@@ -177,7 +184,7 @@ impl Snapshot {
             failed: failed.collect::<Option<_>>()?,
         };
         let ignored = form.ignored.into_iter().map(|(offset, why)| (offset, read_ignored(why)));
-        Some(Self::new(standing, ignored.collect()))
+        Some(Self::new(standing, ignored.collect(), form.stored))
     }
 }
 
@@ -228,7 +235,7 @@ mod tests {
         };
         let failed = vec![failed(1, FailureCause::CalleeLeft), failed(2, FailureCause::TooManyWaiting)];
         let standing = Standing { failed, ..Standing::nothing(Position { epoch: 1, offset: 10 }) };
-        let bytes = Snapshot::new(standing.clone(), BTreeMap::new()).write();
+        let bytes = Snapshot::new(standing.clone(), BTreeMap::new(), Vec::new()).write();
         let read = Snapshot::read(&bytes, 1).expect("what was written");
         assert_eq!(read.standing.failed, standing.failed);
         // Version 0.2.0 did not say why.

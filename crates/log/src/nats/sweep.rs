@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use salon_protocol::Timestamp;
+use salon_protocol::{Timestamp, TopicName};
 
 use super::Shared;
 use super::fault::NatsFault;
@@ -16,6 +16,8 @@ use super::topic::Topic;
 
 /// How often retention is looked after.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
+/// How often at most, where a quota refuses entries: what retention removes makes room.
+pub(super) const QUOTA_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How far a topic may go beyond what was kept of it last.
 const MAX_BEHIND: u64 = 1000;
@@ -26,13 +28,19 @@ const AT_ONCE: usize = 8;
 /// How long a topic that nobody uses is followed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// What the streams of topics take.
+fn bytes_of(rooms: &[TopicStream]) -> Vec<(TopicName, u64)> {
+    rooms.iter().map(|room| (room.name.clone(), room.info.state.bytes)).collect()
+}
+
 impl Shared {
     /// Goes through all topics once. A failure of one is reported at the end, and does not delay the others for long.
     pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), NatsFault> {
         self.evict();
         self.reopen_shut().await?;
-        let rooms = rooms(&self.link, self.link.names.rooms()).await?;
-        let tended = stream::iter(rooms).map(|room| async move {
+        let listed = rooms(&self.link, self.link.names.rooms()).await?;
+        self.count_others(bytes_of(&listed)).await?;
+        let tended = stream::iter(listed).map(|room| async move {
             let tended = self.tend(&room).await;
             if let Err(fault) = &tended {
                 tracing::warn!(topic = %room.name, %fault, "retention: sweep of a topic failed, retrying");
@@ -46,12 +54,16 @@ impl Shared {
     /// Does for one topic what is due.
     async fn tend(self: &Arc<Self>, room: &TopicStream) -> Result<(), NatsFault> {
         let extent = Extent::from(&room.info);
+        if let Some(topic) = self.followed(&room.name) {
+            topic.count_removed(self, &room.info.state);
+        }
         let gone = self.gone(room, extent).await?;
         if gone > extent.trimmed {
             let topic = self.topic(&room.name).map_err(NatsFault::unavailable)?;
             topic.reach(extent.head, self.link.timings.answer_timeout).await?;
             if self.keep(&topic, extent, gone).await? >= gone {
                 self.link.purge(&topic.stream, None, gone + 1).await?;
+                topic.count_removed(self, &self.described(&topic.stream).await?.state);
             }
         } else if extent.head == extent.trimmed {
             self.forget(room, extent).await?;
@@ -110,14 +122,17 @@ impl Shared {
 
     /// Stops following topics and contexts that nobody has used for a while.
     fn evict(&self) {
+        let mut evicted = Vec::new();
         self.topics_mut().retain(|name, topic| {
             let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE_TIMEOUT;
             if !is_used {
                 topic.close_lane();
                 topic.stop();
+                evicted.push(topic.clone());
             }
             is_used
         });
+        evicted.iter().for_each(|topic| topic.stop_counting(self));
         self.contexts_mut().retain(|name, context| {
             let is_used = self.feeds.is_followed(name) || context.idle_for() < IDLE_TIMEOUT;
             if !is_used {

@@ -17,6 +17,7 @@ use super::lag::lagging;
 use super::lane::NatsAppend;
 use super::link::{Stored, in_a_row};
 use super::snapshot::Snapshot;
+use super::stored::FollowedBytes;
 use crate::{Fold, FoldEffect, Ignored, Standing};
 
 /// How long to wait before looking again for what was not there, or not reachable.
@@ -52,7 +53,7 @@ pub(super) struct Followed {
 }
 
 #[derive(Default)]
-struct FollowState {
+pub(super) struct FollowState {
     fold: Fold,
     /// Entries that are in the stream and count for nothing, by their offsets. Two nodes raced: there are few.
     ignored: BTreeMap<u64, Ignored>,
@@ -60,6 +61,7 @@ struct FollowState {
     expected: HashSet<String>,
     /// What was kept last, as far as this node knows: its revision, and as of where.
     kept: Option<(u64, u64)>,
+    pub(super) stored: FollowedBytes,
 }
 
 /// Why following ended.
@@ -92,7 +94,7 @@ impl Topic {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, FollowState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, FollowState> {
         self.state.lock()
     }
 
@@ -160,7 +162,8 @@ impl Topic {
         let mut state = self.state();
         state.ignored = state.ignored.split_off(&(trimmed + 1));
         let ignored = state.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
-        Snapshot::new(state.fold.standing(self.epoch, 0), ignored)
+        state.stored.trim(trimmed);
+        Snapshot::new(state.fold.standing(self.epoch, 0), ignored, state.stored.form())
     }
 
     /// Why the entry at an offset counts for nothing, if it does. Only for what has been followed.
@@ -221,6 +224,7 @@ impl Topic {
                 self.restore(shared, trimmed, known.is_some()).await?
             }
         };
+        self.count_stored(shared, &state);
         let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
         let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
         let mut follow = Follow::begin(&shared.link, course).await?;
@@ -272,7 +276,7 @@ impl Topic {
     /// Begins from what was kept, or from the oldest entry there is.
     async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, NatsFault> {
         let kept = Snapshot::load(shared, &self.name).await?;
-        let ((mut fold, ignored), head, kept) = match kept {
+        let ((mut fold, ignored, authors), head, kept) = match kept {
             // Nothing can be built on what stood on entries that are lost.
             Some((revision, kept)) if self.look(shared, kept.head).await?.state.last_sequence < kept.head => {
                 tracing::error!(topic = %self.name, "nats: stored entries lost, rebuilding presence");
@@ -280,7 +284,7 @@ impl Topic {
             }
             Some((revision, kept)) => {
                 let head = kept.head;
-                (kept.fold(), head, Some((revision, head)))
+                (kept.parts(), head, Some((revision, head)))
             }
             None => (Default::default(), trimmed, None),
         };
@@ -293,6 +297,7 @@ impl Topic {
         state.fold = fold;
         state.ignored = ignored;
         state.kept = kept;
+        state.stored.restore(authors);
         drop(state);
         self.head.send_replace(Some(head));
         if has_begun {
@@ -305,7 +310,7 @@ impl Topic {
     fn take(&self, shared: &Shared, messages: Vec<Stored>) -> u64 {
         let mut entries = Vec::with_capacity(messages.len());
         let mut awaited = Vec::new();
-        let mut head = 0;
+        let (mut head, mut grown) = (0, 0);
         let mut state = self.state();
         for message in &messages {
             head = message.sequence;
@@ -315,6 +320,7 @@ impl Topic {
             }
             match self.entry(message) {
                 Ok(entry) => {
+                    grown += state.stored.add(&shared.options.quotas, &entry, message);
                     let ignored = match state.fold.apply(&entry) {
                         FoldEffect::Ignored(why) => Some(why),
                         FoldEffect::Counts | FoldEffect::FailsCalls => None,
@@ -337,6 +343,7 @@ impl Topic {
         }
         state.fold.pass(head);
         drop(state);
+        shared.stored.lock().add_followed(grown);
         if !entries.is_empty() {
             shared.hub.feed(&self.name, &entries);
         }

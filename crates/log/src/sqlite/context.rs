@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use tokio::sync::oneshot;
 
+use super::stored::StoredCounts;
 use super::writer::{SqliteWrite, WriterRequest};
 use super::{CLOSED, Sqlite, SqliteFault};
 use crate::context::{
@@ -172,7 +173,13 @@ impl KeyRow {
 pub(super) type Judged = Result<(Written, Existence), WriteError>;
 
 /// Judges a write and does it. Within a transaction; a refused write leaves nothing behind.
-pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &Write) -> Result<Judged, SqliteFault> {
+pub(super) fn apply(
+    db: &Connection,
+    counts: &mut StoredCounts,
+    now: Timestamp,
+    address: &Address,
+    write: &Write,
+) -> Result<Judged, SqliteFault> {
     let topic_states = KeyRow::find(db, address)?;
     if let Some(topic_states) = &topic_states
         && let Some(written) = first(db, topic_states.slot, &write.cause)?
@@ -187,9 +194,22 @@ pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &
     if write.value.is_none() && !exists {
         return Ok(Err(WriteError::Absent { current }));
     }
+    let added = write.value.as_ref().map_or(0, |value| value.len());
+    let makes_room = match counts.check_context(&address.topic, 0, added) {
+        Ok(()) => write.value.is_none() && counts.is_tight(&address.topic),
+        Err(_) => {
+            let older = topic_states.as_ref().map(|topic_states| bytes_of_versions(db, topic_states.slot));
+            let older = older.transpose()?.unwrap_or_default();
+            if let Err(exceeded) = counts.check_context(&address.topic, older, added) {
+                return Ok(Err(WriteError::Quota(exceeded)));
+            }
+            true
+        }
+    };
+    let mut removed = 0;
     let (slot, version) = match topic_states {
         Some(topic_states) => (topic_states.slot, topic_states.version + 1),
-        None => match make(db, address)? {
+        None => match make(db, address, &mut removed)? {
             Ok(made) => made,
             Err(refused) => return Ok(Err(refused)),
         },
@@ -209,8 +229,13 @@ pub(super) fn apply(db: &Connection, now: Timestamp, address: &Address, write: &
         version,
         write.value.is_none().then_some(row)
     ])?;
-    db.prepare_cached("DELETE FROM context_versions WHERE slot = ?1 AND version <= ?2")?
-        .execute(params![slot, version.saturating_sub(MAX_VERSIONS)])?;
+    let kept = if makes_room { 1 } else { MAX_VERSIONS };
+    removed += remove(
+        db,
+        "DELETE FROM context_versions WHERE slot = ?1 AND version <= ?2 RETURNING octet_length(value)",
+        params![slot, version.saturating_sub(kept)],
+    )?;
+    counts.change_context(db, &address.topic, added as u64, removed)?;
     let grown = match existence {
         Existence::Begun => 1,
         Existence::Unchanged => 0,
@@ -234,8 +259,27 @@ fn first(db: &Connection, slot: i64, cause: &str) -> Result<Option<Written>, Sql
     Ok(first.optional()?)
 }
 
-/// Makes a row for a new key, and says which version is its first. Nothing is made when there is no place for it.
-fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteError>, SqliteFault> {
+/// How many bytes the kept versions of a key have.
+fn bytes_of_versions(db: &Connection, slot: i64) -> Result<u64, SqliteFault> {
+    let mut query =
+        db.prepare_cached("SELECT coalesce(sum(octet_length(value)), 0) FROM context_versions WHERE slot = ?1")?;
+    Ok(query.query_row([slot], |row| row.get(0))?)
+}
+
+/// Removes versions by a statement that returns the length of each; says how many bytes they had.
+fn remove(db: &Connection, statement: &str, params: impl Params) -> Result<u64, SqliteFault> {
+    let mut statement = db.prepare_cached(statement)?;
+    let mut rows = statement.query(params)?;
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        bytes += row.get::<_, Option<u64>>(0)?.unwrap_or_default();
+    }
+    Ok(bytes)
+}
+
+/// Makes a row for a new key, and says which version is its first. Nothing is made when there is no place for it. `removed` grows by the bytes
+/// of what was forgotten for it.
+fn make(db: &Connection, address: &Address, removed: &mut u64) -> Result<Result<(i64, u64), WriteError>, SqliteFault> {
     let name = address.scope.name();
     let mut query =
         db.prepare_cached("SELECT scope, keys, live, floor FROM context_scopes WHERE topic = ?1 AND name = ?2")?;
@@ -245,7 +289,7 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
     let (scope, keys, live, mut floor): (i64, u64, u64, u64) = match scope {
         Some(topic_states) => topic_states,
         None => {
-            if matches!(address.scope, ContextScope::Tool(_)) && !spare_tool(db, &address.topic)? {
+            if matches!(address.scope, ContextScope::Tool(_)) && !spare_tool(db, &address.topic, removed)? {
                 return Ok(Err(WriteError::TooManyTools));
             }
             let floor = db
@@ -270,7 +314,8 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
                  ORDER BY deleted LIMIT 1",
             )?
             .query_row([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        db.prepare_cached("DELETE FROM context_versions WHERE slot = ?1")?.execute([slot])?;
+        let forget = "DELETE FROM context_versions WHERE slot = ?1 RETURNING octet_length(value)";
+        *removed += remove(db, forget, [slot])?;
         db.prepare_cached("DELETE FROM context_keys WHERE slot = ?1")?.execute([slot])?;
         floor = floor.max(version);
     }
@@ -284,7 +329,7 @@ fn make(db: &Connection, address: &Address) -> Result<Result<(i64, u64), WriteEr
 
 /// Sees to it that there is a place for one more tool in a topic; one of whose context nothing is left makes room. Whatever is called
 /// so later begins after everything that was ever forgotten.
-fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, SqliteFault> {
+fn spare_tool(db: &Connection, topic: &TopicName, removed: &mut u64) -> Result<bool, SqliteFault> {
     let count: u64 = db
         .prepare_cached("SELECT count(*) FROM context_scopes WHERE topic = ?1 AND name >= ?2 AND name < ?3")?
         .query_row([topic.as_str(), TOOLS, AFTER_TOOLS], |row| row.get(0))?;
@@ -304,8 +349,12 @@ fn spare_tool(db: &Connection, topic: &TopicName) -> Result<bool, SqliteFault> {
          (SELECT coalesce(max(version), 0) FROM context_keys WHERE scope = ?1)) WHERE name = 'context_floor'",
     )?
     .execute([scope])?;
-    db.prepare_cached("DELETE FROM context_versions WHERE slot IN (SELECT slot FROM context_keys WHERE scope = ?1)")?
-        .execute([scope])?;
+    *removed += remove(
+        db,
+        "DELETE FROM context_versions WHERE slot IN (SELECT slot FROM context_keys WHERE scope = ?1)
+         RETURNING octet_length(value)",
+        [scope],
+    )?;
     db.prepare_cached("DELETE FROM context_keys WHERE scope = ?1")?.execute([scope])?;
     db.prepare_cached("DELETE FROM context_scopes WHERE scope = ?1")?.execute([scope])?;
     Ok(true)

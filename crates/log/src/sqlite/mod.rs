@@ -15,6 +15,7 @@ mod queue;
 mod reader;
 mod schema;
 mod settled;
+mod stored;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -43,11 +44,11 @@ use self::disk::{DiskGuard, FreeSpace};
 pub use self::look::{Sight, look};
 use self::queue::WorkQueue;
 use self::reader::ReadSource;
-use self::writer::{SqliteAppend, Writer, WriterRequest};
+use self::writer::{SqliteAppend, Writer, WriterLimits, WriterRequest};
 use crate::lease::Leases;
 use crate::{
     AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RetentionRules, Span, Standing,
-    Tail, TopicLog, TopicSummary,
+    StoredQuotas, Tail, TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -74,6 +75,8 @@ pub struct SqliteOptions {
     pub retention: RetentionRules,
     /// How many bytes of the disk are left free: with fewer, the log is read-only. Zero switches this off.
     pub disk_reserve: u64,
+    /// How many bytes of entries and contexts are stored.
+    pub quotas: StoredQuotas,
     /// How many bytes are free, for tests of the reserve.
     #[cfg(test)]
     free_space: Option<Arc<AtomicU64>>,
@@ -229,10 +232,10 @@ impl Sqlite {
             temporary,
             finish,
         };
-        let retention = options.retention;
+        let limits = WriterLimits { retention: options.retention, disk, quotas: options.quotas };
         let writer = spawn("log-writer", &path, move || {
             let db = end.db.as_ref().expect("it is taken only at the end");
-            match Writer::new(db, end.source.clone(), (retention, disk), clock, end.health.clone()) {
+            match Writer::new(db, end.source.clone(), limits, clock, end.health.clone()) {
                 Ok(mut writer) => {
                     writer.checkpointer = Some(checkpointer);
                     let _ = ready.send(Ok(()));

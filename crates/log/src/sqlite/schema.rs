@@ -63,6 +63,17 @@ const MIGRATIONS: &[&str] = &[
     -- The offset at which the call of a settled request failed, and nothing while it waits for its answer.
     ALTER TABLE unanswered ADD COLUMN failed INTEGER;
     ",
+    "
+    -- How many bytes the settled entries of a topic have, by their authors, and under the author '' all versions in its context. Named by
+    -- topic, as contexts are.
+    CREATE TABLE stored (topic TEXT NOT NULL, author TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (topic, author)) WITHOUT ROWID;
+    INSERT INTO stored (topic, author, bytes)
+        SELECT name, CASE WHEN json_valid(text) THEN coalesce(text ->> '$.from', '?') ELSE '?' END AS author, sum(octet_length(text))
+        FROM entries JOIN topics USING (topic) GROUP BY name, author;
+    INSERT INTO stored (topic, author, bytes)
+        SELECT topic, '', sum(coalesce(octet_length(value), 0)) FROM context_versions
+        JOIN context_keys USING (slot) JOIN context_scopes USING (scope) GROUP BY topic;
+    ",
 ];
 
 /// The newest version known here.

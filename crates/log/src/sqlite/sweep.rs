@@ -10,6 +10,7 @@ use super::SqliteFault;
 use super::fresh::{Fresh, Recent};
 use super::schema::{LAST_OFFSET, key};
 use super::settled::{self, Extent};
+use super::stored;
 use super::topic_states::TopicState;
 use super::writer::Writer;
 use crate::Fold;
@@ -48,6 +49,7 @@ impl Writer<'_> {
         topics.sort_unstable_by_key(|(_, recent)| recent.topic);
         for (name, recent) in topics {
             settle_topic(&step, recent, self.topic_states.get(name).expect("it was looked up for this"))?;
+            stored::settle(&step, name, recent)?;
         }
         step.execute("DELETE FROM journal", [])?;
         step.commit()?;
@@ -60,6 +62,7 @@ impl Writer<'_> {
         *self.source.fresh_mut() = Fresh::default();
         self.note_written(bytes);
         self.topic_states.evict();
+        self.stored.evict();
         Ok(())
     }
 
@@ -122,10 +125,12 @@ impl Writer<'_> {
         .execute([topic, first, last])?;
         // From the topic's beginning: rows of requests that were removed before are of no use, either.
         step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([key(topic, 0), last])?;
+        let removed = stored::trim(&step, name, (first, last))?;
         step.prepare_cached("DELETE FROM entries WHERE key BETWEEN ?1 AND ?2")?.execute([first, last])?;
         step.prepare_cached("UPDATE topics SET trimmed = ?2 WHERE topic = ?1")?.execute(params![topic, gone])?;
         step.commit()?;
         self.topic_states.update(name, |topic_states| topic_states.trimmed = gone);
+        self.stored.remove(name, &removed);
         Ok(())
     }
 

@@ -1,3 +1,5 @@
+mod stored;
+
 use std::collections::HashMap;
 
 use futures_util::StreamExt;
@@ -43,7 +45,11 @@ impl contract::LogEngine for InDirectories {
     type Log = Sqlite;
 
     async fn create(&self, retention: RetentionRules) -> Sqlite {
-        self.open(directory(), SqliteOptions { durability: self.1, retention, ..SqliteOptions::default() })
+        contract::LogEngine::create_with(self, retention, StoredQuotas::default()).await
+    }
+
+    async fn create_with(&self, retention: RetentionRules, quotas: StoredQuotas) -> Sqlite {
+        self.open(directory(), SqliteOptions { durability: self.1, retention, quotas, ..SqliteOptions::default() })
     }
 
     async fn restart(&self, log: Sqlite) -> Sqlite {
@@ -68,6 +74,10 @@ impl contract::context::ContextEngine for InDirectories {
 
     async fn create(&self) -> Sqlite {
         contract::LogEngine::create(self, RetentionRules::default()).await
+    }
+
+    async fn create_with(&self, quotas: StoredQuotas) -> Sqlite {
+        contract::LogEngine::create_with(self, RetentionRules::default(), quotas).await
     }
 
     async fn restart(&self, store: Sqlite) -> Sqlite {
@@ -104,7 +114,7 @@ async fn a_log_of_the_first_version_is_migrated() {
     let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
     db.execute_batch(
         "ALTER TABLE unanswered DROP COLUMN failed; ALTER TABLE entries DROP COLUMN stamp;
-         DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
+         DROP TABLE stored; DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
          DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
     )
     .expect("what later versions made can be unmade");
@@ -265,8 +275,8 @@ fn files_that_are_no_log_are_refused() {
     );
     assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
     assert_eq!(
-        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 4; CREATE TABLE newer (a)")),
-        "`/log.db` has version 4, but this program knows versions up to 3"
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 5; CREATE TABLE newer (a)")),
+        "`/log.db` has version 5, but this program knows versions up to 4"
     );
     assert_eq!(
         refusal(&|path| {

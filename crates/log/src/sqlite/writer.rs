@@ -18,11 +18,12 @@ use super::fresh::Recent;
 use super::queue::WorkQueue;
 use super::reader::ReadSource;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
+use super::stored::StoredCounts;
 use super::sweep::Sweep;
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, LogHealth, RetentionRules};
+use crate::{AppendError, Appended, LogHealth, RetentionRules, StoredQuotas};
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const BATCH_ENTRIES: usize = 1024;
@@ -30,6 +31,9 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often at most, where a quota refuses entries: what retention removes makes room.
+const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the writer is asked to do.
 pub(super) enum WriterRequest {
@@ -72,10 +76,18 @@ struct Committed {
     judged: Vec<context::Judged>,
 }
 
+/// What bounds how much is kept.
+pub(super) struct WriterLimits {
+    pub(super) retention: RetentionRules,
+    pub(super) disk: DiskGuard,
+    pub(super) quotas: StoredQuotas,
+}
+
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
     pub(super) source: Arc<ReadSource>,
     pub(super) topic_states: KnownTopics,
+    pub(super) stored: StoredCounts,
     pub(super) retention: RetentionRules,
     disk: DiskGuard,
     pub(super) clock: Clock,
@@ -100,11 +112,12 @@ impl<'db> Writer<'db> {
     pub(super) fn new(
         db: &'db Connection,
         source: Arc<ReadSource>,
-        (retention, disk): (RetentionRules, DiskGuard),
+        WriterLimits { retention, disk, quotas }: WriterLimits,
         clock: Clock,
         health: watch::Sender<LogHealth>,
     ) -> Result<Self, SqliteFault> {
         db.set_prepared_statement_cache_capacity(64);
+        let stored = StoredCounts::load(db, quotas)?;
         let mut writer = Self {
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
@@ -113,6 +126,7 @@ impl<'db> Writer<'db> {
             db,
             source,
             topic_states: KnownTopics::default(),
+            stored,
             retention,
             disk,
             clock,
@@ -121,7 +135,7 @@ impl<'db> Writer<'db> {
             row: Vec::new(),
             sweep: None,
             // The first sweep is due at once.
-            swept: Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now),
+            swept: long_ago(),
             trims: Vec::new(),
             checkpointer: None,
         };
@@ -142,6 +156,7 @@ impl<'db> Writer<'db> {
                     Slot::Occupied(topic_states) => topic_states.into_mut(),
                     Slot::Vacant(unknown) => unknown.insert(self.name_of(topic)?),
                 };
+                self.stored.add_recovered(&entry);
                 self.source.fresh_mut().extend(name, topic, *settled, &[entry]);
             }
         }
@@ -256,6 +271,7 @@ impl<'db> Writer<'db> {
         let mut outcomes = Vec::with_capacity(envelopes.len());
         let mut accepted = Accepted::new();
         let mut ids: HashMap<(i64, EnvelopeId), Arc<Entry>> = HashMap::with_capacity(envelopes.len());
+        let mut is_quota_exceeded = false;
         self.row.clear();
         self.begin.raw_execute()?;
         for (name, envelope, stamp) in envelopes {
@@ -280,12 +296,19 @@ impl<'db> Writer<'db> {
             if topic_states.head == LAST_OFFSET {
                 return Err(SqliteFault::Exhausted);
             }
+            self.stored.know(self.db, &name, &self.source)?;
+            if let Err(exceeded) = self.stored.check(&name, &envelope) {
+                outcomes.push(Err(AppendError::Quota(exceeded)));
+                is_quota_exceeded = true;
+                continue;
+            }
             let (position, arrived) = (self.source.position(topic_states.head + 1), topic_states.newest.max(now));
             let entry = Arc::new(Entry { position, arrived, stamp, envelope });
             self.topic_states.update(&name, |topic_states| {
                 (topic_states.head, topic_states.newest) = (position.offset, arrived);
                 topic_states.fold.apply(&entry);
             });
+            self.stored.add(&name, &entry);
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
@@ -297,9 +320,13 @@ impl<'db> Writer<'db> {
         }
         let mut judged = Vec::with_capacity(writings.len());
         for SqliteWrite { address, write, .. } in writings {
-            judged.push(context::apply(self.db, now, address, write)?);
+            self.stored.know(self.db, &address.topic, &self.source)?;
+            judged.push(context::apply(self.db, &mut self.stored, now, address, write)?);
         }
         self.commit.raw_execute()?;
+        if is_quota_exceeded && self.swept.elapsed() >= QUOTA_SWEEP_INTERVAL {
+            self.swept = long_ago();
+        }
         Ok(Committed { outcomes, accepted, judged })
     }
 
@@ -463,6 +490,11 @@ impl<'db> Writer<'db> {
         };
         self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
     }
+}
+
+/// When a sweep would have been for the next to be due at once.
+fn long_ago() -> Instant {
+    Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now)
 }
 
 /// Why a batch was not stored.

@@ -291,6 +291,7 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> HostOutcome {
         limit @ (WriteError::TooLarge { .. } | WriteError::TooManyKeys | WriteError::TooManyTools) => {
             (Code::TooLarge, limit.to_string(), None)
         }
+        WriteError::Quota(exceeded) => (Code::StorageFull, exceeded.to_string(), None),
         WriteError::Unavailable(_) => {
             let message = "the gateway cannot reach its log now; try again, or another gateway";
             (Code::Closing, message.to_owned(), None)

@@ -9,6 +9,7 @@ use async_nats::HeaderMap;
 use salon_protocol::{ParticipantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::StoredQuotas;
 use crate::context::{
     Address, Change, ContextLimits, ContextScope, Existence, Key, ListedKey, MAX_VERSIONS, TOOLS, ToolId, Write,
     WriteError,
@@ -20,6 +21,9 @@ use crate::nats::names::token;
 const META: &str = "Salon-Context";
 /// Where the older versions of its key are, newest first.
 const BACK: &str = "Salon-Back";
+
+/// How many bytes those have.
+const BACK_BYTES: &str = "Salon-Back-Bytes";
 
 /// How much of a cause's digest tells it from the others of its key.
 const CAUSE: usize = 16;
@@ -98,6 +102,8 @@ pub(super) struct ContextIndex {
     /// A scope begins after this version.
     floor: u64,
     scopes: BTreeMap<String, ScopeKeys>,
+    /// How many bytes all kept versions have.
+    pub(super) bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +119,8 @@ struct KeySlot {
     meta: Meta,
     /// The versions before this one that are kept, newest first.
     back: Box<[Mark]>,
+    /// How many bytes each of them has, as far as that was written down.
+    back_bytes: Box<[u64]>,
 }
 
 /// What is to be done about a write.
@@ -120,8 +128,8 @@ struct KeySlot {
 pub(super) enum Verdict {
     /// It was done: by the version that is so many before the newest, which is there.
     Done { version: u64, at: Option<Timestamp>, sequence: u64 },
-    /// Store this.
-    Store { meta: Meta, headers: HeaderMap },
+    /// Store this. Where it makes room, remove the older versions afterwards.
+    Store { meta: Meta, headers: HeaderMap, makes_room: bool },
     /// Make room first: say this, then remove what is forgotten, up to this sequence.
     Forget { forgetting: Forgetting, headers: HeaderMap },
 }
@@ -140,6 +148,12 @@ pub(super) fn read(stored: &Stored) -> Option<(Meta, Box<[Mark]>)> {
     fits.then_some((meta, marks))
 }
 
+/// How many bytes the older versions have.
+fn read_back_bytes(stored: &Stored) -> Box<[u64]> {
+    let listed = stored.headers.get(BACK_BYTES).map(|bytes| bytes.as_str()).unwrap_or_default();
+    listed.split(' ').map_while(|bytes| bytes.parse().ok()).take(MAX_VERSIONS as usize).collect()
+}
+
 fn told(stored: &Stored) -> Option<ContextRecord> {
     serde_json::from_str(stored.headers.get(META)?.as_str()).ok()
 }
@@ -153,6 +167,15 @@ fn headers(told: &ContextRecord) -> HeaderMap {
 impl KeySlot {
     fn exists(&self) -> bool {
         !self.meta.is_deleted
+    }
+
+    /// How many bytes each kept version has, newest first, as far as that was written down.
+    fn version_bytes(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.meta.bytes).chain(self.back_bytes.iter().copied())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.version_bytes().fold(0, u64::saturating_add)
     }
 
     /// All kept versions, newest first.
@@ -172,15 +195,20 @@ impl ContextIndex {
                 let keys = self.scopes.entry(scope).or_default();
                 keys.floor = keys.floor.max(floor);
                 // One that was written meanwhile is remembered.
-                if keys.keys.get(&key).is_some_and(|slot| !slot.exists()) {
-                    keys.keys.remove(&key);
+                if keys.keys.get(&key).is_some_and(|slot| !slot.exists())
+                    && let Some(removed) = keys.keys.remove(&key)
+                {
+                    self.bytes = self.bytes.saturating_sub(removed.bytes());
                 }
                 None
             }
             ContextRecord::Forgetting(Forgetting { scope, forgotten: None, floor }) => {
                 self.floor = self.floor.max(floor);
-                if self.scopes.get(&scope).is_some_and(|keys| keys.live == 0) {
-                    self.scopes.remove(&scope);
+                if self.scopes.get(&scope).is_some_and(|keys| keys.live == 0)
+                    && let Some(removed) = self.scopes.remove(&scope)
+                {
+                    let bytes = removed.keys.values().map(KeySlot::bytes).fold(0, u64::saturating_add);
+                    self.bytes = self.bytes.saturating_sub(bytes);
                 }
                 None
             }
@@ -204,7 +232,11 @@ impl ContextIndex {
                     Existence::Begun | Existence::Unchanged => {}
                 }
                 let version = meta.version;
-                keys.keys.insert(meta.key.clone(), KeySlot { sequence: stored.sequence, meta, back });
+                let slot = KeySlot { sequence: stored.sequence, meta, back, back_bytes: read_back_bytes(stored) };
+                self.bytes = self.bytes.saturating_add(slot.bytes());
+                if let Some(older) = keys.keys.insert(slot.meta.key.clone(), slot) {
+                    self.bytes = self.bytes.saturating_sub(older.bytes());
+                }
                 Some(Change { scope, key, version, existence })
             }
         }
@@ -216,6 +248,7 @@ impl ContextIndex {
         address: &Address,
         write: &Write,
         bounds: ContextLimits,
+        (quotas, gateway): (&StoredQuotas, u64),
         now: Timestamp,
     ) -> Result<Verdict, WriteError> {
         let name = address.scope.name();
@@ -235,6 +268,15 @@ impl ContextIndex {
         if write.value.is_none() && !exists {
             return Err(WriteError::Absent { current });
         }
+        let (stored, added) = ((self.bytes, gateway), write.value.as_ref().map_or(0, |value| value.len()));
+        let makes_room = match quotas.check_context(stored, 0, added) {
+            Ok(()) => write.value.is_none() && quotas.is_tight(stored),
+            Err(_) => {
+                let older = slot.map_or(0, KeySlot::bytes);
+                quotas.check_context(stored, older, added).map_err(WriteError::Quota)?;
+                true
+            }
+        };
         let version = match (slot, keys) {
             (Some(slot), _) => slot.meta.version + 1,
             (None, Some(keys)) => match keys.room_for_one(&name, bounds.keys)? {
@@ -258,12 +300,14 @@ impl ContextIndex {
             is_deleted: write.value.is_none(),
         };
         let mut headers = headers(&ContextRecord::Version(meta.clone()));
-        if let Some(slot) = slot {
+        if let Some(slot) = slot.filter(|_| !makes_room) {
             let most = usize::try_from(MAX_VERSIONS - 1).expect("few");
             let back: Vec<_> = slot.marks().take(most).map(|(sequence, cause)| format!("{sequence}:{cause}")).collect();
             headers.insert(BACK, back.join(" ").as_str());
+            let bytes: Vec<_> = slot.version_bytes().take(most).map(|bytes| bytes.to_string()).collect();
+            headers.insert(BACK_BYTES, bytes.join(" ").as_str());
         }
-        Ok(Verdict::Store { meta, headers })
+        Ok(Verdict::Store { meta, headers, makes_room })
     }
 
     /// Whether there is a place for one more tool, or which makes room.
@@ -362,8 +406,9 @@ mod tests {
 
     /// Judges a write and takes what becomes of it.
     fn done(index: &mut ContextIndex, write: &Write) -> u64 {
-        match index.judge(&at("k"), write, ContextLimits::default(), Timestamp(0)) {
-            Ok(Verdict::Store { meta, headers }) => {
+        let quotas = (&StoredQuotas::default(), 0);
+        match index.judge(&at("k"), write, ContextLimits::default(), quotas, Timestamp(0)) {
+            Ok(Verdict::Store { meta, headers, .. }) => {
                 index.take(&stored(index.head + 1, headers)).expect("a change");
                 meta.version
             }

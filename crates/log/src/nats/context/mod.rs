@@ -277,7 +277,8 @@ impl TopicContext {
         let now = Timestamp::from_system(SystemTime::now());
         let (judged, head) = {
             let index = self.index();
-            (index.judge(address, write, shared.options.context_bounds, now), index.head)
+            let quotas = (&shared.options.quotas, shared.stored.lock().bytes());
+            (index.judge(address, write, shared.options.context_bounds, quotas, now), index.head)
         };
         match judged {
             // What is newest may be known elsewhere.
@@ -290,10 +291,19 @@ impl TopicContext {
                 };
                 Ok(Some(Ok(Written { version, at, repeated: !is_tried })))
             }
-            Ok(Verdict::Store { meta, headers }) => {
+            Ok(Verdict::Store { meta, headers, makes_room }) => {
                 let value = write.value.as_deref().unwrap_or_default().as_bytes();
                 let subject = shared.subject(address);
+                let removed = subject.clone();
                 let sequence = self.store(shared, subject, headers, Bytes::copy_from_slice(value), head).await?;
+                shared.stored.lock().add_context(value.len());
+                if makes_room {
+                    // Nothing names these versions any more. What is not removed now goes with the hundredth version after it.
+                    let purged = shared.link.purge(&shared.link.names.context().0, Some(&removed), sequence).await;
+                    if let Err(fault) = purged {
+                        tracing::warn!(topic = %self.topic, %fault, "nats: older context versions not removed");
+                    }
+                }
                 self.reach(shared, sequence).await?;
                 let written = Written { version: meta.version, at: Timestamp(meta.at), repeated: false };
                 Ok(Some(Ok(written)))

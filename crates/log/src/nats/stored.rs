@@ -1,0 +1,271 @@
+//! How many bytes the entries of a topic take: what the quotas are compared with.
+//!
+//! What a topic takes in all its stream says, and what has come by since is added to that. What each author takes follows from the
+//! entries, like the fold: it is part of what is kept of a topic ([`super::snapshot`]). Entries are removed without being read, so an author's
+//! bytes are counted in segments that end at some entry: a segment goes when that entry does. An author counts for at most one segment too much.
+//!
+//! What other nodes store in topics that this one does not follow counts for everything once the next sweep has asked for it.
+
+use std::collections::{HashMap, VecDeque};
+
+use async_nats::jetstream::stream::State;
+use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
+
+use super::Shared;
+use super::fault::NatsFault;
+use super::link::Stored;
+use super::topic::Topic;
+use crate::quota::StoredBytes;
+use crate::{QuotaExceeded, StoredQuotas};
+
+/// The longest segment, and how many of them a quota has at least.
+const MAX_SEGMENT_BYTES: u64 = 1 << 20;
+const MIN_SEGMENTS: u64 = 64;
+
+/// What a server stores beside subject, headers and payload, about.
+const MESSAGE_OVERHEAD: usize = 30;
+
+/// A segment: the sequence of its last entry, and its bytes.
+type Segment = (u64, u64);
+
+/// The authors of a topic's entries, as they are kept.
+pub(super) type AuthorsForm = Vec<(ParticipantId, Vec<Segment>)>;
+
+/// What is known of one topic. See the module.
+#[derive(Debug, Default)]
+pub(super) struct FollowedBytes {
+    /// Whether the leader of the stream has been asked.
+    is_counted: bool,
+    /// What the stream takes, and up to which sequence that was counted by its leader.
+    stream: u64,
+    counted: u64,
+    /// Which sequence was the first then.
+    first: u64,
+    authors: HashMap<ParticipantId, AuthorBytes>,
+}
+
+#[derive(Debug, Default)]
+struct AuthorBytes {
+    bytes: u64,
+    segments: VecDeque<Segment>,
+}
+
+/// How long a segment is, at most.
+fn segment_bytes(quotas: &StoredQuotas) -> u64 {
+    let quota = if quotas.participant > 0 { quotas.participant } else { u64::MAX };
+    (quota / MIN_SEGMENTS).min(MAX_SEGMENT_BYTES)
+}
+
+impl FollowedBytes {
+    /// Takes over the authors that were kept.
+    pub(super) fn restore(&mut self, authors: AuthorsForm) {
+        let restored = authors.into_iter().map(|(author, segments)| {
+            let bytes = segments.iter().map(|(_, bytes)| bytes).sum();
+            (author, AuthorBytes { bytes, segments: segments.into() })
+        });
+        self.authors = restored.collect();
+    }
+
+    /// The authors, to be kept.
+    pub(super) fn form(&self) -> AuthorsForm {
+        self.authors
+            .iter()
+            .map(|(author, stored)| (author.clone(), stored.segments.iter().copied().collect()))
+            .collect()
+    }
+
+    /// Takes over what the leader says of the stream; says what was counted before, and what is now.
+    fn note(&mut self, state: &State) -> (u64, u64) {
+        let before = if self.is_counted { self.stream } else { 0 };
+        (self.is_counted, self.stream, self.first) = (true, state.bytes, state.first_sequence);
+        self.counted = self.counted.max(state.last_sequence);
+        self.trim(state.first_sequence.saturating_sub(1));
+        (before, self.stream)
+    }
+
+    /// Takes off what is removed.
+    pub(super) fn trim(&mut self, trimmed: u64) {
+        self.authors.retain(|_, author| {
+            while let Some((last, bytes)) = author.segments.front().copied()
+                && last <= trimmed
+            {
+                author.segments.pop_front();
+                author.bytes -= bytes;
+            }
+            !author.segments.is_empty()
+        });
+    }
+
+    /// Counts an entry that came by; says how many bytes the stream has grown by it since its leader was asked.
+    pub(super) fn add(&mut self, quotas: &StoredQuotas, entry: &Entry, stored: &Stored) -> u64 {
+        let (sequence, bytes) = (stored.sequence, entry.envelope.text().len() as u64);
+        let from = entry.envelope.from();
+        if !self.authors.contains_key(from) {
+            self.authors.insert(from.clone(), AuthorBytes::default());
+        }
+        let author = self.authors.get_mut(from).expect("it was just looked for");
+        author.bytes += bytes;
+        match author.segments.back_mut() {
+            Some((last, segment)) if *segment + bytes <= segment_bytes(quotas) => {
+                *last = sequence;
+                *segment += bytes;
+            }
+            _ => author.segments.push_back((sequence, bytes)),
+        }
+        if !self.is_counted || sequence <= self.counted {
+            return 0;
+        }
+        let grown = message_bytes(stored);
+        self.stream += grown;
+        grown
+    }
+
+    /// What is stored where an author adds an entry.
+    fn of(&self, author: &ParticipantId, gateway: u64) -> StoredBytes {
+        let participant = self.authors.get(author).map_or(0, |author| author.bytes);
+        StoredBytes { topic: self.stream, participant, gateway }
+    }
+}
+
+fn message_bytes(stored: &Stored) -> u64 {
+    let headers = stored.headers.iter().map(|(name, values)| {
+        let values: usize = values.iter().map(|value| value.as_str().len()).sum();
+        name.to_string().len() + values + 4
+    });
+    (MESSAGE_OVERHEAD + stored.subject.len() + stored.payload.len() + headers.sum::<usize>()) as u64
+}
+
+/// What everything takes, as far as this node knows.
+#[derive(Debug, Default)]
+pub(super) struct StoredTotals {
+    /// The topics that are followed here, as of now.
+    followed: u64,
+    /// The others, as the last sweep has found them.
+    others: HashMap<TopicName, u64>,
+    all_others: u64,
+    contexts: u64,
+}
+
+impl StoredTotals {
+    pub(super) fn bytes(&self) -> u64 {
+        self.followed.saturating_add(self.all_others).saturating_add(self.contexts)
+    }
+
+    pub(super) fn add_followed(&mut self, bytes: u64) {
+        self.followed += bytes;
+    }
+
+    pub(super) fn add_context(&mut self, bytes: usize) {
+        self.contexts += bytes as u64;
+    }
+
+    /// A topic that is followed takes another number of bytes than was thought.
+    fn correct(&mut self, topic: &TopicName, (before, now): (u64, u64)) {
+        self.followed = (self.followed + now).saturating_sub(before);
+        self.all_others -= self.others.remove(topic).unwrap_or_default();
+    }
+
+    fn set_others(&mut self, others: HashMap<TopicName, u64>) {
+        self.all_others = others.values().sum();
+        self.others = others;
+    }
+}
+
+impl Topic {
+    /// Takes over what the leader of the stream says, where following begins.
+    pub(super) fn count_stored(&self, shared: &Shared, state: &State) {
+        // This lock first, everywhere: a topic is counted once, as a followed one or as one of the others.
+        let mut totals = shared.stored.lock();
+        let corrected = self.state().stored.note(state);
+        totals.correct(&self.name, corrected);
+    }
+
+    /// Takes it over if entries were removed. What was added has come by.
+    pub(super) fn count_removed(&self, shared: &Shared, state: &State) {
+        let is_changed = {
+            let own = self.state();
+            own.stored.is_counted && state.first_sequence > own.stored.first
+        };
+        if is_changed {
+            self.count_stored(shared, state);
+        }
+    }
+
+    /// The topic is not followed any more: the next sweep counts it with the others.
+    pub(super) fn stop_counting(&self, shared: &Shared) {
+        let mut totals = shared.stored.lock();
+        let mut own = self.state();
+        if std::mem::take(&mut own.stored.is_counted) {
+            totals.followed = totals.followed.saturating_sub(own.stored.stream);
+        }
+    }
+
+    /// Whether the quotas allow an entry, by what has been followed.
+    pub(super) fn check_quotas(&self, shared: &Shared, envelope: &Envelope) -> Result<(), QuotaExceeded> {
+        let gateway = shared.stored.lock().bytes();
+        let stored = self.state().stored.of(envelope.from(), gateway);
+        shared.options.quotas.check_entry(stored, envelope)
+    }
+}
+
+impl Shared {
+    /// Takes over what the streams say that they take, but for those that are followed.
+    pub(super) async fn count_others(&self, topics: Vec<(TopicName, u64)>) -> Result<(), NatsFault> {
+        let contexts = self.link.info(&self.link.names.context().0).await?.state.bytes;
+        let mut totals = self.stored.lock();
+        totals.contexts = contexts;
+        let is_counted = |name: &TopicName| self.followed(name).is_some_and(|topic| topic.state().stored.is_counted);
+        totals.set_others(topics.into_iter().filter(|(name, _)| !is_counted(name)).collect());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_nats::HeaderMap;
+    use salon_protocol::{Position, Timestamp};
+
+    use super::*;
+    use crate::contract::line;
+
+    fn add(stored: &mut FollowedBytes, quotas: &StoredQuotas, sequence: u64, from: &str) -> u64 {
+        let envelope = line(&format!("e{sequence}"), from, "hello");
+        let (time, subject, headers) = (Timestamp(0), "s".to_owned(), HeaderMap::new());
+        let payload = envelope.text().to_owned().into();
+        let entry = Entry { position: Position { epoch: 1, offset: sequence }, arrived: time, stamp: None, envelope };
+        stored.add(quotas, &entry, &Stored { sequence, time, subject, headers, payload })
+    }
+
+    #[test]
+    fn authors_are_counted_until_their_entries_are_removed() {
+        let quotas = StoredQuotas { participant: 64 * 500, ..StoredQuotas::default() };
+        let mut stored = FollowedBytes::default();
+        let own =
+            |stored: &FollowedBytes, name: &str| stored.of(&ParticipantId::new(name).expect("an id"), 0).participant;
+        let length = line("e1", "alice", "hello").text().len() as u64;
+        for sequence in 1..=9 {
+            add(&mut stored, &quotas, sequence, "alice");
+        }
+        add(&mut stored, &quotas, 10, "bobby");
+        assert_eq!(own(&stored, "alice"), 9 * length);
+        let mut restored = FollowedBytes::default();
+        restored.restore(stored.form());
+        for stored in [&mut stored, &mut restored] {
+            stored.trim(6);
+            // Of two entries each, the last segment is removed with its last entry.
+            assert_eq!((own(stored, "alice"), own(stored, "bobby")), (3 * length, length + 1));
+            stored.trim(10);
+            assert_eq!((own(stored, "alice"), stored.authors.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_the_leader_has_counted_is_not_counted_again() {
+        let (quotas, mut stored) = (StoredQuotas::default(), FollowedBytes::default());
+        (stored.is_counted, stored.stream, stored.counted) = (true, 1000, 2);
+        assert_eq!((add(&mut stored, &quotas, 1, "alice"), add(&mut stored, &quotas, 2, "alice")), (0, 0));
+        let grown = add(&mut stored, &quotas, 3, "alice");
+        assert!(grown > 0);
+        assert_eq!(stored.stream, 1000 + grown);
+    }
+}
