@@ -42,7 +42,7 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, TokenRules, Verifier};
+use auth::{KeyFileError, LocalKey, OAuthRules, Revocations, Signer, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
 use gateway::GatewayState;
 use meters::Meters;
@@ -140,11 +140,13 @@ pub async fn serve(
         tracing::warn!("configuration: {warning}");
     }
     let local = LocalKey::load_or_create(&config.data)?;
-    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime };
+    let oauth = OAuthRules::of(&config, entrances.listener.local_addr().ok());
+    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime, oauth };
     let verifier = Verifier::with_rules(&local, rules);
     let place = config.auth.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
     let unread = |why| ServeError::Jwks { place: place.clone(), why };
-    let jwks = config.auth.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
+    let jwks = config.auth.jwks.clone().map(|source| Jwks::new(source, config.auth.jwks_max_age));
+    let jwks = jwks.transpose().map_err(unread)?;
     if let Some(jwks) = &jwks {
         verifier.trust(jwks.fetch().await.map_err(unread)?);
     }

@@ -26,7 +26,7 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) 
     };
     let mut keys = key.to_owned();
     if let Some(source) = &config.auth.jwks {
-        let jwks = Jwks::new(source.clone()).map_err(Trouble::usage)?;
+        let jwks = Jwks::new(source.clone(), config.auth.jwks_max_age).map_err(Trouble::usage)?;
         let keys_there = jwks.fetch().await.map_err(|error| Trouble::usage(anyhow!("`{source}`: {error}")))?;
         let _ = write!(keys, ", and {} from {source}", keys_there.len());
     }

@@ -225,6 +225,8 @@ impl VerifyingKey {
 pub struct KeySet {
     named: HashMap<String, VerifyingKey>,
     nameless: Vec<VerifyingKey>,
+    /// The keys are too old to be used, and newer ones cannot be had.
+    unavailable: bool,
 }
 
 impl fmt::Debug for KeySet {
@@ -238,9 +240,15 @@ pub(super) enum Choice<'a> {
     Key(&'a VerifyingKey),
     Unknown,
     Ambiguous,
+    Unavailable,
 }
 
 impl KeySet {
+    /// The set in place of keys that were not refreshed for too long.
+    pub(super) fn unavailable() -> Self {
+        Self { unavailable: true, ..Self::default() }
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.named.len() + self.nameless.len()
@@ -265,6 +273,9 @@ impl KeySet {
     /// The key a token names, or the only one of its algorithm when it names none. A key without an id serves only tokens that
     /// name none.
     pub(super) fn choose(&self, id: Option<&str>, algorithm: Algorithm) -> Choice<'_> {
+        if self.unavailable {
+            return Choice::Unavailable;
+        }
         if let Some(id) = id {
             return self.named.get(id).map_or(Choice::Unknown, Choice::Key);
         }

@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::keys::{Choice, VerifyingKey};
-use super::{AuthError, Confirmation, Grant, KeySet, LocalKey};
+use super::{AuthError, Confirmation, Grant, KeySet, LocalKey, OAuthRules, oauth};
 
 /// The longest token that is looked at.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// The longest display name, in characters.
-const MAX_NAME_CHARS: usize = 256;
+pub(super) const MAX_NAME_CHARS: usize = 256;
 
 /// How far another machine's clock may be ahead of ours when it says from when on a token is valid. Never added to its expiry.
 const CLOCK_LEEWAY_MS: u64 = 30_000;
@@ -33,12 +33,15 @@ const END_OF_TIME_MS: u64 = 253_402_300_799_999;
 const DEV_TOKENS: &str = "development tokens";
 
 /// What holds for tokens beyond their signature.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TokenRules {
     /// Whether tokens of development mode are good.
     pub dev: bool,
     /// The longest that a token may last; zero is any time.
     pub max_lifetime: Duration,
+    /// What tokens of other keys must say where they are access tokens of an authorization server. Without it they are written like the
+    /// gateway's own.
+    pub oauth: Option<OAuthRules>,
 }
 
 /// Turns tokens into grants. Cloning shares it.
@@ -51,6 +54,7 @@ struct TokenKeys {
     dev: Option<VerifyingKey>,
     /// The longest that a token may last; zero is any time.
     max_lifetime: Duration,
+    oauth: Option<OAuthRules>,
     foreign: watch::Sender<KeySet>,
     /// Told when a token names a key that is not there, so that the task that refreshes the foreign keys looks again.
     unknown: Notify,
@@ -74,6 +78,7 @@ impl Verifier {
             local: local.verifying(),
             dev: rules.dev.then(|| local.for_development().verifying()),
             max_lifetime: rules.max_lifetime,
+            oauth: rules.oauth,
             foreign: watch::Sender::new(KeySet::default()),
             unknown: Notify::new(),
         }))
@@ -82,6 +87,11 @@ impl Verifier {
     /// Trusts these keys beside the gateway's own, and none of those it was given before.
     pub fn trust(&self, keys: KeySet) {
         self.0.foreign.send_replace(keys);
+    }
+
+    /// Trusts no other keys than the gateway's own until it is given some again.
+    pub(super) fn distrust(&self) {
+        self.0.foreign.send_replace(KeySet::unavailable());
     }
 
     /// Waits until a token has named a key that is not there.
@@ -105,14 +115,15 @@ impl Verifier {
             return Err(AuthError::CriticalExtension);
         }
         match header.alg {
-            Algorithm::HS256 => match (self.with_key(token, &self.0.local, now), &self.0.dev) {
-                (Err(AuthError::BadSignature), Some(dev)) => self.with_key(token, dev, now),
-                (verified, _) => verified,
+            Algorithm::HS256 => match (signed_claims(token, &self.0.local), &self.0.dev) {
+                (Err(AuthError::BadSignature), Some(dev)) => self.grant(signed_claims(token, dev)?, now),
+                (claims, _) => self.grant(claims?, now),
             },
             Algorithm::EdDSA | Algorithm::ES256 | Algorithm::RS256 => {
                 let foreign = self.0.foreign.borrow();
                 match foreign.choose(header.kid.as_deref(), header.alg) {
-                    Choice::Key(key) => self.with_key(token, key, now),
+                    Choice::Key(key) => self.foreign_grant(signed_claims(token, key)?, header.typ.as_deref(), now),
+                    Choice::Unavailable => Err(AuthError::KeysUnavailable),
                     Choice::Ambiguous => Err(AuthError::KeyNotNamed),
                     Choice::Unknown => {
                         self.0.unknown.notify_one();
@@ -130,15 +141,17 @@ impl Verifier {
         if max.is_zero() || lifetime_ms <= allowed { Ok(()) } else { Err(AuthError::TooLongLived(max.as_secs())) }
     }
 
-    /// The key's validation knows its one algorithm, and a token of any other is refused before its signature is looked at.
-    fn with_key(&self, token: &str, key: &VerifyingKey, now: Timestamp) -> Result<Grant, AuthError> {
-        let claims = decode::<Claims>(token, &key.key, &key.validation)
-            .map_err(|error| match error.kind() {
-                ErrorKind::InvalidSignature => AuthError::BadSignature,
-                ErrorKind::InvalidAlgorithm => AuthError::AlgorithmMismatch,
-                _ => AuthError::Malformed,
-            })?
-            .claims;
+    /// What a token of somebody else's key grants.
+    fn foreign_grant(&self, claims: Map<String, Value>, typ: Option<&str>, now: Timestamp) -> Result<Grant, AuthError> {
+        oauth::require_access_token(typ, &claims)?;
+        match &self.0.oauth {
+            Some(rules) => self.grant(rules.translate(&claims)?, now),
+            None => self.grant(claims, now),
+        }
+    }
+
+    fn grant(&self, claims: Map<String, Value>, now: Timestamp) -> Result<Grant, AuthError> {
+        let claims = Claims::deserialize(Value::Object(claims)).map_err(|_| AuthError::Malformed)?;
         let grant = claims.grant()?;
         if grant.expired(now) {
             return Err(AuthError::Expired);
@@ -156,6 +169,17 @@ impl Verifier {
         self.check_lifetime(grant.expires.0.saturating_sub(issued.0))?;
         Ok(grant)
     }
+}
+
+/// The claims of a token that a key has signed. The key's validation knows its one algorithm, and a token of any other is refused before
+/// its signature is looked at.
+fn signed_claims(token: &str, key: &VerifyingKey) -> Result<Map<String, Value>, AuthError> {
+    let decoded = decode::<Map<String, Value>>(token, &key.key, &key.validation);
+    decoded.map(|data| data.claims).map_err(|error| match error.kind() {
+        ErrorKind::InvalidSignature => AuthError::BadSignature,
+        ErrorKind::InvalidAlgorithm => AuthError::AlgorithmMismatch,
+        _ => AuthError::Malformed,
+    })
 }
 
 /// Makes tokens with the gateway's own key.
@@ -322,7 +346,7 @@ fn topics(aud: &Value) -> Result<Vec<TopicPattern>, AuthError> {
     }
 }
 
-fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
+pub(super) fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
     value.as_str().ok_or_else(|| invalid(claim, "it is not a string"))
 }
 
@@ -336,7 +360,7 @@ fn date(claim: &'static str, value: &Value) -> Result<Timestamp, AuthError> {
     Ok(Timestamp(ms.min(END_OF_TIME_MS)))
 }
 
-fn invalid(claim: &'static str, why: impl fmt::Display) -> AuthError {
+pub(super) fn invalid(claim: &'static str, why: impl fmt::Display) -> AuthError {
     AuthError::InvalidClaim { claim, why: why.to_string() }
 }
 
