@@ -70,6 +70,10 @@ const OLD_FLAGS: [(&str, &str); 7] = [
     ("--nats-topics", "--log-topics"),
 ];
 
+/// What is switched off where only the speed is measured.
+const UNLIMITED: [&str; 6] =
+    ["--limits-rate", "0", "--limits-connections-per-address", "0", "--limits-connections-per-participant", "0"];
+
 impl Installed {
     /// Finds a contender, or says why it is not there.
     pub(crate) fn find(contender: Contender, salon: &Path) -> Result<Self> {
@@ -112,24 +116,24 @@ impl Installed {
 
     /// Starts it in a directory in which something may have been left for it.
     pub(crate) fn start_in(&self, data: Rc<BenchScratch>, further: &[&str]) -> Result<ContenderServer> {
+        self.launch(data, &UNLIMITED, further)
+    }
+
+    /// Starts a gateway with its default limits.
+    pub(crate) fn start_limited(&self, data: Rc<BenchScratch>) -> Result<ContenderServer> {
+        self.launch(data, &[], &[])
+    }
+
+    fn launch(&self, data: Rc<BenchScratch>, limits: &[&str], further: &[&str]) -> Result<ContenderServer> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let (listen, port) = (address.to_string(), address.port().to_string());
         let mut command = Command::new(&self.program);
         match self.contender {
             Contender::Ceiling => command.args(["ceiling", "--listen", &listen]),
             Contender::Salon => command
-                .args([
-                    "serve",
-                    "--listen",
-                    &listen,
-                    self.flag("--limits-rate"),
-                    "0",
-                    self.flag("--limits-connections-per-address"),
-                    "0",
-                    self.flag("--limits-connections-per-participant"),
-                    "0",
-                    "--data",
-                ])
+                .args(["serve", "--listen", &listen])
+                .args(limits.iter().map(|word| self.flag(word)))
+                .arg("--data")
                 .arg(data.0.join("data")),
             Contender::Nats => command.args(["-a", "127.0.0.1", "-p", &port]),
             Contender::Ws => {

@@ -1,6 +1,7 @@
 //! The benchmark: starts each contender afresh for every measurement, in turns, and reports medians with their spread.
 //! Not measured: TLS, several machines, a disk slower or faster than the one it runs on.
 
+mod attacks;
 mod ceiling;
 mod contender;
 mod guests;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         BenchCommand::Ceiling(listen) => ceiling::run(listen).map(|()| true),
         BenchCommand::Guests(options) => guests::measure(&options).map(|()| true),
         BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
+        BenchCommand::Attacks(options) => attacks::measure(&options),
         BenchCommand::Nats(options) => nats::measure(&options),
         BenchCommand::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
         BenchCommand::Check(options) => {

@@ -21,6 +21,7 @@ Usage:
   bench guests [options]          measure calls of a guest's tool, directly and through a room
   bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
   bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 500 topics
+  bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
@@ -47,6 +48,7 @@ pub(crate) enum BenchCommand {
     Check(BenchOptions),
     Guests(BenchOptions),
     Mcp(BenchOptions),
+    Attacks(BenchOptions),
     Nats(BenchOptions),
     Ceiling(SocketAddr),
     Help,
@@ -133,6 +135,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         Some("run") => Ok(BenchCommand::Run(options)),
         Some("check") => Ok(BenchCommand::Check(options)),
         Some("guests") => Ok(BenchCommand::Guests(options)),
+        Some("attacks") => Ok(BenchCommand::Attacks(options)),
         Some("nats") => Ok(BenchCommand::Nats(options)),
         Some("mcp") => Ok(BenchCommand::Mcp(options)),
         Some("ceiling") => Ok(BenchCommand::Ceiling(listen.context("`ceiling` needs `--listen`")?)),

@@ -14,7 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   tidy [--verbose]     check the crate graph, unused dependencies, minimum Rust versions, file sizes,
-                       docs/conformance.md, links and smells (--verbose also lists files above 400 lines)
+                       docs/conformance.md, docs/security.md, links and smells (--verbose also lists files above 400 lines)
   features             compile each package with no features and with each feature alone
   changed              print the packages with changed files, as arguments of cargo
   fuzz [--seconds N] [TARGET…]

@@ -198,7 +198,7 @@ async fn disconnects(engine: TestEngine) -> Result<(), Failure> {
 }
 
 async fn token_ends(engine: TestEngine) -> Result<(), Failure> {
-    let mut stage = Stage::set(engine, &[], &[("expires", "1")]).await?;
+    let mut stage = Stage::set(engine, &[], &[("expires", "3")]).await?;
     let body = json!({"sessionId": stage.session, "timeout": 30_000});
     let reply = stage.line.ask("r1", "RECEIVE", &body).await?;
     expect((reply.code(), &reply.json()["message"]), (401, &json!("the token has expired")))?;

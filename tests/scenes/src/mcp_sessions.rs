@@ -437,7 +437,7 @@ async fn full_address(engine: TestEngine) -> Result<(), Failure> {
 async fn stream_ends(engine: TestEngine) -> Result<(), Failure> {
     let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut short = TestToken::new("alice");
-    short.claim("expires", "2")?;
+    short.claim("expires", "4")?;
     let mut alice = Client::initialized(&gateway, "alice").await?;
     let long = std::mem::replace(&mut alice.token, gateway.token(&short)?);
     let stream = alice.listen(ROOM).await?;
@@ -450,7 +450,7 @@ async fn stream_ends(engine: TestEngine) -> Result<(), Failure> {
 async fn token_ends(engine: TestEngine) -> Result<(), Failure> {
     let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let mut short = TestToken::new("alice");
-    short.claim("expires", "2")?;
+    short.claim("expires", "4")?;
     let short = gateway.token(&short)?;
     let mut extended = Client { token: short.clone(), ..Client::new(&gateway, "alice")? };
     extended.initialize(ROOM).await?;

@@ -1,14 +1,15 @@
 //! `docs/conformance.md`: each statement of the specification, and the test that shows it.
 //!
-//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, each in backticks:
-//! `scene name` for tests/scenes/**/name.scene, `frames name` for a table of tests/scenes/src/bad_frames.rs, `name` for a test function
-//! anywhere, `crate::module::name` for one there.
+//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them.
+//!
+//! `docs/security.md`: each promise, and the test that shows it. A row has the promise first and the tests last; tables that do not end with
+//! a column `shown by` are no promises.
 
-use super::source::{SourceFile, SourceLine};
+use super::named_tests::NamedTests;
 use super::{Finding, SourceTree};
 
 const PAGE: &str = "docs/conformance.md";
-const FRAMES: &str = "tests/scenes/src/bad_frames.rs";
+const PROMISES: &str = "docs/security.md";
 /// The one thing a row may say instead of naming a test.
 const NOT_THE_GATEWAYS: &str = "binds the user's program";
 /// The key words, and what is said without one.
@@ -18,7 +19,7 @@ pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
     let Some(page) = tree.sources.iter().find(|source| source.path == PAGE) else {
         return vec![Finding::of(PAGE, "the page is missing")];
     };
-    let tests = Tests::of(tree);
+    let tests = NamedTests::of(tree);
     let mut findings = Vec::new();
     let mut statements = 0;
     for (index, line) in page.text.lines().enumerate() {
@@ -30,20 +31,55 @@ pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
             continue;
         }
         statements += 1;
-        let named: Vec<&str> = shown.split('`').skip(1).step_by(2).collect();
+        let named = named(shown);
         if named.is_empty() && *shown != NOT_THE_GATEWAYS {
             find(format!("a {level} without a test"));
         }
-        for name in named {
-            if !tests.has(name) {
-                find(format!("there is no test `{name}`"));
-            }
-        }
+        named.into_iter().filter(|name| !tests.has(name)).for_each(|name| find(format!("there is no test `{name}`")));
     }
     if statements == 0 {
         findings.push(Finding::of(PAGE, "it has no statement at all"));
     }
+    findings.extend(check_promises(tree, &tests));
     findings
+}
+
+fn check_promises(tree: &SourceTree, tests: &NamedTests<'_>) -> Vec<Finding> {
+    let Some(page) = tree.sources.iter().find(|source| source.path == PROMISES) else {
+        return vec![Finding::of(PROMISES, "the page is missing")];
+    };
+    let mut findings = Vec::new();
+    let (mut promises, mut is_table) = (0, false);
+    for (index, line) in page.text.lines().enumerate() {
+        let Some(cells) = row(line) else {
+            is_table &= line.starts_with('|');
+            continue;
+        };
+        let Some(shown) = cells.last() else { continue };
+        if *shown == "shown by" {
+            is_table = true;
+            continue;
+        }
+        if !is_table {
+            continue;
+        }
+        promises += 1;
+        let named = named(shown);
+        let mut find = |message: String| findings.push(Finding::at(PROMISES, index + 1, message));
+        if named.is_empty() {
+            find("a promise without a test".to_owned());
+        }
+        named.into_iter().filter(|name| !tests.has(name)).for_each(|name| find(format!("there is no test `{name}`")));
+    }
+    if promises == 0 {
+        findings.push(Finding::of(PROMISES, "it has no promise at all"));
+    }
+    findings
+}
+
+/// What stands in backticks.
+fn named(shown: &str) -> Vec<&str> {
+    shown.split('`').skip(1).step_by(2).collect()
 }
 
 /// The cells of a table's row; `None` for a heading, a rule and any other line.
@@ -54,65 +90,6 @@ fn row(line: &str) -> Option<Vec<&str>> {
     (!rule && cells.first() != Some(&"§")).then_some(cells)
 }
 
-struct Tests<'a> {
-    scenes: Vec<&'a str>,
-    frames: Option<&'a SourceFile>,
-    functions: Vec<(&'a str, String)>,
-}
-
-impl<'a> Tests<'a> {
-    fn of(tree: &'a SourceTree) -> Self {
-        let scene = |path: &'a String| path.strip_prefix("tests/scenes/")?.strip_suffix(".scene")?.rsplit('/').next();
-        let functions = tree.rust().flat_map(|source| functions(source).into_iter().map(|name| (&*source.path, name)));
-        Self {
-            scenes: tree.paths.iter().filter_map(scene).collect(),
-            frames: tree.rust().find(|source| source.path == FRAMES),
-            functions: functions.collect(),
-        }
-    }
-
-    fn has(&self, name: &str) -> bool {
-        if let Some(scene) = name.strip_prefix("scene ") {
-            return self.scenes.contains(&scene);
-        }
-        if let Some(table) = name.strip_prefix("frames ") {
-            // A table counts only if it is used as well as there.
-            let (made, used) = (format!("fn {table}() -> Vec<Bad>"), format!("{table}()"));
-            let lines = || self.frames.into_iter().flat_map(SourceFile::code).map(|line| line.code);
-            return lines().any(|code| code.contains(&made))
-                && lines().any(|code| !code.contains(&made) && code.contains(&used));
-        }
-        let mut modules: Vec<&str> = name.split("::").collect();
-        let function = modules.pop().unwrap_or_default();
-        self.functions.iter().any(|(path, found)| found == function && is_in(path, &modules))
-    }
-}
-
-/// Whether a file is where a path of modules says, its first being the crate. A module of the file itself is not looked for.
-fn is_in(path: &str, modules: &[&str]) -> bool {
-    let Some((first, inner)) = modules.split_first() else { return true };
-    let folder = first.strip_prefix("salon_").unwrap_or(first);
-    let parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
-    let crate_is = parts.get(1) == Some(&folder) && matches!(parts[0], "crates" | "tests") || parts[0] == folder;
-    crate_is && inner.iter().filter(|module| **module != "tests").all(|module| parts.contains(module))
-}
-
-/// The names of a file's test functions.
-fn functions(source: &SourceFile) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut marked = false;
-    for SourceLine { code, .. } in source.code() {
-        let code = code.trim();
-        marked |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
-        if let Some((_, rest)) = code.split_once("fn ").filter(|(before, _)| before.is_empty() || before.ends_with(' '))
-        {
-            let name: String = rest.chars().take_while(|c| super::source::is_word(*c)).collect();
-            names.extend(std::mem::take(&mut marked).then_some(name));
-        }
-    }
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,17 +97,42 @@ mod tests {
 
     /// What is said of a page with one row, in a tree with a few tests.
     fn judge(level: &str, shown: &str) -> String {
+        judge_both(level, shown, "`holds`").replace("docs/conformance.md:5: ", "")
+    }
+
+    /// What is said of a promise that is shown by this.
+    fn judge_promise(shown: &str) -> String {
+        judge_both("MUST", "`holds`", shown).replace("docs/security.md:5: ", "")
+    }
+
+    fn judge_both(level: &str, shown: &str, promise: &str) -> String {
+        let promises = format!(
+            "# Title\n\n| promise | shown by |\n|---|---|\n| y | {promise} |\n\n| other | table |\n| a | b |\n"
+        );
         let page =
             format!("# Title\n\n| § | level | says | shown by |\n|---|---|---|---|\n| 4 | {level} | x | {shown} |\n");
         let code = "fn helper() {}\n#[cfg(test)]\nmod tests {\n    #[test]\n    fn holds() {}\n    #[tokio::test(start_paused = true)]\n    async fn waits() {}\n}\n";
         let frames = "fn trials() { forged() }\nfn forged() -> Vec<Bad> {}\nfn unused() -> Vec<Bad> {}\n";
+        let trials = "fn trials() { [(\"ends with its token\", f)] }\n";
         let files = [
             (PAGE, &*page),
+            (PROMISES, &*promises),
+            ("tests/scenes/src/mcp_sessions.rs", trials),
             ("crates/rooms/src/rules.rs", code),
             ("tests/scenes/mcpx/spoof.scene", ""),
-            (FRAMES, frames),
+            (super::super::named_tests::FRAMES, frames),
         ];
-        rendered(check(&tree(&files))).join("\n").replace("docs/conformance.md:5: ", "")
+        rendered(check(&tree(&files))).join("\n")
+    }
+
+    #[test]
+    fn a_promise_names_tests_that_exist() {
+        for shown in ["`scene spoof`", "`holds`", "`trial ends with its token`, `frames forged`"] {
+            assert_eq!(judge_promise(shown), "", "{shown}");
+        }
+        assert_eq!(judge_promise("by care"), "a promise without a test");
+        assert_eq!(judge_promise("`gone`"), "there is no test `gone`");
+        assert_eq!(judge_promise("`trial ends`"), "there is no test `trial ends`");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod conformance;
 mod graph;
 mod links;
 mod msrv;
+mod named_tests;
 mod names;
 mod size;
 mod smells;

@@ -216,7 +216,7 @@ async fn a_newer_connection_takes_the_seat_for_good() {
 async fn a_token_that_ran_out_is_replaced_by_a_fresh_one() {
     let gateway = gateway().await;
     let mut short = TestToken::new("alice");
-    short.claim("expires", "1").unwrap();
+    short.claim("expires", "3").unwrap();
     let tokens = [gateway.token(&short).unwrap(), gateway.token(&TestToken::new("alice")).unwrap()];
     let asked = Arc::new(AtomicU32::new(0));
     let provider = Refreshing::new({

@@ -20,7 +20,7 @@ use super::open::{NatsOptions, OpenError};
 /// The oldest server that can do what is asked of it here.
 pub(super) const OLDEST: (u64, u64) = (2, 11);
 /// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// The shortest messages that something can be done with: the longest value of a context, and where its older versions are.
 pub(super) const LEAST_PAYLOAD: usize = 128 * 1024;

@@ -20,6 +20,7 @@ mod names;
 mod nodes;
 mod open;
 mod reader;
+mod seat_view;
 mod seats;
 mod snapshot;
 mod sweep;

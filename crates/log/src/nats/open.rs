@@ -311,8 +311,9 @@ impl Nats {
             runtime: tokio::runtime::Handle::current(),
         });
         let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default(), beating: Mutex::default() };
-        let beat = shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()).await;
-        beat.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+        // Its stream may have been made just now, and elect a leader first.
+        let beat = patiently(&shared.link, || shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()));
+        beat.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let ((seats, seats_seen), (nodes, nodes_heard)) = (oneshot::channel(), oneshot::channel());
         log.spawn(shared.clone().follow_nodes(nodes));
         log.spawn(shared.clone().follow_seats(seats));

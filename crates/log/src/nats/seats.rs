@@ -15,7 +15,6 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
 use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{ParticipantId, TopicName};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Shared;
@@ -23,6 +22,7 @@ use super::fault::NatsFault;
 use super::follow::{Course, Follow};
 use super::lag::lagging;
 use super::names::StreamNames;
+use super::seat_view::{SeatValue, SeatView};
 use crate::lease::Leases;
 use crate::{Claim, Lapse, Lapses, Lease, ReadError};
 
@@ -32,16 +32,6 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// How many places of nodes that are gone are given at once.
 const LAPSES_AT_ONCE: usize = 32;
-
-/// What a key says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct SeatValue {
-    topic: TopicName,
-    participant: ParticipantId,
-    claim: Claim,
-    /// Who holds it; never nobody.
-    nodes: Vec<String>,
-}
 
 /// A key's revision, and what it says unless it was removed or never was.
 type SeatRevision = (u64, Option<SeatValue>);
@@ -60,37 +50,6 @@ pub(super) enum SeatCommand {
 pub(super) struct Seats {
     local: Leases,
     view: Mutex<SeatView>,
-}
-
-#[derive(Default)]
-struct SeatView(HashMap<String, SeatRecord>);
-
-/// What a key says, as far as is known here.
-#[derive(Clone)]
-struct SeatRecord {
-    revision: u64,
-    /// `None` where it was removed; remembered for a while, so that nothing older takes its place.
-    seat: Option<SeatValue>,
-    since: Instant,
-}
-
-impl SeatView {
-    /// Takes what is newer than what is known.
-    fn learn(&mut self, key: &str, revision: u64, seat: Option<SeatValue>) -> bool {
-        let is_news = self.0.get(key).is_none_or(|known| known.revision < revision);
-        if is_news {
-            self.0.insert(key.to_owned(), SeatRecord { revision, seat, since: Instant::now() });
-        }
-        is_news
-    }
-
-    fn seat(&self, key: &str) -> Option<&SeatValue> {
-        self.0.get(key).and_then(|known| known.seat.as_ref())
-    }
-
-    fn seats(&self) -> impl Iterator<Item = (&String, &SeatValue)> {
-        self.0.iter().filter_map(|(key, known)| Some((key, known.seat.as_ref()?)))
-    }
 }
 
 impl Seats {
@@ -190,14 +149,7 @@ impl Shared {
 
     /// Forgets keys that are not there any more: that they were removed was said while nobody listened here, and not for long.
     fn forget_unseen(&self, seen: &HashSet<String>, before: Instant) {
-        let mut removed = Vec::new();
-        self.seats.view().0.retain(|key, known| {
-            let is_there = known.since >= before || seen.contains(key);
-            if !is_there {
-                removed.extend(known.seat.take());
-            }
-            is_there
-        });
+        let removed = self.seats.view().forget_unseen(seen, before);
         removed.into_iter().for_each(|seat| self.miss(seat));
     }
 

@@ -50,7 +50,8 @@ pub struct Timings {
     pub lag_interval: Duration,
     /// Between two tries to open the log: a cluster that was just started elects first.
     pub start_retry_delay: Duration,
-    /// Between two pings of the connection, by which one that is only silent is noticed.
+    /// Between two pings of the connection, by which one that is only silent is noticed: after three of them. In [`Self::NORMAL`] that and a new
+    /// connection fit into a lease, so that a NATS server that stands still takes no gateway with it.
     pub ping_interval: Duration,
 }
 
@@ -72,7 +73,7 @@ impl Timings {
         idle_heartbeat: seconds(2),
         lag_interval: seconds(5),
         start_retry_delay: millis(250),
-        ping_interval: seconds(5),
+        ping_interval: seconds(2),
     };
 
     /// What tests use that wait for these times.

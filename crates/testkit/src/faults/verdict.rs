@@ -43,11 +43,18 @@ pub(crate) fn check(history: &[Seen], records: &[FaultRecord], connected: &BTree
 
 /// What was acknowledged is what is kept, and what was said once is in the order in which it was said.
 fn kept_once(history: &[Seen], record: &FaultRecord) -> Result<(), Failure> {
-    let kept: Vec<_> = history.iter().filter(|entry| entry.from == record.name).map(|entry| &entry.id).collect();
+    let said: Vec<_> = history.iter().filter(|entry| entry.from == record.name).collect();
+    let kept: Vec<_> = said.iter().map(|entry| &entry.id).collect();
     let found = kept.iter().filter(|id| record.acknowledged.contains(**id)).count();
     if found < record.acknowledged.len() || kept.len() > found {
         let (name, acknowledged) = (&record.name, record.acknowledged.len());
-        return Err(format!("of {name}, {acknowledged} were acknowledged and {} kept, {found} of those", kept.len()));
+        let unacknowledged = said.iter().enumerate().filter(|(_, entry)| !record.acknowledged.contains(&entry.id));
+        let unacknowledged: String =
+            unacknowledged.map(|(at, entry)| format!("\n  number {at}: {}", entry.text)).collect();
+        let kept = kept.len();
+        return Err(format!(
+            "of {name}, {acknowledged} were acknowledged and {kept} kept, {found} of those{unacknowledged}"
+        ));
     }
     let once: Vec<_> = kept.into_iter().filter(|id| !record.again.contains(*id)).collect();
     match once.windows(2).find(|pair| pair[0] >= pair[1]) {
