@@ -36,7 +36,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
 /// nothing. A key that is still to be made is not known to others.
 #[cfg(feature = "nats")]
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
-    let key = crate::auth::LocalKey::find(&config.data)?;
+    let key = crate::auth::LocalKey::find(&config.data).map_err(crate::auth::RotationError::from)?;
     match config.nats_options(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
         Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
         None => Ok(()),

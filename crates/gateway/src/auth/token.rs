@@ -4,6 +4,7 @@
 //! not be passed off as a shared one.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::keys::{Choice, VerifyingKey};
-use super::{AuthError, Confirmation, Grant, KeySet, LocalKey, OAuthRules, oauth};
+use super::local_keys::FollowedKeys;
+use super::{AuthError, Confirmation, Grant, KeySet, LocalKey, OAuthRules, SigningKeys, oauth};
 
 /// The longest token that is looked at.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
@@ -49,9 +51,7 @@ pub struct TokenRules {
 pub struct Verifier(Arc<TokenKeys>);
 
 struct TokenKeys {
-    local: VerifyingKey,
-    /// That of development mode, where it is on.
-    dev: Option<VerifyingKey>,
+    local: FollowedKeys,
     /// The longest that a token may last; zero is any time.
     max_lifetime: Duration,
     oauth: Option<OAuthRules>,
@@ -74,14 +74,27 @@ impl Verifier {
 
     /// The same, by further rules.
     pub fn with_rules(local: &LocalKey, rules: TokenRules) -> Self {
+        Self::with_keys(FollowedKeys::new(&local.clone().into(), None, rules.dev), rules)
+    }
+
+    /// The same with all keys of a data directory. It follows what becomes of them there.
+    pub fn following(data: &Path, keys: &SigningKeys, rules: TokenRules) -> Self {
+        Self::with_keys(FollowedKeys::new(keys, Some(data), rules.dev), rules)
+    }
+
+    fn with_keys(local: FollowedKeys, rules: TokenRules) -> Self {
         Self(Arc::new(TokenKeys {
-            local: local.verifying(),
-            dev: rules.dev.then(|| local.for_development().verifying()),
+            local,
             max_lifetime: rules.max_lifetime,
             oauth: rules.oauth,
             foreign: watch::Sender::new(KeySet::default()),
             unknown: Notify::new(),
         }))
+    }
+
+    /// Reads the gateway's own keys again, where their file has changed.
+    pub fn reload_local_keys(&self) {
+        self.0.local.reload();
     }
 
     /// Trusts these keys beside the gateway's own, and none of those it was given before.
@@ -115,10 +128,7 @@ impl Verifier {
             return Err(AuthError::CriticalExtension);
         }
         match header.alg {
-            Algorithm::HS256 => match (signed_claims(token, &self.0.local), &self.0.dev) {
-                (Err(AuthError::BadSignature), Some(dev)) => self.grant(signed_claims(token, dev)?, now),
-                (claims, _) => self.grant(claims?, now),
-            },
+            Algorithm::HS256 => self.grant(self.0.local.claims(token, header.kid.as_deref())?, now),
             Algorithm::EdDSA | Algorithm::ES256 | Algorithm::RS256 => {
                 let foreign = self.0.foreign.borrow();
                 match foreign.choose(header.kid.as_deref(), header.alg) {
@@ -173,7 +183,7 @@ impl Verifier {
 
 /// The claims of a token that a key has signed. The key's validation knows its one algorithm, and a token of any other is refused before
 /// its signature is looked at.
-fn signed_claims(token: &str, key: &VerifyingKey) -> Result<Map<String, Value>, AuthError> {
+pub(super) fn signed_claims(token: &str, key: &VerifyingKey) -> Result<Map<String, Value>, AuthError> {
     let decoded = decode::<Map<String, Value>>(token, &key.key, &key.validation);
     decoded.map(|data| data.claims).map_err(|error| match error.kind() {
         ErrorKind::InvalidSignature => AuthError::BadSignature,
@@ -184,7 +194,11 @@ fn signed_claims(token: &str, key: &VerifyingKey) -> Result<Map<String, Value>, 
 
 /// Makes tokens with the gateway's own key.
 #[derive(Clone)]
-pub struct Signer(EncodingKey);
+pub struct Signer {
+    key: EncodingKey,
+    /// What its tokens name the key by.
+    kid: Option<String>,
+}
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,12 +216,17 @@ impl LocalKey {
 impl Signer {
     /// A signer with the gateway's own key.
     pub fn new(local: &LocalKey) -> Self {
-        Self(local.encoding())
+        Self { key: local.encoding(), kid: None }
+    }
+
+    /// A signer with one of several keys, which its tokens name.
+    pub(super) fn with_kid(key: &LocalKey, kid: String) -> Self {
+        Self { key: key.encoding(), kid: Some(kid) }
     }
 
     /// A signer of tokens that are good in development mode alone.
     pub(crate) fn dev(local: &LocalKey) -> Self {
-        Self(local.for_development().encoding())
+        Self::new(&local.for_development())
     }
 
     /// The token for a grant, issued at a moment. Expiries are whole seconds on the wire and are rounded up. What
@@ -215,7 +234,8 @@ impl Signer {
     pub fn sign(&self, grant: &Grant, issued: Timestamp) -> Result<String, AuthError> {
         let claims = claims(grant, issued);
         read_claims(&claims)?;
-        let token = encode(&Header::new(Algorithm::HS256), &claims, &self.0)
+        let header = Header { kid: self.kid.clone(), ..Header::new(Algorithm::HS256) };
+        let token = encode(&header, &claims, &self.key)
             .expect("a map of JSON values serialises, and an HMAC of it cannot fail");
         if token.len() > MAX_TOKEN_BYTES { Err(AuthError::TooLong) } else { Ok(token) }
     }

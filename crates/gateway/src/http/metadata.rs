@@ -140,11 +140,12 @@ pub(super) fn where_to_get_a_token(config: &Config) -> String {
 /// Why an address of OAuth is not here, as a sentence for a person.
 fn no_oauth(config: &Config) -> String {
     let how = where_to_get_a_token(config);
-    match config.auth.authorization_servers.is_empty() {
-        true => format!(
+    if config.auth.authorization_servers.is_empty() {
+        format!(
             "a token is required, and this gateway has no OAuth sign-in. {how}, and send `Authorization: Bearer <token>`"
-        ),
-        false => format!("a token is required, and this gateway does not give out tokens itself. {how}"),
+        )
+    } else {
+        format!("a token is required, and this gateway does not give out tokens itself. {how}")
     }
 }
 
