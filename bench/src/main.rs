@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         BenchCommand::Ceiling(listen) => ceiling::run(listen).map(|()| true),
         BenchCommand::Guests(options) => guests::measure(&options).map(|()| true),
         BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
+        BenchCommand::Attacker => attacks::attack_until_told().map(|()| true),
         BenchCommand::Attacks(options) => attacks::measure(&options),
         BenchCommand::Nats(options) => nats::measure(&options),
         BenchCommand::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::attacks::Attack;
 use crate::contender::Contender;
 use crate::mcp::McpWay;
 use crate::nats::NatsPart;
@@ -26,7 +27,8 @@ Usage:
 
 Options:
   --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all];
-                  of `nats`: fanout, calls, topics [default: all]
+                  of `nats`: fanout, calls, topics [default: all]; of `attacks`: rooms, bytes, flood, bodies, reads, malformed,
+                  connections, churn, strangers [default: all]
   --rounds N      how often each contender has its turn [default: 3]
   --seconds S     length of one measurement [default: 3]
   --window N      messages in flight in a saturated fan-out [default: 512]
@@ -49,6 +51,8 @@ pub(crate) enum BenchCommand {
     Guests(BenchOptions),
     Mcp(BenchOptions),
     Attacks(BenchOptions),
+    /// The process that attacks, which `attacks` starts.
+    Attacker,
     Nats(BenchOptions),
     Ceiling(SocketAddr),
     Help,
@@ -67,6 +71,7 @@ pub(crate) struct BenchOptions {
     pub(crate) proxies: PathBuf,
     pub(crate) nats: PathBuf,
     pub(crate) parts: Vec<NatsPart>,
+    pub(crate) attacks: Vec<Attack>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) from: Option<PathBuf>,
     pub(crate) quick: bool,
@@ -87,6 +92,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         proxies: "target/bench-mcp".into(),
         nats: "target/nats/bin/nats-server".into(),
         parts: NatsPart::ALL.to_vec(),
+        attacks: Attack::ALL.to_vec(),
         out: None,
         from: None,
         quick: false,
@@ -103,6 +109,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         match flag.as_str() {
             "--only" if command.as_deref() == Some("nats") => {
                 options.parts = list(&value, &NatsPart::ALL, NatsPart::name)?
+            }
+            "--only" if command.as_deref() == Some("attacks") => {
+                options.attacks = list(&value, &Attack::ALL, Attack::name)?
             }
             "--only" => options.scenarios = list(&value, &Scenario::ALL, Scenario::name)?,
             "--with" => options.contenders.extend(list(&value, &Contender::ALL, Contender::name)?),
@@ -135,6 +144,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         Some("run") => Ok(BenchCommand::Run(options)),
         Some("check") => Ok(BenchCommand::Check(options)),
         Some("guests") => Ok(BenchCommand::Guests(options)),
+        Some("attacker") => Ok(BenchCommand::Attacker),
         Some("attacks") => Ok(BenchCommand::Attacks(options)),
         Some("nats") => Ok(BenchCommand::Nats(options)),
         Some("mcp") => Ok(BenchCommand::Mcp(options)),
@@ -181,6 +191,7 @@ mod tests {
             ("nats --only calls,topics", "parts: [Calls, Topics]"),
             ("nats --only rooms", "unknown name `rooms`, there are fanout, calls, topics"),
             ("run --only topics", "unknown name `topics`"),
+            ("attacks --only bytes,churn", "attacks: [Bytes, Churn]"),
             ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),
         ];
         for (line, expected) in table {

@@ -2,23 +2,24 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use serde::Serialize;
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use super::HEALTHY;
 use super::client::{HttpLine, head, join, open, say};
 use crate::contender::ContenderServer;
 
 /// How many threads attack at once, all as the same participant.
-pub(crate) const ATTACKERS: usize = 2;
+const ATTACKERS: usize = 2;
 /// How many connections one of them holds at most.
 const HELD: usize = 400;
 const LARGE: usize = 512 * 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Attack {
     /// Requests to topics that nobody has named before.
@@ -69,43 +70,99 @@ impl Attack {
     }
 }
 
-/// What all attackers tried, and what of it was taken.
-#[derive(Default)]
+/// What was tried, and what of it was taken.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct AttackTally {
-    tried: AtomicU64,
-    taken: AtomicU64,
+    pub(crate) tried: AtomicU64,
+    pub(crate) taken: AtomicU64,
 }
 
 impl AttackTally {
-    pub(crate) fn tried(&self) -> u64 {
-        self.tried.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
     fn note(&self, is_taken: bool) {
         self.tried.fetch_add(1, Ordering::Relaxed);
         self.taken.fetch_add(u64::from(is_taken), Ordering::Relaxed);
     }
 }
 
+/// What an attacking process is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct AttackOrder {
+    attack: Attack,
+    server: SocketAddr,
+    token: String,
+}
+
+/// A process that attacks. It has the lowest priority: a real attacker has a machine of its own, and what counts here is what its
+/// requests cost the gateway.
+pub(crate) struct AttackProcess(Child);
+
+impl AttackProcess {
+    pub(crate) fn start(attack: Attack, server: &ContenderServer) -> Result<Self> {
+        let token = server.bearer("room:*", "mallory")?.context("a gateway has a key")?;
+        let order = AttackOrder { attack, server: server.address, token };
+        let mut child = Command::new("nice")
+            .args(["-n", "19"])
+            .arg(std::env::current_exe()?)
+            .arg("attacker")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the attacker")?;
+        let stdin = child.stdin.as_mut().context("it was asked for")?;
+        writeln!(stdin, "{}", serde_json::to_string(&order)?)?;
+        Ok(Self(child))
+    }
+
+    /// Ends the attack, and gives what came of it.
+    pub(crate) fn stop(mut self) -> Result<AttackTally> {
+        drop(self.0.stdin.take());
+        let mut told = String::new();
+        self.0.stdout.take().context("it was asked for")?.read_to_string(&mut told)?;
+        if !self.0.wait()?.success() {
+            bail!("the attacker failed");
+        }
+        Ok(serde_json::from_str(&told)?)
+    }
+}
+
+impl Drop for AttackProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way nothing of it is wanted any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What an attacking process does: reads its order, attacks until its standard input ends, and prints what came of it.
+#[expect(clippy::print_stdout, reason = "the process that started it reads this")]
+pub(crate) fn attack_until_told() -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let AttackOrder { attack, server, token } = serde_json::from_str(&line)?;
+    let (stop, tally) = (AtomicBool::new(false), AttackTally::default());
+    std::thread::scope(|scope| {
+        for number in 0..ATTACKERS {
+            let (role, stop, tally) = (AttackerRole { server, number, token: token.clone() }, &stop, &tally);
+            scope.spawn(move || role.run(attack, stop, tally));
+        }
+        let ended = std::io::stdin().read_to_end(&mut Vec::new());
+        stop.store(true, Ordering::Relaxed);
+        ended
+    })?;
+    println!("{}", serde_json::to_string(&tally)?);
+    Ok(())
+}
+
 /// One thread of the attacker.
-pub(crate) struct AttackerRole {
+struct AttackerRole {
     server: SocketAddr,
     number: usize,
     token: String,
 }
 
 impl AttackerRole {
-    pub(crate) fn new(server: &ContenderServer, number: usize) -> Result<Self> {
-        let token = server.bearer("room:*", "mallory")?.context("a gateway has a key")?;
-        Ok(Self { server: server.address, number, token })
-    }
-
     /// Attacks until it is stopped.
-    pub(crate) fn run(&self, attack: Attack, stop: &AtomicBool, tally: &AttackTally) {
+    fn run(&self, attack: Attack, stop: &AtomicBool, tally: &AttackTally) {
         let mut line = HttpLine::new(self.server);
         let mut count = 0_u64;
         let mut held = Vec::new();

@@ -7,13 +7,15 @@ mod client;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use self::attack::{ATTACKERS, Attack, AttackTally, AttackerRole};
+pub(crate) use self::attack::Attack;
+use self::attack::AttackProcess;
+pub(crate) use self::attack::attack_until_told;
 use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::options::BenchOptions;
@@ -76,7 +78,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-attacks", setting.date, setting.slug()).into());
     let mut records = Vec::new();
     for round in 1..=options.rounds {
-        for attack in Attack::ALL {
+        for &attack in &options.attacks {
             let record = one(&salon, attack, round, options.duration).with_context(|| attack.name())?;
             let (slower, memory, disk) = (record.slower(), record.memory_mib, record.disk_mib);
             println!("{:12} p99 × {slower:.2}, {memory:.0} MiB of memory, {disk:.0} MiB of disk", attack.name());
@@ -102,23 +104,14 @@ fn one(salon: &Installed, attack: Attack, round: u32, duration: Duration) -> Res
     crowd.run(PublishPace::Steady(INTERVAL), Until::Elapsed(duration / 4), || Ok(()))?;
     let quiet = crowd.run(PublishPace::Steady(INTERVAL), peace, || Ok(()))?;
     let before = (procfs::resident_kib(server.pid())?, size_of(&data)?);
-    let stop = AtomicBool::new(false);
-    let tally = AttackTally::default();
     let mut most = before;
-    let attacked = std::thread::scope(|scope| {
-        for number in 0..ATTACKERS {
-            let role = AttackerRole::new(&server, number)?;
-            let (stop, tally) = (&stop, &tally);
-            scope.spawn(move || role.run(attack, stop, tally));
-        }
-        let attacked = crowd.run(PublishPace::Steady(INTERVAL), Until::Elapsed(duration), || {
-            most.0 = most.0.max(procfs::resident_kib(server.pid())?);
-            Ok(())
-        });
-        stop.store(true, Ordering::Relaxed);
-        attacked
-    })
-    .with_context(|| server.last_words())?;
+    let attacker = AttackProcess::start(attack, &server)?;
+    let attacked = crowd.run(PublishPace::Steady(INTERVAL), Until::Elapsed(duration), || {
+        most.0 = most.0.max(procfs::resident_kib(server.pid())?);
+        Ok(())
+    });
+    let attacked = attacked.with_context(|| server.last_words())?;
+    let tally = attacker.stop()?;
     most.1 = size_of(&data)?;
     let mib = |most: u64, before: u64, unit: f64| most.saturating_sub(before) as f64 / unit;
     let micros = |run: &Delivered, p| {
@@ -135,8 +128,8 @@ fn one(salon: &Installed, attack: Attack, round: u32, duration: Duration) -> Res
         p99_us: micros(&attacked, 0.99)?,
         memory_mib: mib(most.0, before.0, 1024.0),
         disk_mib: mib(most.1, before.1, 1024.0 * 1024.0),
-        tried: tally.tried(),
-        taken: tally.taken(),
+        tried: tally.tried.load(Ordering::Relaxed),
+        taken: tally.taken.load(Ordering::Relaxed),
     })
 }
 
@@ -164,11 +157,16 @@ fn size_of(directory: &Path) -> Result<u64> {
     Ok(sum)
 }
 
+/// The attacks that there are records of.
+fn measured(records: &[AttackRecord]) -> impl Iterator<Item = Attack> {
+    Attack::ALL.into_iter().filter(|attack| records.iter().any(|record| record.attack == *attack))
+}
+
 fn table(records: &[AttackRecord]) -> Result<String> {
     let head =
         ["attack", "tried/s", "taken/s", "quiet p99 µs", "p50 µs", "p99 µs", "p99 ÷ quiet", "memory MiB", "disk MiB"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for attack in Attack::ALL {
+    for attack in measured(records) {
         let spread = |figure: &dyn Fn(&AttackRecord) -> f64, decimals: usize| {
             let values = records.iter().filter(|record| record.attack == attack).map(figure).collect();
             anyhow::Ok(cell(Spread::of(values).context("no rounds")?, decimals))
@@ -192,7 +190,7 @@ fn table(records: &[AttackRecord]) -> Result<String> {
 #[expect(clippy::print_stdout, reason = "the verdict is shown")]
 fn judge(records: &[AttackRecord]) -> Result<bool> {
     let mut is_good = true;
-    for attack in Attack::ALL {
+    for attack in measured(records) {
         let of = || records.iter().filter(move |record| record.attack == attack);
         let slower = Spread::of(of().map(AttackRecord::slower).collect()).context("no rounds")?.median;
         if slower > MAX_SLOWER {
@@ -223,7 +221,7 @@ fn save(directory: &Path, setting: &RunSetting, records: &[AttackRecord], table:
     let summary = format!(
         "# A healthy room while the gateway is attacked, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s in peace and as long under attack; median (lowest–highest)\n\
-         - the attacker and the healthy room's clients use the same cores as the gateway\n\n{table}"
+         - everything shares the cores; the attacker has the lowest priority\n\n{table}"
     );
     Ok(fs::write(directory.join("summary.md"), summary)?)
 }

@@ -18,10 +18,11 @@ use crate::auth::{AuthError, Grant, Revocations, Signer, Tickets, Verifier};
 use crate::clock;
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
+use crate::failures::Failures;
 use crate::host::Library;
 use crate::http::bodies::Bodies;
 use crate::http::reads::ReadRates;
-use crate::http::{PeerAddress, Requester};
+use crate::http::{PeerAddress, Requester, guard};
 use crate::is_loopback;
 use crate::meters::Meters;
 use crate::outages::OutageWatch;
@@ -50,6 +51,8 @@ pub(crate) struct GatewayState {
     pub(crate) outages: Option<Arc<OutageWatch>>,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
+    /// Refusals over HTTP, by address.
+    pub(crate) refusals: Failures,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
     pub(crate) bodies: Arc<Bodies>,
@@ -74,6 +77,11 @@ impl GatewayState {
             reads: ReadRates::new(config.limits.read_rate),
             by_participant: KeyedCounter::new(config.limits.connections_per_participant),
             by_address: KeyedCounter::new(config.limits.connections_per_address),
+            refusals: Failures::new(
+                config.limits.connections_per_address > 0,
+                guard::REFUSALS_PER_SECOND,
+                guard::MAX_REFUSALS_AT_ONCE,
+            ),
             config,
             rooms,
             library,

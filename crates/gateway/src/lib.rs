@@ -12,6 +12,7 @@ pub mod config;
 mod connection;
 mod doors;
 mod entrance;
+mod failures;
 mod gateway;
 mod history;
 mod host;

@@ -6,15 +6,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use salon_protocol::Code;
+use tokio::time::sleep;
 
 use super::problem::{Problem, RefusedWith, invalid};
 use super::{PeerAddress, Requester};
+use crate::clock;
+use crate::failures::Failures;
 use crate::gateway::GatewayState;
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
@@ -22,6 +26,12 @@ const ALLOWED_HEADERS: &str =
     "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
 /// What a page may read of an answer beyond what any page may.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate");
+
+/// How often an address is refused at once. Beyond that every refusal takes a moment, for which its connection waits: whoever goes on
+/// regardless costs the gateway little, and its other clients nothing.
+pub(crate) const REFUSALS_PER_SECOND: u32 = 100;
+pub(crate) const MAX_REFUSALS_AT_ONCE: u32 = 500;
+const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 
 /// More than any call has.
 const MAX_ASKED: usize = 64;
@@ -34,12 +44,23 @@ const MCP_HEADERS: &str = "mcp-";
 pub(crate) async fn guard(State(gateway): State<Arc<GatewayState>>, mut request: Request, next: Next) -> Response {
     let requester = Requester::default();
     request.extensions_mut().insert(requester.clone());
+    let inside = matches!(request.extensions().get(), Some(PeerAddress::Inside));
     let address = request.extensions().get().map_or(IpAddr::from(Ipv4Addr::LOCALHOST), PeerAddress::ip);
     let response = answer(&gateway, request, next).await;
-    if let Some(RefusedWith(code)) = response.extensions().get() {
-        gateway.refused(*code, &requester, address);
+    let Some(RefusedWith(code)) = response.extensions().get() else { return response };
+    gateway.refused(*code, &requester, address);
+    if !inside {
+        pace(&gateway.refusals, address).await;
     }
     response
+}
+
+/// Counts a refusal, and waits where the address has been refused too often.
+async fn pace(refusals: &Failures, address: IpAddr) {
+    if refusals.are_too_many(address, clock::now()) {
+        sleep(REFUSAL_DELAY).await;
+    }
+    refusals.count(address, clock::now());
 }
 
 async fn answer(gateway: &GatewayState, request: Request, next: Next) -> Response {
@@ -152,5 +173,23 @@ mod tests {
         assert_eq!(allowed("authorization, Mcp-Method"), "");
         assert_eq!(allowed("Mcp-Param-City,mcp-param-zip, x-other, mcp-param-city"), ", mcp-param-city, mcp-param-zip");
         assert_eq!(allowed("mcp param, cookie, x-mcp-name"), "");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_refused_again_and_again_waits_for_it() {
+        let refusals = Failures::new(true, REFUSALS_PER_SECOND, MAX_REFUSALS_AT_ONCE);
+        let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let began = tokio::time::Instant::now();
+        for _ in 0..MAX_REFUSALS_AT_ONCE {
+            pace(&refusals, attacker).await;
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO, "what is refused now and then is refused at once");
+        for _ in 0..MAX_REFUSALS_AT_ONCE {
+            pace(&refusals, attacker).await;
+        }
+        assert!(began.elapsed() >= REFUSAL_DELAY, "nobody waits");
+        let began = tokio::time::Instant::now();
+        pace(&refusals, other).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "another address waits");
     }
 }

@@ -3,7 +3,7 @@
 pub(crate) mod bodies;
 pub(crate) mod body;
 pub(crate) mod credentials;
-mod guard;
+pub(crate) mod guard;
 mod history;
 mod incoming;
 mod metadata;

@@ -5,7 +5,6 @@
 
 pub(crate) mod assets;
 mod cookie;
-mod failures;
 pub(crate) mod session;
 
 use std::io;
@@ -20,11 +19,15 @@ use salon_protocol::Timestamp;
 
 use crate::auth::{AuthError, Grant, LocalKey, SignInLinks, SignIns, SignedInVisit};
 use crate::config::Config;
+use crate::failures::Failures;
 use crate::gateway::GatewayState;
 use crate::http::Problem;
 
 use cookie::Cookie;
-use failures::Failures;
+
+/// How often an address may fail to sign in. No token or code can be guessed by asking; this is so that nobody has the gateway try.
+const SIGN_INS_PER_SECOND: u32 = 1;
+const MAX_SIGN_INS_AT_ONCE: u32 = 10;
 
 /// What the gateway keeps for its own page.
 pub(crate) struct Ui {
@@ -50,7 +53,11 @@ impl Ui {
             links,
             cookie: Cookie::new(config, local),
             // Where addresses are not counted they say nothing: everybody comes from a proxy's.
-            failures: Failures::new(config.limits.connections_per_address > 0),
+            failures: Failures::new(
+                config.limits.connections_per_address > 0,
+                SIGN_INS_PER_SECOND,
+                MAX_SIGN_INS_AT_ONCE,
+            ),
         })
     }
 

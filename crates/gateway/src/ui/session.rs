@@ -72,7 +72,10 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let (gateway, address) = (&incoming.gateway, incoming.ip());
     let ui = of(gateway)?;
     ui.cookie.require_own_page(gateway, request.method(), request.headers())?;
-    ui.failures.check(address, clock::now())?;
+    if ui.failures.are_too_many(address, clock::now()) {
+        let told = "too many failed attempts to sign in from this address; wait a second";
+        return Err(Problem::new(Code::RateLimited, told));
+    }
     let (parts, body) = request.into_parts();
     let body = body::read(gateway, BodySender::stranger(&incoming.peer), body, MAX_BODY).await?;
     // What is wrong with it is not told in detail, because the detail would be the token.

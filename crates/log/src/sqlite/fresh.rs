@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use salon_protocol::{Entry, EnvelopeId, Timestamp, TopicName};
 
-/// Settling is due at this many entries or bytes. More makes it cheaper by the entry, and the pause longer.
+/// Settling is due at this many entries or bytes. More makes it cheaper by the entry, and the pause longer; by the byte it costs the same, so
+/// large entries are settled a few at a time.
 const FULL_ENTRIES: usize = 8192;
-const FULL_BYTES: usize = 8 << 20;
+const FULL_BYTES: usize = 2 << 20;
 
 #[derive(Default)]
 pub(super) struct Fresh {
@@ -52,6 +53,11 @@ impl Fresh {
             self.bytes += entry.envelope.text().len();
             recent.push(entry);
         }
+    }
+
+    /// How long the texts of all of them are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn is_full(&self) -> bool {

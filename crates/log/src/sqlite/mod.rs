@@ -4,6 +4,7 @@
 //! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
+mod checkpoint;
 mod context;
 mod copy;
 mod disk;
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+use self::checkpoint::Checkpointer;
 pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
 use self::disk::{DiskGuard, FreeSpace};
 pub use self::look::{Sight, look};
@@ -216,6 +218,7 @@ impl Sqlite {
             let (db, source) = (schema::open_reader(&path)?, source.clone());
             readers.push(spawn("log-reader", &path, move || source.serve(db))?);
         }
+        let checkpointer = Checkpointer::start(&path)?;
         let end = WriterCleanup {
             source: source.clone(),
             requests: requests.clone(),
@@ -231,6 +234,7 @@ impl Sqlite {
             let db = end.db.as_ref().expect("it is taken only at the end");
             match Writer::new(db, end.source.clone(), (retention, disk), clock, end.health.clone()) {
                 Ok(mut writer) => {
+                    writer.checkpointer = Some(checkpointer);
                     let _ = ready.send(Ok(()));
                     writer.run(&end.requests);
                 }

@@ -68,9 +68,9 @@ const MIGRATIONS: &[&str] = &[
 /// The newest version known here.
 pub(super) const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The length of the write-ahead log at which it is written back to the database. The longer, the more changes of one page are
-/// written back as one.
-const WAL_PAGES: u64 = 4000;
+/// The length that the write-ahead log is given, and from which it is written back to the database ([`super::checkpoint`]). The longer, the
+/// more changes of one page are written back as one.
+pub(super) const WAL_PAGES: u64 = 4000;
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
 const FRAME_HEADER: u64 = 24;
@@ -110,7 +110,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         "PRAGMA page_size = {PAGE};
          PRAGMA journal_mode = WAL;
          PRAGMA synchronous = {synchronous};
-         PRAGMA wal_autocheckpoint = {WAL_PAGES};
+         PRAGMA wal_autocheckpoint = 0;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;"
     ))
@@ -136,6 +136,16 @@ fn lengthen(wal: &Path) -> io::Result<()> {
     let length = file.seek(io::SeekFrom::End(0))?;
     io::copy(&mut io::repeat(0).take((WAL_PAGES * (PAGE + FRAME_HEADER)).saturating_sub(length)), &mut file)?;
     file.sync_all()
+}
+
+/// Opens the connection by which the write-ahead log is written back beside the writer.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
+    let failed = |source| refine(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags).map_err(failed)?;
+    // Without this it would write back when it is closed.
+    db.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -256;").map_err(failed)?;
+    Ok(db)
 }
 
 /// Opens a connection that reads.

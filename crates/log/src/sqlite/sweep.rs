@@ -55,8 +55,10 @@ impl Writer<'_> {
         for (name, recent) in fresh.topics() {
             self.topic_states.update(name, |topic_states| topic_states.settled = recent.head());
         }
+        let bytes = fresh.bytes();
         drop(fresh);
         *self.source.fresh_mut() = Fresh::default();
+        self.note_written(bytes);
         self.topic_states.evict();
         Ok(())
     }

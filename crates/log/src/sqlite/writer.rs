@@ -12,6 +12,7 @@ use rusqlite::{Connection, ErrorCode, Statement};
 use salon_protocol::{Entry, Envelope, EnvelopeId, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
+use super::checkpoint::Checkpointer;
 use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
 use super::queue::WorkQueue;
@@ -90,6 +91,8 @@ pub(super) struct Writer<'db> {
     swept: Instant,
     /// Who waits for the next sweep to begin and end.
     trims: Vec<oneshot::Sender<()>>,
+    /// Writes back beside this thread, once there is one.
+    pub(super) checkpointer: Option<Checkpointer>,
 }
 
 impl<'db> Writer<'db> {
@@ -120,6 +123,7 @@ impl<'db> Writer<'db> {
             // The first sweep is due at once.
             swept: Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now),
             trims: Vec::new(),
+            checkpointer: None,
         };
         writer.recover()?;
         writer.disk.check(writer.db);
@@ -215,6 +219,8 @@ impl<'db> Writer<'db> {
         };
         match stored {
             Ok(Committed { outcomes, accepted, judged }) => {
+                let values = writings.iter().map(|writing| writing.write.value.as_ref().map_or(0, |value| value.len()));
+                self.note_written(self.row.len() + values.sum::<usize>());
                 self.publish(accepted);
                 for (writing, judged) in writings.into_iter().zip(judged) {
                     self.tell_written(writing, judged);
@@ -226,6 +232,7 @@ impl<'db> Writer<'db> {
                 if self.source.fresh().is_full() {
                     self.settle_or_stop();
                 }
+                self.write_back();
                 self.topic_states.evict();
             }
             Err(not_stored) => {
@@ -388,7 +395,24 @@ impl<'db> Writer<'db> {
         }
     }
 
-    /// Writes the write-ahead log back. SQLite does so on its own when it is long, but does not say when that fails.
+    /// Counts what was written to the write-ahead log.
+    pub(super) fn note_written(&mut self, bytes: usize) {
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.note(bytes);
+        }
+    }
+
+    /// Sees to it that the write-ahead log is written back when it is long.
+    fn write_back(&mut self) {
+        if self.stopped.is_none()
+            && let Some(checkpointer) = &mut self.checkpointer
+            && let Err(fault) = checkpointer.turn(self.db)
+        {
+            self.stop(&fault);
+        }
+    }
+
+    /// Writes the write-ahead log back, however short it is, and says when that fails.
     fn checkpoint(&self) -> Result<(), SqliteFault> {
         Ok(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
@@ -401,6 +425,8 @@ impl<'db> Writer<'db> {
 
     /// Leaves the database settled and in one file.
     fn finish(&mut self) {
+        // Its connection must not keep the log from being cut off.
+        self.checkpointer = None;
         if self.stopped.is_none() {
             self.settle_or_stop();
         }

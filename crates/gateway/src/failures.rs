@@ -1,52 +1,46 @@
-//! How often an address may fail to sign in: ten times at once, once a second in the long run.
-//!
-//! No token or code can be guessed by asking; this is so that nobody has the gateway try.
+//! How often an address may fail at something before that has consequences: so many times at once, so many a second in the long run.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Code, RateLimit, Refusal, Timestamp, TokenBucket};
+use salon_protocol::{RateLimit, Timestamp, TokenBucket};
 
-const FAILURES_PER_SECOND: u32 = 1;
-const MAX_FAILURES_AT_ONCE: u32 = 10;
+use crate::gateway::network;
 
 /// How many addresses are remembered; those beyond are not limited.
 const MAX_ADDRESSES: usize = 10_000;
 
-pub(super) struct Failures {
-    counted: bool,
+pub(crate) struct Failures {
+    is_counted: bool,
     limit: RateLimit,
     /// A token for every failure that an address has left.
     buckets: Mutex<HashMap<IpAddr, TokenBucket>>,
 }
 
 impl Failures {
-    pub(super) fn new(counted: bool) -> Self {
-        let limit = RateLimit::per_second(FAILURES_PER_SECOND, MAX_FAILURES_AT_ONCE);
-        Self { counted, limit, buckets: Mutex::default() }
+    /// Where addresses are not told apart (`limits.connections_per_address` is 0), nothing is counted.
+    pub(crate) fn new(is_counted: bool, per_second: u32, at_once: u32) -> Self {
+        Self { is_counted, limit: RateLimit::per_second(per_second, at_once), buckets: Mutex::default() }
     }
 
     fn buckets(&self) -> MutexGuard<'_, HashMap<IpAddr, TokenBucket>> {
         self.buckets.lock()
     }
 
-    /// Refuses an address that has failed too often.
-    pub(super) fn check(&self, address: IpAddr, now: Timestamp) -> Result<(), Refusal> {
-        let bucket = self.buckets().get(&address).copied().unwrap_or_default();
-        if self.limit.wait(&bucket, 1, since_1970(now)).is_zero() {
-            return Ok(());
-        }
-        Err(Refusal::new(Code::RateLimited, "too many failed attempts to sign in from this address; wait a second"))
+    /// Whether an address has failed too often.
+    pub(crate) fn are_too_many(&self, address: IpAddr, now: Timestamp) -> bool {
+        let bucket = self.buckets().get(&network(address)).copied().unwrap_or_default();
+        !self.limit.wait(&bucket, 1, since_1970(now)).is_zero()
     }
 
     /// Counts a failure of an address.
-    pub(super) fn count(&self, address: IpAddr, now: Timestamp) {
-        if !self.counted {
+    pub(crate) fn count(&self, address: IpAddr, now: Timestamp) {
+        if !self.is_counted {
             return;
         }
-        let (mut buckets, now) = (self.buckets(), since_1970(now));
+        let (address, mut buckets, now) = (network(address), self.buckets(), since_1970(now));
         if buckets.len() >= MAX_ADDRESSES {
             buckets.retain(|_, bucket| !bucket.is_full(now));
         }
@@ -75,8 +69,8 @@ mod tests {
 
     #[test]
     fn ten_at_once_and_one_a_second() {
-        let failures = Failures::new(true);
-        let passes = |now: u64| failures.check(address(1), Timestamp(NOW.0 + now)).is_ok();
+        let failures = Failures::new(true, 1, 10);
+        let passes = |now: u64| !failures.are_too_many(address(1), Timestamp(NOW.0 + now));
         for _ in 0..10 {
             assert!(passes(0));
             failures.count(address(1), NOW);
@@ -85,21 +79,21 @@ mod tests {
         assert!(passes(1000));
         failures.count(address(1), Timestamp(NOW.0 + 1000));
         assert!(!passes(1000) && passes(2000));
-        failures.check(address(2), NOW).expect("another address is another's");
+        assert!(!failures.are_too_many(address(2), NOW), "another address is another's");
     }
 
     #[test]
     fn not_counted_is_not_counted() {
-        let failures = Failures::new(false);
+        let failures = Failures::new(false, 1, 10);
         for _ in 0..100 {
             failures.count(address(1), NOW);
         }
-        failures.check(address(1), NOW).expect("nothing counts");
+        assert!(!failures.are_too_many(address(1), NOW), "nothing counts");
     }
 
     #[test]
     fn no_more_addresses_are_kept_than_some() {
-        let failures = Failures::new(true);
+        let failures = Failures::new(true, 1, 10);
         for number in 0..=MAX_ADDRESSES as u32 {
             failures.count(address(number), NOW);
         }

@@ -1,0 +1,119 @@
+//! Writing the write-ahead log back to the database, beside the writer.
+//!
+//! Left to itself, SQLite does so in the commit that makes the log long enough, and everybody waits for the flush of all of it. Here a thread
+//! with a connection of its own does most of it while the writer goes on, and the writer does the rest, which came meanwhile. Only when
+//! nothing is left to write back does SQLite begin the log anew (sqlite.org/wal.html, "Checkpointing").
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+
+use super::schema::{self, PAGE, WAL_PAGES};
+use super::{OpenError, SqliteFault};
+
+/// The length at which the thread begins: what is written while it works still fits into the length that the log was given.
+const BEGIN_BYTES: u64 = WAL_PAGES * PAGE / 4 * 3;
+
+/// The length at which the writer waits for the thread, so that a slow disk does not make it grow without end.
+const MAX_BYTES: u64 = 2 * WAL_PAGES * PAGE;
+
+/// What a commit changes beside what it was given: the pages on the way to it.
+const OVERHEAD_BYTES: u64 = 4 * PAGE;
+
+/// See the module. Dropping it waits until nothing is written back any more.
+pub(super) struct Checkpointer {
+    requests: Option<SyncSender<()>>,
+    done: Receiver<()>,
+    is_running: bool,
+    thread: Option<JoinHandle<()>>,
+    /// How long the log has become since it was begun anew, as far as can be told.
+    bytes: u64,
+}
+
+impl Checkpointer {
+    pub(super) fn start(path: &Path) -> Result<Self, OpenError> {
+        let db = schema::open_checkpointer(path)?;
+        let (requests, requested) = sync_channel(1);
+        let (finish, done) = sync_channel(1);
+        let thread = super::spawn("log-checkpoint", path, move || {
+            for () in requested {
+                // The writer's own turn says what is wrong, if anything is.
+                let _ = write_back(&db);
+                // Nobody may wait any more.
+                let _ = finish.send(());
+            }
+        })?;
+        Ok(Self { requests: Some(requests), done, is_running: false, thread: Some(thread), bytes: 0 })
+    }
+
+    /// Counts what a commit has written.
+    pub(super) fn note(&mut self, bytes: usize) {
+        self.bytes += bytes as u64 + OVERHEAD_BYTES;
+    }
+
+    /// Has the thread write back when that is due, and does the rest on the writer's connection when the thread is done.
+    pub(super) fn turn(&mut self, db: &Connection) -> Result<(), SqliteFault> {
+        if !self.is_running {
+            if self.bytes >= BEGIN_BYTES {
+                self.is_running = self.requests.as_ref().is_some_and(|requests| requests.try_send(()).is_ok());
+            }
+            return Ok(());
+        }
+        let is_done = match self.bytes >= MAX_BYTES {
+            true => self.done.recv().is_ok(),
+            false => self.done.try_recv().is_ok(),
+        };
+        if is_done {
+            self.is_running = false;
+            // A reader may keep some of it from being written back; then it is tried again before long.
+            let is_all = write_back(db)?;
+            self.bytes = if is_all { 0 } else { BEGIN_BYTES / 2 };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Writes back what it can without waiting for anybody; whether that was everything.
+fn write_back(db: &Connection) -> Result<bool, SqliteFault> {
+    let lengths = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
+    let (length, written): (i64, i64) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], lengths)?;
+    Ok(length == written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{directory, quick};
+    use super::*;
+    use crate::TopicLog;
+    use crate::contract::{append, line, topic};
+    use crate::sqlite::Sqlite;
+
+    /// Far more than the write-ahead log is given.
+    const WRITTEN: u64 = 4 * WAL_PAGES * PAGE;
+    const TEXT: usize = 256 * 1024;
+
+    #[tokio::test]
+    async fn the_write_ahead_log_is_written_back_and_begun_anew() {
+        let directory = directory();
+        let log = Sqlite::open(&directory.0, quick()).expect("a log in an empty directory");
+        let padding = "x".repeat(TEXT);
+        for number in 0..WRITTEN / TEXT as u64 {
+            append(&log, &topic("room:a"), line(&format!("m{number}"), "alice", &padding)).await;
+        }
+        let length = std::fs::metadata(directory.0.join("log.db-wal")).expect("a write-ahead log").len();
+        assert!(length < WRITTEN / 2, "{length} bytes of {WRITTEN}, each of them twice, are not written back");
+        TopicLog::close(&log).await;
+    }
+}
