@@ -41,7 +41,7 @@ pub struct OAuthRules {
 
 /// How much of the gateway a token is for (RFC 8707).
 #[derive(Debug, PartialEq, Eq)]
-enum Audience {
+enum TokenAudience {
     Gateway,
     Topic(TopicName),
 }
@@ -103,7 +103,7 @@ impl OAuthRules {
         Ok(own)
     }
 
-    fn audiences(&self, aud: &Value) -> Result<Vec<Audience>, AuthError> {
+    fn audiences(&self, aud: &Value) -> Result<Vec<TokenAudience>, AuthError> {
         let named = match aud {
             Value::Array(list) => list.iter().map(|one| text("aud", one)).collect::<Result<Vec<_>, _>>()?,
             one => vec![text("aud", one)?],
@@ -113,9 +113,9 @@ impl OAuthRules {
     }
 
     /// What an audience is here: the gateway, one of its MCP addresses, or (`None`) somebody else.
-    fn audience(&self, name: &str) -> Option<Audience> {
+    fn audience(&self, name: &str) -> Option<TokenAudience> {
         if self.resource.as_deref() == Some(name) {
-            return Some(Audience::Gateway);
+            return Some(TokenAudience::Gateway);
         }
         let url = Url::parse(name).ok()?;
         // An address that the parser had to tidy (`/a/..`) may be another one to the server that gave it out.
@@ -127,11 +127,11 @@ impl OAuthRules {
         let own = self.urls.iter().filter(|own| own.origin() == url.origin());
         let path = own.filter_map(|own| path_below(own, &url)).next()?;
         match path.strip_prefix("/mcp/") {
-            None => matches!(path, "" | "/" | "/sse").then_some(Audience::Gateway),
+            None => matches!(path, "" | "/" | "/sse").then_some(TokenAudience::Gateway),
             Some(rest) => {
                 let topic = rest.split('/').next().and_then(percent_decoded)?;
                 let is_address = rest.split('/').count() <= 2;
-                TopicName::new(topic).ok().filter(|_| is_address).map(Audience::Topic)
+                TopicName::new(topic).ok().filter(|_| is_address).map(TokenAudience::Topic)
             }
         }
     }
@@ -143,15 +143,15 @@ impl OAuthRules {
     }
 
     /// The topics that a token opens: those of its claim, as far as its audience goes.
-    fn topics(&self, claims: &Map<String, Value>, audiences: &[Audience]) -> Result<Vec<String>, AuthError> {
+    fn topics(&self, claims: &Map<String, Value>, audiences: &[TokenAudience]) -> Result<Vec<String>, AuthError> {
         let granted = self.values(claims, &self.topics_claim, TOPIC_SCOPE);
         let granted: Vec<TopicPattern> = granted.iter().filter_map(|pattern| pattern.parse().ok()).collect();
-        let topics: Vec<_> = if audiences.contains(&Audience::Gateway) {
+        let topics: Vec<_> = if audiences.contains(&TokenAudience::Gateway) {
             granted.iter().map(ToString::to_string).collect()
         } else {
             let named = audiences.iter().filter_map(|audience| match audience {
-                Audience::Topic(topic) => Some(topic),
-                Audience::Gateway => None,
+                TokenAudience::Topic(topic) => Some(topic),
+                TokenAudience::Gateway => None,
             });
             let opened = named.filter(|topic| granted.iter().any(|pattern| pattern.opens(topic)));
             opened.map(ToString::to_string).collect()

@@ -19,12 +19,12 @@ fn rules() -> OAuthRules {
 }
 
 /// An authorization server, and a gateway that trusts it.
-struct Server {
+struct IssuingServer {
     key: EncodingKey,
     verifier: Verifier,
 }
 
-impl Server {
+impl IssuingServer {
     fn new(rules: Option<OAuthRules>) -> Self {
         let pair = Ed25519KeyPair::generate().expect("a key pair").to_pkcs8v1().expect("its bytes");
         let key = EncodingKey::from_ed_der(pair.as_ref());
@@ -69,7 +69,7 @@ fn with(claim: &str, value: Value) -> Value {
 
 #[test]
 fn an_access_token_grants_what_its_scopes_say() {
-    let server = Server::new(Some(rules()));
+    let server = IssuingServer::new(Some(rules()));
     let grant = server.verify(Some("at+jwt"), &with("name", json!("Ada"))).expect("a grant");
     assert_eq!(grant.participant.as_str(), "auth0~7C1");
     assert_eq!(grant.name.as_deref(), Some("Ada"));
@@ -93,7 +93,7 @@ fn an_access_token_grants_what_its_scopes_say() {
 
 #[test]
 fn what_is_not_for_this_gateway_is_refused() {
-    let server = Server::new(Some(rules()));
+    let server = IssuingServer::new(Some(rules()));
     let told = |claims: &Value| server.told(Some("at+jwt"), claims);
     let issuer = "unauthorized: the token's issuer (`iss`) is not one of this gateway's authorization servers (`auth.authorization_servers`)";
     assert_eq!(told(&with("iss", json!("https://id.example"))), issuer, "compared exactly (RFC 9207 §2.4)");
@@ -130,7 +130,7 @@ fn what_is_not_for_this_gateway_is_refused() {
 
 #[test]
 fn an_audience_is_the_gateway_or_one_of_its_rooms() {
-    let server = Server::new(Some(rules()));
+    let server = IssuingServer::new(Some(rules()));
     let topics = |aud: Value| server.told(Some("at+jwt"), &with("aud", aud));
     let whole = "auth0~7C1 in room:alpha lab.* may metrics";
     assert_eq!(topics(json!(["api", "https://chat.example/salon/"])), whole);
@@ -145,7 +145,7 @@ fn an_audience_is_the_gateway_or_one_of_its_rooms() {
     );
 
     let fixed = OAuthRules { resource: Some("https://api.example".into()), ..rules() };
-    let server = Server::new(Some(fixed));
+    let server = IssuingServer::new(Some(fixed));
     assert_eq!(server.told(Some("at+jwt"), &with("aud", json!("https://api.example"))), whole);
     assert!(
         server
@@ -164,7 +164,7 @@ fn topics_and_permissions_come_from_the_claims_that_are_configured() {
     let mut token = good();
     token["https://chat.example/rooms"] = json!(["room:beta", "topic:room:gamma", "not a topic", 5]);
     token["realm_access"] = json!({ "roles": ["topic:room:delta", "permission:revoke", "offline_access"] });
-    let told = |rules| Server::new(Some(rules)).told(Some("at+jwt"), &token);
+    let told = |rules| IssuingServer::new(Some(rules)).told(Some("at+jwt"), &token);
     assert_eq!(told(claims("https://chat.example/rooms", "scope")), "auth0~7C1 in room:beta room:gamma may metrics");
     assert_eq!(told(claims("/realm_access/roles", "/realm_access/roles")), "auth0~7C1 in room:delta may revoke");
     assert_eq!(
@@ -180,7 +180,7 @@ fn a_token_of_another_kind_is_no_access_token() {
     for rules in [Some(rules()), None] {
         let base =
             if rules.is_some() { good() } else { json!({"sub": "a", "aud": "room:a", "exp": NOW.0 / 1000 + 60}) };
-        let server = Server::new(rules);
+        let server = IssuingServer::new(rules);
         let adding = |claim: &str, value: Value| {
             let mut claims = base.clone();
             claims[claim] = value;
