@@ -223,10 +223,10 @@ impl AttackerRole {
         is_done
     }
 
-    /// Begins a body that never ends, and adds a byte to those that have begun.
+    /// Begins a body that never ends, and adds a byte to those that have begun where there are enough.
     fn hold_body(&self, held: &mut Vec<TcpStream>) -> bool {
-        held.retain_mut(|stream| stream.write_all(b" ").is_ok());
         if held.len() >= HELD {
+            held.retain_mut(|stream| stream.write_all(b" ").is_ok());
             std::thread::sleep(Duration::from_millis(100));
             return false;
         }

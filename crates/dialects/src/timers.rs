@@ -35,7 +35,12 @@ impl<K: Copy + Ord + Hash> Timers<K> {
 
     /// The earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.order.first().map(|(at, _)| *at)
+        self.first().map(|(at, _)| at)
+    }
+
+    /// The earliest deadline with its key.
+    pub(crate) fn first(&self) -> Option<(Instant, K)> {
+        self.order.first().copied()
     }
 
     /// Takes the earliest key whose deadline has passed.

@@ -8,44 +8,17 @@ use std::time::Instant;
 use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS, Question, ROOTS, SAMPLING};
 pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
 use salon_mcp::{Era, Revision, RpcHead, meta, upgrade};
-use salon_protocol::{Code, Envelope, EnvelopeId, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
+use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall, read_error};
+use super::call_table::DoorCall;
+use super::calls::{CALL_TIMEOUT, read_error};
 use super::incoming::{text_of, token_of};
-use super::kept::Voice;
-use super::{Door, DoorTimer, route};
+use super::outbox::Voice;
+use super::questions::{ClientQuestion, QuestionOrigin, too_many};
+use super::{Door, route};
 use crate::streams::Channel;
-
-/// Questions that may be open, and of them those of one asker.
-pub(super) const MAX_ASKS: usize = 64;
-pub(super) const MAX_ASKS_EACH: usize = 16;
-
-/// A question to the client.
-#[derive(Debug)]
-pub(super) struct ClientQuestion {
-    method: Box<str>,
-    cause: QuestionOrigin,
-    /// The call it belongs to.
-    call: Option<u64>,
-    /// The asker's own progress token.
-    token: Option<Box<RawValue>>,
-}
-
-impl ClientQuestion {
-    fn is_from(&self, who: &ParticipantId) -> bool {
-        matches!(&self.cause, QuestionOrigin::Request { from, .. } if from == who)
-    }
-}
-
-#[derive(Debug)]
-enum QuestionOrigin {
-    /// A request in the room. What a modern client is asked, and whether it has been.
-    Request { from: ParticipantId, envelope: EnvelopeId, id: RpcId, params: Option<Box<RawValue>> },
-    /// A question of a modern participant's answer, under its key.
-    Input { key: String },
-}
 
 impl Door {
     /// Somebody asks the client something.
@@ -61,26 +34,13 @@ impl Door {
             },
             other => Err(RpcError::method_not_found(other)),
         };
-        self.reply(envelope.from(), envelope.id(), id, &outcome, now);
-    }
-
-    /// Answers in the client's name.
-    pub(super) fn reply(
-        &mut self,
-        to: &ParticipantId,
-        envelope: &EnvelopeId,
-        id: &RpcId,
-        outcome: &Result<Box<RawValue>, RpcError>,
-        now: Instant,
-    ) {
-        let payload = rpc::outcome(&id.to_raw(), outcome);
-        self.pass_answer(to, envelope, id, payload, Voice::Door, now);
+        self.outbox.reply(envelope.from(), envelope.id(), id, &outcome, now);
     }
 
     /// The client is a server too, with nothing to offer unless it is asked back.
     fn answer_handshake(&self, params: Option<&RawValue>) -> Box<RawValue> {
         let asked = text_of(params, "protocolVersion").unwrap_or_default();
-        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.client.info().unwrap_or_else(|| self.info());
         let mut result = Members::default();
         result.set("protocolVersion", McpVersion::answer_to(&asked));
         result.set("capabilities", &json!({}));
@@ -93,7 +53,7 @@ impl Door {
         let mut result = Members::default();
         result.set("supportedVersions", &Revision::all_dates());
         result.set("capabilities", &json!({}));
-        let info = self.profile.as_ref().and_then(|profile| profile.info.clone()).unwrap_or_else(|| self.info());
+        let info = self.client.info().unwrap_or_else(|| self.info());
         upgrade::result("server/discover", &result.to_raw(), Some(&info))
     }
 
@@ -110,24 +70,24 @@ impl Door {
         if self.is_for_another_session(envelope) {
             return None;
         }
-        let is_of = |call: &DoorCall| call.to == *from && matches!(call.purpose, CallPurpose::Client(_));
-        let named = envelope.correlation().and_then(|correlation| self.sent.get(correlation).copied());
+        let is_of = |call: &DoorCall| call.to == *from && call.is_client();
+        let named = envelope.correlation().and_then(|correlation| self.calls.of_envelope(correlation));
         let call = match named {
             // Not every name is one's own to give: ids are seen by everybody in the room.
-            Some(number) => self.calls.get(&number).filter(|call| is_of(call)).map(|_| number),
+            Some(number) => self.calls.get(number).filter(|call| is_of(call)).map(|_| number),
             // Of a call that is over, it may still be about something else that is going on.
-            None => self.calls.iter().find(|(_, call)| is_of(call)).map(|(number, _)| *number),
+            None => self.calls.find(|_, call| is_of(call)),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
         let is_handshake_done = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done());
-        let profile = match call.and_then(|number| self.calls.get(&number)) {
+        let profile = match call.and_then(|number| self.calls.get(number)) {
             Some(call) => Some(call.profile.clone()),
-            None => self.introduced.clone().filter(|_| is_handshake_done),
+            None => self.client.introduced().filter(|_| is_handshake_done),
         };
         let Some(profile) = profile else {
             return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
         };
-        let method_of_call = call.and_then(|number| self.calls.get(&number)).map(|call| call.method.clone());
+        let method_of_call = call.and_then(|number| self.calls.get(number)).map(|call| call.method.clone());
         if profile.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
             return refused(format!(
                 "a client of this revision cannot be asked during `{}`",
@@ -137,7 +97,7 @@ impl Door {
         if !offers(&profile.capabilities, method) {
             return refused(format!("the client of `{}` does not offer `{method}`", self.options.me));
         }
-        if self.asks.len() >= MAX_ASKS || self.asks.values().filter(|ask| ask.is_from(from)).count() >= MAX_ASKS_EACH {
+        if !self.questions.has_room_for(from) {
             return Some(Err(too_many()));
         }
         let params = match profile.era() {
@@ -152,20 +112,20 @@ impl Door {
             Era::Modern => params.map(|params| without_elicitation_id(&params)),
         };
         let token = token_of(params.as_deref());
-        let cause = QuestionOrigin::Request {
+        let origin = QuestionOrigin::Request {
             from: from.clone(),
             envelope: envelope.id().clone(),
             id: id.clone(),
             params: params.clone().filter(|_| profile.era() == Era::Modern),
         };
         let number = self.fresh();
-        self.asks.insert(number, ClientQuestion { method: method.into(), cause, call, token });
+        self.questions.insert(number, ClientQuestion { method: method.into(), origin, call, token });
         match (profile.era(), call) {
             (Era::Modern, Some(call)) => self.question_came(call, now),
             _ => self.put(number, method, params.as_deref(), now),
         }
-        if call.is_none() && self.asks.contains_key(&number) {
-            self.after(CALL_TIMEOUT, DoorTimer::Ask(number), now);
+        if call.is_none() {
+            self.questions.expire_at(number, now + CALL_TIMEOUT);
         }
         None
     }
@@ -174,84 +134,66 @@ impl Door {
     fn is_for_another_session(&self, envelope: &Envelope) -> bool {
         match envelope.correlation() {
             _ if envelope.to_session().is_some() => false,
-            Some(call) if self.stamps.made(call.as_str()) => false,
+            Some(call) if self.outbox.made(call) => false,
             Some(call) if self.sessions.is_open_elsewhere(call) => true,
             _ => !self.sessions.is_ours(envelope.from()),
         }
     }
 
-    /// Takes a question away.
-    fn take_ask(&mut self, number: u64) -> Option<ClientQuestion> {
-        self.forget_timer(DoorTimer::Ask(number));
-        self.asks.remove(&number)
-    }
-
     /// A question that ends with no call has been open for long enough.
     pub(super) fn ask_due(&mut self, number: u64, now: Instant) {
-        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-            self.drop_ask(number)
-        {
+        if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
             let error = RpcError::internal("the client did not answer in time");
-            self.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
+            self.outbox.reply(&from, &envelope, &id, &Err(error.with_data(&json!({ "code": Code::Timeout }))), now);
         }
     }
 
     /// Nobody is there to answer any more.
     pub(super) fn refuse_asks(&mut self, now: Instant) {
-        for number in self.asks.keys().copied().collect::<Vec<_>>() {
-            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-                self.take_ask(number)
-            {
-                self.reply(&from, &envelope, &id, &Err(gone()), now);
+        for number in self.questions.all() {
+            if let Some((from, envelope, id)) = self.questions.take(number).and_then(ClientQuestion::asker) {
+                self.outbox.reply(&from, &envelope, &id, &Err(gone()), now);
             }
         }
     }
 
     /// Asks a client of the legacy era.
     fn put(&mut self, number: u64, method: &str, params: Option<&RawValue>, now: Instant) {
-        let Some(ask) = self.asks.get(&number) else { return };
+        let Some(ask) = self.questions.get(number) else { return };
         let ours = params.filter(|_| ask.token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let message = rpc::request(number, method, ours.as_deref().or(params));
-        let channel = ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION);
-        if self.streams.say(channel, message.get()) {
+        let channel = ask.call.and_then(|call| self.calls.channel(call)).unwrap_or(Channel::SESSION);
+        if self.streams.deliver(channel, &message) {
             return;
         }
         let nobody = gone();
-        match self.take_ask(number) {
-            Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
-                self.reply(&from, &envelope, &id, &Err(nobody), now);
+        match self.questions.take(number) {
+            Some(ClientQuestion { origin: QuestionOrigin::Request { from, envelope, id, .. }, .. }) => {
+                self.outbox.reply(&from, &envelope, &id, &Err(nobody), now);
             }
             Some(ClientQuestion { call: Some(call), .. }) => self.fail(call, &nobody, now),
             _ => {}
         }
     }
 
-    /// Where what belongs to a call is said.
-    pub(super) fn channel_of(&self, call: u64) -> Option<Channel> {
-        match self.calls.get(&call).map(|call| &call.purpose) {
-            Some(CallPurpose::Client(asked)) => Some(asked.request.channel),
-            _ => None,
-        }
-    }
-
     /// Where a question was put, unless it is one for an answer of the modern era.
     fn channel_of_ask(&self, ask: &ClientQuestion) -> Option<Channel> {
-        match ask.call.and_then(|number| self.calls.get(&number)) {
+        match ask.call.and_then(|number| self.calls.get(number)) {
             Some(call) if call.profile.era() == Era::Modern => None,
-            _ => Some(ask.call.and_then(|call| self.channel_of(call)).unwrap_or(Channel::SESSION)),
+            _ => Some(ask.call.and_then(|call| self.calls.channel(call)).unwrap_or(Channel::SESSION)),
         }
     }
 
     /// A client of the legacy era answered.
     pub(super) fn client_answered(&mut self, id: &RawValue, head: &RpcHead<'_>, now: Instant) {
         let Some(number) = id.get().parse::<u64>().ok() else { return };
-        let Some(ask) = self.take_ask(number) else { return };
+        let Some(ask) = self.questions.take(number) else { return };
         let outcome = match (head.result, head.error) {
             (Some(result), _) => Ok(result.to_owned()),
             (None, Some(error)) => Err(error.to_owned()),
             (None, None) => Ok(super::empty()),
         };
-        match (ask.cause, ask.call) {
+        match (ask.origin, ask.call) {
             (QuestionOrigin::Request { from, envelope, id, .. }, _) => {
                 let mut message = Members::default();
                 message.set("jsonrpc", "2.0");
@@ -260,7 +202,7 @@ impl Door {
                     Ok(result) => message.set("result", result),
                     Err(error) => message.set("error", error),
                 }
-                self.pass_answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
+                self.outbox.answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
             (QuestionOrigin::Input { key }, Some(call)) => {
                 let answer = match outcome {
@@ -279,107 +221,63 @@ impl Door {
         }
     }
 
-    /// What a modern client is to be asked during a call, by key.
-    pub(super) fn questions_of(&self, call: u64) -> Vec<(String, Members)> {
-        let mine = self.asks.iter().filter(|(_, ask)| ask.call == Some(call));
-        mine.filter_map(|(number, ask)| {
-            let QuestionOrigin::Request { params, .. } = &ask.cause else { return None };
-            let mut question = Members::default();
-            question.set("method", &*ask.method);
-            if let Some(params) = params {
-                question.set("params", params);
-            }
-            Some((format!("req_{number}"), question))
-        })
-        .collect()
-    }
-
     /// A modern client answered one of them. Keys that name none are nobody's.
     pub(super) fn question_answered(&mut self, call: u64, key: &str, answer: &RawValue, now: Instant) {
-        let Some(number) = key.strip_prefix("req_").and_then(|number| number.parse::<u64>().ok()) else { return };
-        if self.asks.get(&number).is_none_or(|ask| ask.call != Some(call)) {
-            return;
-        }
-        if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-            self.take_ask(number)
-        {
+        if let Some((from, envelope, id)) = self.questions.take_keyed(call, key).and_then(ClientQuestion::asker) {
             let message = rpc::response(&id.to_raw(), answer);
-            self.pass_answer(&from, &envelope, &id, message, Voice::Client, now);
+            self.outbox.answer(&from, &envelope, &id, message, Voice::Client, now);
         }
-    }
-
-    /// Whether the client thinks about a question of a call.
-    pub(super) fn is_asking(&self, call: u64) -> bool {
-        self.asks.values().any(|ask| ask.call == Some(call))
-    }
-
-    fn asks_of(&self, call: u64) -> Vec<u64> {
-        self.asks.iter().filter(|(_, ask)| ask.call == Some(call)).map(|(number, _)| *number).collect()
     }
 
     /// A call was answered. A question that came with it may be about something else, and stays where the client can still answer it.
     pub(super) fn release_asks_of(&mut self, call: u64, now: Instant) {
-        let Some(over) = self.calls.get(&call) else { return };
+        let Some(over) = self.calls.get(call) else { return };
         let (who, era) = (over.to.clone(), over.profile.era());
-        for number in self.asks_of(call) {
-            // What a modern participant wants to know for this very call, nobody else does.
-            if matches!(self.asks.get(&number), Some(ClientQuestion { cause: QuestionOrigin::Input { .. }, .. })) {
-                self.drop_ask(number);
-            }
+        // What a modern participant wants to know for this very call, nobody else does.
+        for number in self.questions.inputs_of(call) {
+            self.drop_ask(number);
         }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &DoorCall| {
-            let is_open = matches!(&other.purpose, CallPurpose::Client(asked) if asked.pause.is_under_way());
+            let is_open = other.client().is_some_and(|asked| asked.pause.is_under_way());
             let is_call = is_open && (other.profile.era() == Era::Legacy || may_ask_back(&other.method));
             number != call && is_call && other.to == who && other.profile.era() == era
         };
-        let heir = self.calls.iter().find(|(number, other)| is_heir(**number, other)).map(|(number, _)| *number);
+        let heir = self.calls.find(is_heir);
         let heir = heir.filter(|_| era == Era::Modern);
         if era == Era::Modern && heir.is_none() {
             return self.drop_asks_of(call, now);
         }
-        let asks = self.asks_of(call);
-        for number in &asks {
-            if let Some(ask) = self.asks.get_mut(number) {
-                ask.call = heir;
-            }
-            if heir.is_none() {
-                self.after(CALL_TIMEOUT, DoorTimer::Ask(*number), now);
-            }
-        }
-        if let Some(heir) = heir.filter(|_| !asks.is_empty()) {
+        let has_questions = self.questions.hand_over(call, heir, now + CALL_TIMEOUT);
+        if let Some(heir) = heir.filter(|_| has_questions) {
             self.question_came(heir, now);
         }
     }
 
     /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
-        for number in self.asks_of(call) {
-            if let Some(ClientQuestion { cause: QuestionOrigin::Request { from, envelope, id, .. }, .. }) =
-                self.drop_ask(number)
-            {
+        for number in self.questions.of_call(call) {
+            if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
                 let error = RpcError::internal("the call that this was asked with is over");
-                self.reply(&from, &envelope, &id, &Err(error), now);
+                self.outbox.reply(&from, &envelope, &id, &Err(error), now);
             }
         }
     }
 
     /// A participant that has left is not answered any more.
     pub(super) fn drop_asks_from(&mut self, who: &ParticipantId) {
-        let theirs: Vec<u64> =
-            self.asks.iter().filter(|(_, ask)| ask.is_from(who)).map(|(number, _)| *number).collect();
-        for number in theirs {
+        for number in self.questions.of_asker(who) {
             self.drop_ask(number);
         }
     }
 
     /// Takes a question back from the client, if it has been asked.
     fn drop_ask(&mut self, number: u64) -> Option<ClientQuestion> {
-        let ask = self.take_ask(number)?;
+        let ask = self.questions.take(number)?;
         if let Some(channel) = self.channel_of_ask(&ask) {
             let mut params = Members::default();
             params.set("requestId", &number);
-            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            self.streams.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
         }
         Some(ask)
     }
@@ -388,12 +286,11 @@ impl Door {
     pub(super) fn ask_withdrawn(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(named) = params.remove("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
-        let is_it = |ask: &ClientQuestion| matches!(&ask.cause, QuestionOrigin::Request { from: asker, id, .. } if asker == from && *id == named);
-        let Some(number) = self.asks.iter().find(|(_, ask)| is_it(ask)).map(|(number, _)| *number) else { return };
-        let Some(ask) = self.take_ask(number) else { return };
+        let Some(number) = self.questions.of_request(from, &named) else { return };
+        let Some(ask) = self.questions.take(number) else { return };
         if let Some(channel) = self.channel_of_ask(&ask) {
             params.set("requestId", &number);
-            self.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
+            self.streams.say(channel, &rpc::notification("notifications/cancelled", Some(&params.to_raw())));
         }
     }
 
@@ -401,26 +298,25 @@ impl Door {
     pub(super) fn client_progressed(&mut self, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let number = params.get("progressToken").and_then(|token| token.get().parse::<u64>().ok());
-        let Some(ask) = number.and_then(|number| self.asks.get(&number)) else { return };
-        if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.cause, &ask.token) {
+        let Some(ask) = number.and_then(|number| self.questions.get(number)) else { return };
+        if let (QuestionOrigin::Request { from, envelope, .. }, Some(token)) = (&ask.origin, &ask.token) {
             let (from, envelope) = (from.clone(), envelope.clone());
             params.set("progressToken", token);
-            // Not kept: said later, it would tell of what is over.
-            let told = |_: &str| rpc::notification("notifications/progress", Some(&params.to_raw()));
-            let _ = self.publish(&from, Some(&envelope), told, now);
+            let progress = rpc::notification("notifications/progress", Some(&params.to_raw()));
+            self.outbox.publish_once(&from, &envelope, progress, now);
         }
     }
 
     /// A modern participant wants answers before it goes on, of a client of the legacy era: it is asked all of it at once.
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
-        let CallPurpose::Client(asked) = &mut call.purpose else { return };
+        let Some(asked) = self.calls.client_mut(number) else { return };
         asked.rounds += 1;
         if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
             return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
         }
-        if self.asks.len() + wanted.questions.len() > MAX_ASKS {
+        if !self.questions.has_room(wanted.questions.len()) {
             return self.fail(number, &too_many(), now);
         }
         let rounds = asked.rounds;
@@ -432,7 +328,7 @@ impl Door {
             let told = format!("`{who}` cannot go on without `{method}`, which the client does not offer");
             return self.fail(number, &RpcError::internal(told), now);
         }
-        self.hold(number, wanted.state);
+        self.calls.begin_round(number, wanted.state.as_deref());
         for (key, question) in wanted.questions {
             let ask = self.fresh();
             let put = match is_asked(&question) {
@@ -440,66 +336,32 @@ impl Door {
                 false => LegacyQuestion::Answer(input::declined()),
             };
             match put {
-                LegacyQuestion::Answer(answer) => self.hold_answer(number, key, answer),
+                LegacyQuestion::Answer(answer) => self.calls.add_input(number, &key, &answer),
                 LegacyQuestion::Ask(params) => {
-                    if let Some(page) = text_of(params.as_deref(), "elicitationId") {
-                        self.note_page(number, page);
+                    // The client is told when a page that it was asked to open has been dealt with.
+                    let page = text_of(params.as_deref(), "elicitationId");
+                    if let (Some(page), Some(asked)) = (page, self.calls.client_mut(number)) {
+                        asked.pages.push(page);
                     }
                     let method: Box<str> = question.method.as_str().into();
-                    let cause = QuestionOrigin::Input { key };
-                    self.asks.insert(ask, ClientQuestion { method, cause, call: Some(number), token: None });
+                    let origin = QuestionOrigin::Input { key };
+                    self.questions.insert(ask, ClientQuestion { method, origin, call: Some(number), token: None });
                     self.put(ask, &question.method, params.as_deref(), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.
-                    if !self.calls.contains_key(&number) {
+                    if !self.calls.has(number) {
                         return;
                     }
                 }
             }
         }
-        if !self.wants_input(number) {
-            self.after(input::retry_delay(rounds), DoorTimer::Again(number), now);
+        if !self.questions.wants_input(number) {
+            self.calls.send_again_at(number, now + input::retry_delay(rounds));
         }
-    }
-
-    /// Remembers that the client is to be told when a page it was asked to open has been dealt with.
-    fn note_page(&mut self, number: u64, page: String) {
-        if let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get_mut(&number) {
-            asked.pages.push(page);
-        }
-    }
-
-    /// Makes ready to say a call again, with the state that came.
-    fn hold(&mut self, number: u64, state: Option<Box<RawValue>>) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let CallStage::Sent(envelope, _) = std::mem::replace(&mut call.state, CallStage::Waiting) {
-            self.sent.remove(&envelope);
-        }
-        // The answers of the round before are answered for.
-        let params = call.params.take().and_then(|params| Members::parse(params.get())).map(|mut params| {
-            params.remove("inputResponses");
-            params.to_raw()
-        });
-        call.params = params.and_then(|params| input::retry(&params, &[], state.as_deref()));
-    }
-
-    fn hold_answer(&mut self, number: u64, key: String, answer: Box<RawValue>) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let Some(mut params) = call.params.as_deref().and_then(|params| Members::parse(params.get())) else { return };
-        let held = params.get("inputResponses").and_then(|held| Members::parse(held.get()));
-        let mut held = held.unwrap_or_default();
-        held.set(&key, &answer);
-        params.set("inputResponses", &held);
-        call.params = Some(params.to_raw());
-    }
-
-    /// Whether a call waits for answers of the client's before it is made again.
-    fn wants_input(&self, number: u64) -> bool {
-        self.asks.values().any(|ask| ask.call == Some(number) && matches!(ask.cause, QuestionOrigin::Input { .. }))
     }
 
     fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
-        self.hold_answer(number, key, answer);
-        if !self.wants_input(number) {
+        self.calls.add_input(number, &key, &answer);
+        if !self.questions.wants_input(number) {
             self.dispatch(number, now);
         }
     }
@@ -507,10 +369,6 @@ impl Door {
 
 fn gone() -> RpcError {
     RpcError::internal("the client has gone away and cannot be asked")
-}
-
-pub(super) fn too_many() -> RpcError {
-    RpcError::internal(format!("too many questions are open already: at most {MAX_ASKS}, of one asker {MAX_ASKS_EACH}"))
 }
 
 /// Whether the modern era lets a request be answered by questions.

@@ -1,96 +1,28 @@
 //! From the client to the others: whom a request is for, how it is passed on, and what becomes of the answer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::input::InputRequired;
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, code, downgrade, meta, upgrade};
-use salon_protocol::{Draft, EnvelopeId, Members, ParticipantId, Refusal, RpcError, rpc};
+use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::asks::{ELICITATION, offers};
+use super::call_table::{CallPurpose, ClientRequest, DoorCall};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
-use super::lists::PagedList;
 use super::merge::OwnerLookup;
-use super::modern::{self, Pause};
+use super::modern;
 use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
-use super::{ClientProfile, DialectAction, Door, DoorRequest, DoorScope, DoorTimer, route};
+use super::{Door, DoorRequest, DoorScope, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
 
 /// How long a call may go on without progress. Clients give up sooner, by cancelling; this is for those that never do.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
-
-/// Subscriptions that are made again when the owner of the resource comes back.
-const MAX_SUBSCRIPTIONS: usize = 1024;
-
-/// A request in the room.
-#[derive(Debug)]
-pub(super) struct DoorCall {
-    pub(super) to: ParticipantId,
-    pub(super) method: Box<str>,
-    /// As the client's era has them. Gone once they are not needed again.
-    pub(super) params: Option<Box<RawValue>>,
-    pub(super) profile: Arc<ClientProfile>,
-    pub(super) purpose: CallPurpose,
-    pub(super) state: CallStage,
-    /// How an errand was said, until the room has taken it.
-    pub(super) draft: Option<Box<Draft>>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum CallStage {
-    /// For a handshake, or for its time to come again.
-    Waiting,
-    /// The room did not take it for now. It may have been stored all the same: it is said again as it was, and an answer that comes is one.
-    Refused(EnvelopeId, Era, Refusal),
-    /// It was said, in an era.
-    Sent(EnvelopeId, Era),
-}
-
-impl CallStage {
-    /// What it is in the room, where it is, or may be.
-    pub(super) fn envelope(&self) -> Option<&EnvelopeId> {
-        match self {
-            Self::Waiting => None,
-            Self::Refused(envelope, ..) | Self::Sent(envelope, _) => Some(envelope),
-        }
-    }
-}
-
-/// What a request is for.
-#[derive(Debug)]
-pub(super) enum CallPurpose {
-    /// A handshake.
-    Greet,
-    /// A page of a list.
-    List(Box<PagedList>),
-    /// Its answer changes nothing.
-    Duty,
-    /// A modern participant's part in a subscription of the client's.
-    Listen(u64),
-    /// The client asked.
-    Client(Box<ClientRequest>),
-}
-
-/// What is kept of a request of the client's.
-#[derive(Debug)]
-pub(super) struct ClientRequest {
-    pub(super) request: DoorRequest,
-    pub(super) token: Option<Box<RawValue>>,
-    /// A resource as the client calls it, and as its owner does.
-    pub(super) uri: Option<(String, String)>,
-    /// Where the client is of the modern era and must be asked something.
-    pub(super) pause: Pause,
-    /// Where the participant is of the modern era, how often it has asked back.
-    pub(super) rounds: u32,
-    /// The pages that a client of the legacy era was asked to open, by the ids they were given here.
-    pub(super) pages: Vec<String>,
-}
 
 impl Door {
     /// Sees to a request of a client that has its seat.
@@ -144,15 +76,15 @@ impl Door {
     }
 
     fn refuse_with(&mut self, request: &DoorRequest, status: u16, error: &RpcError) {
-        self.count(code_of(error));
+        self.outbox.count(code_of(error));
         let message = rpc::failure(&request.id, error);
-        self.say_answer(request.channel, status, &message);
+        self.streams.answer(request.channel, status, &message);
     }
 
     /// The headers that repeat arguments of a tool.
     fn check_headers(&self, request: &DoorRequest, who: &ParticipantId, name: &str) -> Result<(), route::ModernError> {
         let Some(headers) = request.headers.as_deref().filter(|_| request.is_modern()) else { return Ok(()) };
-        let tools = self.shelf.items(who, Listing::Tools);
+        let tools = self.lists.merged.items(who, Listing::Tools);
         let Some(tool) = tools.iter().find(|tool| *tool.name == *name) else { return Ok(()) };
         let params = request.params.as_deref().and_then(|params| Members::parse(params.get())).unwrap_or_default();
         route::check_params(headers, &tool.raw, params.get("arguments"))
@@ -187,10 +119,14 @@ impl Door {
             return self.refuse(&request, RpcError::invalid_params(what));
         };
         let (found, needs): (_, &'static [Listing]) = match &target {
-            RequestTarget::Name(Listing::Tools, name) => (self.shelf.find(Listing::Tools, name), &[Listing::Tools]),
-            RequestTarget::Name(_, name) => (self.shelf.find(Listing::Prompts, name), &[Listing::Prompts]),
-            RequestTarget::Uri(uri) => (self.shelf.find_uri(uri), &[Listing::Resources, Listing::Templates]),
-            RequestTarget::Template(uri) => (self.shelf.find_template(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Name(Listing::Tools, name) => {
+                (self.lists.merged.find(Listing::Tools, name), &[Listing::Tools])
+            }
+            RequestTarget::Name(_, name) => (self.lists.merged.find(Listing::Prompts, name), &[Listing::Prompts]),
+            RequestTarget::Uri(uri) => (self.lists.merged.find_uri(uri), &[Listing::Resources, Listing::Templates]),
+            RequestTarget::Template(uri) => {
+                (self.lists.merged.find_template(uri), &[Listing::Resources, Listing::Templates])
+            }
         };
         match found {
             OwnerLookup::One(who, theirs) => self.pass_to(request, &who, &target, theirs, now),
@@ -280,29 +216,24 @@ impl Door {
         let uri = uri.or_else(|| text_of(params.as_deref(), "uri").map(|uri| (uri.clone(), uri)));
         // Another subscription of the same client's goes on.
         if let Some((_, theirs)) = uri.as_ref().filter(|_| &*method == "resources/unsubscribe")
-            && self.listens_to(who, theirs)
+            && self.subscriptions.is_streamed(who, theirs)
         {
-            self.subscriptions.remove(&(who.clone(), theirs.clone()));
-            return self.answer(&request, &Ok(super::empty()));
+            self.subscriptions.unsubscribe(who, theirs);
+            return self.streams.answer_request(&request, &Ok(super::empty()));
         }
         let token = token_of(params.as_deref());
-        let asked = ClientRequest { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() };
         let number = self.fresh();
-        let purpose = CallPurpose::Client(Box::new(asked));
+        let purpose = CallPurpose::Client(Box::new(ClientRequest::new(request, token, uri)));
         // The gateway's own participant answers always, and a subscription lasts.
-        if !who.is_host() && &*method != "subscriptions/listen" {
-            self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
-        }
-        self.calls.insert(
-            number,
-            DoorCall { to: who.clone(), method, params, profile, purpose, state: CallStage::Waiting, draft: None },
-        );
+        let lasts = who.is_host() || &*method == "subscriptions/listen";
+        let deadline = (!lasts).then(|| now + CALL_TIMEOUT);
+        self.calls.insert(number, DoorCall::new(who, method, params, profile, purpose), deadline);
         self.dispatch(number, now);
     }
 
     /// Says a request in the room, as soon as whom it asks knows the client.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
         let Some(peer) = self.peers.get(&who) else {
             let error = self.absent(&who);
@@ -327,7 +258,7 @@ impl Door {
 
     /// Whether somebody said in its handshake that it has no such list.
     fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
-        let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(&number) else { return false };
+        let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(number) else { return false };
         let server = self.peers.get(who).and_then(|peer| peer.server());
         server.is_some_and(|server| !server.has(reading.listing.capability()))
     }
@@ -339,13 +270,12 @@ impl Door {
     }
 
     fn send(&mut self, number: u64, era: Era, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
-        let is_client = matches!(call.purpose, CallPurpose::Client(_));
-        let keeps_token = matches!(&call.purpose, CallPurpose::Client(asked) if asked.token.is_some());
+        let is_client = call.is_client();
+        let keeps_token = call.client().is_some_and(|asked| asked.token.is_some());
         // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
-        let kept = !is_client || profile.era() != era;
-        let params = if kept { call.params.clone() } else { call.params.take() };
+        let params = self.calls.params(number, !is_client || profile.era() != era);
         let params = match (profile.era(), era) {
             (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
             (Era::Modern, Era::Modern) if is_client => params,
@@ -355,7 +285,7 @@ impl Door {
                 let asker = meta::RequesterMeta {
                     capabilities: &hello.modern_capabilities(),
                     info: hello.info.as_deref().unwrap_or(&me),
-                    level: profile.level.or(self.level),
+                    level: profile.level.or(self.client.level()),
                 };
                 meta::upgrade(params.as_deref(), asker)
             }
@@ -366,12 +296,14 @@ impl Door {
                 params.as_deref().filter(|_| keeps_token).and_then(|params| meta::with_progress_token(params, &id));
             rpc::request(id, &method, ours.as_deref().or(params.as_deref()))
         };
-        match self.compose(std::slice::from_ref(&who), None, payload, now) {
+        match self.outbox.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
                 self.say_call(number, Box::new(draft), era);
                 if is_client && let Some(peer) = self.peers.get_mut(&who) {
-                    peer.note_call(now);
-                    self.list_candidates.insert(who);
+                    if peer.note_call() {
+                        self.lists.expire(&who, now);
+                    }
+                    self.lists.note_candidate(&who);
                 }
             }
             Err(refusal) => self.fail_refused(number, &refusal, now),
@@ -380,30 +312,16 @@ impl Door {
 
     /// Says it in an era. What may have to be said again as it was is kept.
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let envelope = draft.envelope().id().clone();
         self.sessions.note(draft.envelope(), true);
-        call.state = CallStage::Sent(envelope.clone(), era);
-        call.draft = (!matches!(call.purpose, CallPurpose::Client(_))).then(|| draft.clone());
-        self.sent.insert(envelope, number);
-        let ticket = self.ticket();
-        self.actions.push_back(DialectAction::Publish(ticket, draft));
+        self.calls.sent(number, &draft, era);
+        self.outbox.publish(draft);
     }
 
     /// Takes a call away.
     pub(super) fn drop_call(&mut self, number: u64) -> Option<DoorCall> {
-        let call = self.calls.remove(&number)?;
-        if let Some(envelope) = call.state.envelope() {
-            self.sent.remove(envelope);
+        let call = self.calls.remove(number)?;
+        if let Some(envelope) = call.envelope() {
             self.sessions.call_over(envelope);
-        }
-        for due in [
-            DoorTimer::OwnRequest(number),
-            DoorTimer::Questions(number),
-            DoorTimer::Parked(number),
-            DoorTimer::Again(number),
-        ] {
-            self.forget_timer(due);
         }
         Some(call)
     }
@@ -411,7 +329,7 @@ impl Door {
     /// Nothing will come of a call.
     pub(super) fn fail(&mut self, number: u64, error: &RpcError, now: Instant) {
         self.release_asks_of(number, now);
-        if self.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
+        if self.calls.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
             return;
         }
         let Some(call) = self.drop_call(number) else { return };
@@ -420,14 +338,14 @@ impl Door {
             CallPurpose::List(reading) => self.not_listed(&call.to, reading.listing, now),
             CallPurpose::Duty => {}
             CallPurpose::Listen(listen) => self.listen_settled(listen, number),
-            CallPurpose::Client(asked) => self.answer(&asked.request, &Err(error.clone())),
+            CallPurpose::Client(asked) => self.streams.answer_request(&asked.request, &Err(error.clone())),
         }
     }
 
     /// Somebody answered.
     pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
         let Some(message) = Members::parse(payload) else { return };
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         let failed = message.get("error").map(read_error);
         match call.purpose {
             CallPurpose::Client(_) => return self.client_call_answered(number, message, now),
@@ -454,8 +372,8 @@ impl Door {
     }
 
     fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
-        let CallStage::Sent(_, era) = call.state else { return };
+        let Some(call) = self.calls.get(number) else { return };
+        let Some(era) = call.sent_in() else { return };
         let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
         let client = profile.era();
         let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
@@ -478,7 +396,7 @@ impl Door {
             }
         }
         self.release_asks_of(number, now);
-        if self.park_outcome(number, || message.to_raw()) {
+        if self.calls.park_outcome(number, || message.to_raw()) {
             return;
         }
         let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.drop_call(number) else { return };
@@ -497,7 +415,7 @@ impl Door {
             let mut params = Members::default();
             params.set("elicitationId", page);
             let done = rpc::notification("notifications/elicitation/complete", Some(&params.to_raw()));
-            self.say(asked.request.channel, &done);
+            self.streams.say(asked.request.channel, &done);
         }
         self.pass_back(&asked.request, message);
     }
@@ -510,18 +428,16 @@ impl Door {
         };
         message.set("jsonrpc", "2.0");
         message.set("id", &request.id);
-        self.say_answer(request.channel, status, &message.to_raw());
+        self.streams.answer(request.channel, status, &message.to_raw());
     }
 
     /// Says what belongs to one participant as the room says it.
     pub(super) fn adapt(&mut self, asked: &ClientRequest, who: &ParticipantId, message: &mut Members) {
         let Some(result) = message.get("result") else { return };
         match (&*asked.request.method, &asked.uri) {
-            ("resources/subscribe", Some((_, theirs))) if self.subscriptions.len() < MAX_SUBSCRIPTIONS => {
-                self.subscriptions.insert((who.clone(), theirs.clone()));
-            }
+            ("resources/subscribe", Some((_, theirs))) => self.subscriptions.subscribe(who, theirs),
             ("resources/unsubscribe", Some((_, theirs))) => {
-                self.subscriptions.remove(&(who.clone(), theirs.clone()));
+                self.subscriptions.unsubscribe(who, theirs);
             }
             ("resources/read", Some((asked, theirs))) if asked != theirs => {
                 if let Some(renamed) = renamed_contents(result, theirs, asked) {
@@ -530,7 +446,7 @@ impl Door {
             }
             ("tools/call", _) if self.is_room() && result.get().contains("resource_link") => {
                 for uri in links(result) {
-                    self.shelf.note_link(who, &uri);
+                    self.lists.merged.note_link(who, &uri);
                 }
             }
             _ => {}

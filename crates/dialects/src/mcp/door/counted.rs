@@ -6,17 +6,13 @@ use salon_mcp::code;
 use salon_protocol::{Code, RpcError};
 use serde::Deserialize;
 
-use super::{DialectAction, Door, DoorRequest};
+use super::{Door, DoorRequest};
 
 impl Door {
     /// Says no to a request of the client's.
     pub(super) fn refuse(&mut self, request: &DoorRequest, error: RpcError) {
-        self.count(code_of(&error));
-        self.answer(request, &Err(error));
-    }
-
-    pub(super) fn count(&mut self, code: Code) {
-        self.actions.push_back(DialectAction::Refused(code));
+        self.outbox.count(code_of(&error));
+        self.streams.answer_request(request, &Err(error));
     }
 }
 

@@ -8,9 +8,10 @@ use salon_protocol::{Members, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::client::RequestAdmission;
 use super::counted::code_of;
 use super::route::{self, Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
-use super::{ClientProfile, Door, DoorRequest, DoorSeatState, MAX_CALLS, MAX_EARLY, Post};
+use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 
@@ -30,14 +31,14 @@ struct HttpSource {
 impl Door {
     /// Hears a frame on a stream that lasts.
     pub(in crate::mcp) fn hear_body(&mut self, stream: StreamId, body: Result<Body, ErrorBody>, now: Instant) {
-        self.client_is_back(now);
+        self.streams.client_is_back(now);
         self.hear(MessageSource { stream, request: None }, body, now);
     }
 
     /// A request over HTTP.
     pub(super) fn hear_post(&mut self, stream: StreamId, post: Post, now: Instant) {
         let Post { body, headers, apart } = post;
-        self.client_is_back(now);
+        self.streams.client_is_back(now);
         self.hear(MessageSource { stream, request: Some(HttpSource { headers, apart }) }, body, now);
     }
 
@@ -53,7 +54,7 @@ impl Door {
     }
 
     fn refuse_message(&mut self, source: &MessageSource, fault: &ErrorBody) {
-        self.count(code_of(&fault.error));
+        self.outbox.count(code_of(&fault.error));
         self.say_fault(source, fault.status, &fault.message());
     }
 
@@ -90,7 +91,7 @@ impl Door {
         let asker = match route::check(headers, method, message.params.as_deref()) {
             Ok(asker) => asker,
             Err(wrong) => {
-                self.count(code_of(&wrong.error));
+                self.outbox.count(code_of(&wrong.error));
                 return self.say_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
             }
         };
@@ -101,7 +102,7 @@ impl Door {
             level: asker.level,
         };
         let profile = Arc::new(profile);
-        self.profile = Some(profile.clone());
+        self.client.note_profile(&profile);
         let channel = self.channel(&source, 1, style);
         let headers = source.request.map(|request| request.headers);
         if let Some(request) = request(channel, message, profile, headers) {
@@ -114,22 +115,20 @@ impl Door {
         let style = PostStyle {
             resumable: true,
             // SEP-1699, from 2025-11-25 on.
-            prime: self.revision() >= Revision::R2025_11_25 && method == Some("tools/call"),
+            prime: self.client.revision() >= Revision::R2025_11_25 && method == Some("tools/call"),
             session_header: message.is_initialize(),
         };
         let channel = self.channel(&source, usize::from(message.is_request()), style);
         self.hear_one(channel, message, now);
     }
 
-    fn revision(&self) -> Revision {
-        self.introduced.as_ref().map_or(Revision::ROOM, |profile| profile.revision)
-    }
-
     /// Several messages at once, which one revision has; each is answered for itself.
     fn hear_batch(&mut self, source: MessageSource, messages: Vec<ReadMessage>, now: Instant) {
-        if self.revision() > Revision::R2025_03_26 {
-            let told =
-                format!("batches were removed from MCP after 2025-03-26; this session speaks {}", self.revision());
+        if self.client.revision() > Revision::R2025_03_26 {
+            let told = format!(
+                "batches were removed from MCP after 2025-03-26; this session speaks {}",
+                self.client.revision()
+            );
             return self.refuse_message(&source, &ErrorBody::invalid(told));
         }
         let wants_answer = |message: &ReadMessage| message.as_ref().map_or(true, ClientMessage::is_request);
@@ -139,8 +138,8 @@ impl Door {
             match message {
                 Ok(message) => self.hear_one(channel, message, now),
                 Err(fault) => {
-                    self.count(code_of(&fault.error));
-                    self.streams.answer(channel, 200, &*fault.message());
+                    self.outbox.count(code_of(&fault.error));
+                    self.streams.answer(channel, 200, &fault.message());
                 }
             }
         }
@@ -150,7 +149,7 @@ impl Door {
         if !message.is_request() {
             return self.hear_the_rest(&message.head(), now);
         }
-        let profile = match self.introduced.clone() {
+        let profile = match self.client.introduced() {
             Some(profile) => profile,
             None => Arc::new(ClientProfile {
                 revision: Revision::ROOM,
@@ -162,18 +161,13 @@ impl Door {
         let Some(request) = request(channel, message, profile, None) else { return };
         match &*request.method {
             "initialize" => self.initialize(request, now),
-            "ping" => self.answer(&request, &Ok(super::empty())),
-            _ if !self.is_introduced() => {
+            "ping" => self.streams.answer_request(&request, &Ok(super::empty())),
+            _ if !self.client.is_introduced() => {
                 let error = RpcError::new(INVALID_REQUEST, "a session begins with `initialize`");
                 self.refuse(&request, error);
             }
             _ => self.admit(request, now),
         }
-    }
-
-    /// Whether a legacy client has said who it is.
-    pub(super) fn is_introduced(&self) -> bool {
-        self.introduced.is_some()
     }
 
     /// Takes a request on, now or when the client has its seat.
@@ -184,14 +178,13 @@ impl Door {
             return self.refuse(&request, error);
         }
         self.streams.open_at(request.channel, Some(now + STREAM_OPEN_DELAY));
-        match self.seat_state {
-            DoorSeatState::Inside => self.serve(request, now),
-            DoorSeatState::Outside | DoorSeatState::Entering if self.early.len() >= MAX_EARLY => {
+        let profile = request.profile.clone();
+        match self.client.admit(request) {
+            RequestAdmission::Serve(request) => self.serve(request, now),
+            RequestAdmission::Wait { asks_for_seat: true } => self.ask_for_seat(&profile),
+            RequestAdmission::Wait { asks_for_seat: false } => {}
+            RequestAdmission::TooMany(request) => {
                 self.refuse(&request, RpcError::internal("too many requests before the room was entered"));
-            }
-            DoorSeatState::Outside | DoorSeatState::Entering => {
-                self.join(&request.profile.clone());
-                self.early.push_back(request);
             }
         }
     }

@@ -9,7 +9,6 @@ use salon_protocol::{LogLevel, Members, ParticipantId, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CallPurpose, DoorCall};
 use super::incoming::text_of;
 use super::peers::PeerHandshake;
 use super::{ClientProfile, Door, DoorRequest, DoorScope};
@@ -20,7 +19,7 @@ const MAX_NAME_CHARS: usize = 256;
 impl Door {
     /// A client says who it is: it takes its seat, and is answered when it has it.
     pub(super) fn initialize(&mut self, mut request: DoorRequest, now: Instant) {
-        if self.is_introduced() {
+        if self.client.is_introduced() {
             let error = RpcError::new(-32600, "this session has begun already; open another one to begin anew");
             return self.refuse(&request, error);
         }
@@ -33,8 +32,7 @@ impl Door {
             info: hello.info,
             level: None,
         });
-        self.profile = Some(profile.clone());
-        self.introduced = Some(profile.clone());
+        self.client.introduce(&profile);
         request.profile = profile;
         self.admit(request, now);
     }
@@ -44,7 +42,7 @@ impl Door {
         match &self.options.scope {
             DoorScope::Room => {
                 let result = self.introduction(request.profile.revision);
-                self.answer(&request, &Ok(result));
+                self.streams.answer_request(&request, &Ok(result));
             }
             DoorScope::One(who) => {
                 let who = who.clone();
@@ -68,10 +66,9 @@ impl Door {
                 if request.profile.era() == Era::Legacy {
                     let profile =
                         Arc::new(ClientProfile { revision: agreed, ..ClientProfile::clone(&request.profile) });
-                    self.profile = Some(profile.clone());
-                    self.introduced = Some(profile);
+                    self.client.introduce(&profile);
                 }
-                self.answer(&request, &Ok(result));
+                self.streams.answer_request(&request, &Ok(result));
             }
             PeerHandshake::Mute { error, until } if *until > now => {
                 let error = error.clone();
@@ -79,7 +76,7 @@ impl Door {
             }
             _ => {
                 let profile = request.profile.clone();
-                self.introducing.push(request);
+                self.client.wait_for_introduction(request);
                 self.start_handshake(who, &profile, now);
             }
         }
@@ -89,7 +86,7 @@ impl Door {
     pub(super) fn not_introduced(&mut self, request: &DoorRequest, error: RpcError) {
         self.refuse(request, error);
         if &*request.method == "initialize" {
-            self.end(salon_protocol::CloseReason::Bye);
+            self.streams.end(salon_protocol::CloseReason::Bye);
         }
     }
 
@@ -141,26 +138,24 @@ impl Door {
             );
             return self.refuse(request, error);
         };
-        self.level = Some(level);
+        self.client.set_level(level);
         let met: Vec<_> =
             self.peers.iter().filter(|(_, peer)| peer.is_handshake_done()).map(|(who, _)| who.clone()).collect();
         for who in met {
             self.want_level(&who, level, &request.profile.clone(), now);
         }
-        self.answer(request, &Ok(super::empty()));
+        self.streams.answer_request(request, &Ok(super::empty()));
     }
 
     /// The most talkative level that the client wants of a participant, now.
     pub(super) fn finest_level(&self, who: &ParticipantId) -> Option<LogLevel> {
-        let is_open = |call: &&DoorCall| call.to == *who && matches!(call.purpose, CallPurpose::Client(_));
-        let open = self.calls.values().filter(is_open).filter_map(|call| call.profile.level);
-        open.chain(self.level).min()
+        self.calls.finest_level(who).into_iter().chain(self.client.level()).min()
     }
 
     /// Takes note of a level that a client asks its one participant for by itself.
     pub(super) fn note_level(&mut self, request: &DoorRequest, who: &ParticipantId) {
         if let Some(level) = level_of(request.params.as_deref()) {
-            self.level = Some(level);
+            self.client.set_level(level);
             if let Some(peer) = self.peers.get_mut(who) {
                 peer.note_level(level);
             }

@@ -5,57 +5,60 @@
 //! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
 //! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
 //!
+//! State is in components that know nothing of each other, each with its invariants and its tests: [`client`], [`client_streams`],
+//! [`outbox`], [`sessions`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
+//!
 //! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 
 mod asks;
+mod call_table;
 mod calls;
+mod client;
+mod client_streams;
 mod counted;
 mod incoming;
-mod kept;
 mod legacy;
+mod list_table;
 mod listens;
 mod lists;
 mod merge;
 mod modern;
 mod news;
 mod opening;
+mod outbox;
 mod parting;
 mod peers;
+mod questions;
 mod refused;
 pub(super) mod route;
 mod sessions;
+mod subscriptions;
 mod targets;
 #[cfg(test)]
 mod tests;
 mod withdrawing;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::HandshakeParams;
-use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::system::{OUTAGE, READY};
-use salon_protocol::{
-    CloseReason, Compose, Draft, EnvelopeId, Kind, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError,
-    TopicName, rpc,
-};
+use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, Refusal, RpcError, TopicName};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::streams::{Channel, Streams};
 use crate::timers::Timers;
-use crate::{Dialect, Frame, Introduction, Stamps, StreamId, Ticket};
-use asks::ClientQuestion;
-use calls::{CallPurpose, DoorCall};
-use kept::DraftQueue;
-use listens::ListenStream;
-use lists::ListWaiter;
-use merge::MergedLists;
+use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
+use call_table::DoorCalls;
+use client::{ClientProfile, ClientSession, DoorRequest};
+use client_streams::ClientStreams;
+use list_table::DoorLists;
+use outbox::Outbox;
 use peers::DoorPeer;
+use questions::ClientQuestions;
 use sessions::DoorSessions;
+use subscriptions::ClientSubscriptions;
 
 pub use crate::{CatalogueAnswer, CatalogueQuery, RoomAnswer, RoomQuery};
 pub(in crate::mcp) use counted::code_of as refusal_code;
@@ -66,11 +69,6 @@ pub use route::{Body, ClientMessage, ErrorBody, PollBody, PostRoute};
 
 /// Requests of the client that may be open.
 const MAX_CALLS: usize = 256;
-/// Requests that may wait for the seat.
-const MAX_EARLY: usize = 64;
-
-/// How long the end of a session waits for what the room has not taken.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What a client sees as its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -113,67 +111,11 @@ pub struct McpDoorOptions {
     pub version: &'static str,
 }
 
-/// How a client speaks, and what it said of itself: once in a handshake, or with every request.
-#[derive(Debug, Clone)]
-struct ClientProfile {
-    revision: Revision,
-    capabilities: Box<RawValue>,
-    info: Option<Box<RawValue>>,
-    /// Which log lines it wants; in the legacy era that is said apart.
-    level: Option<LogLevel>,
-}
-
 impl DoorScope {
     /// Whether the whole room is seen.
     pub fn is_room(&self) -> bool {
         *self == Self::Room
     }
-}
-
-impl ClientProfile {
-    fn era(&self) -> Era {
-        self.revision.era()
-    }
-
-    /// The same as a handshake says it.
-    fn hello(&self) -> HandshakeParams {
-        HandshakeParams { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
-    }
-}
-
-/// A request of the client's.
-#[derive(Debug)]
-struct DoorRequest {
-    channel: Channel,
-    id: Box<RawValue>,
-    method: Box<str>,
-    params: Option<Box<RawValue>>,
-    profile: Arc<ClientProfile>,
-    /// The headers it came with, where it came over HTTP.
-    headers: Option<Vec<(Box<str>, Box<str>)>>,
-}
-
-impl DoorRequest {
-    fn is_modern(&self) -> bool {
-        self.profile.era() == Era::Modern
-    }
-}
-
-/// Whether the client has its seat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DoorSeatState {
-    Outside,
-    Entering,
-    Inside,
-}
-
-/// Whether the client listens to its session over HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SessionStream {
-    None,
-    Open(StreamId),
-    /// It hung up while it listened or waited for an answer, and has sent nothing since. Many clients end without another word.
-    Gone,
 }
 
 /// What falls due.
@@ -203,115 +145,52 @@ enum DoorTimer {
     Idle,
 }
 
-/// One MCP client.
+/// One MCP client. The components own what they are about; the door routes between them.
 #[derive(Debug)]
 pub struct Door {
     options: McpDoorOptions,
-    stamps: Stamps,
-    seat_state: DoorSeatState,
-    duplex: Option<StreamId>,
+    /// Numbers calls, questions, subscriptions and waiting requests, so that no two of them are equal.
+    last_number: u64,
+    client: ClientSession,
+    streams: ClientStreams,
+    outbox: Outbox,
     sessions: DoorSessions,
-    listener: SessionStream,
-    /// Requests that came before the seat.
-    early: VecDeque<DoorRequest>,
-    /// How the client spoke last.
-    profile: Option<Arc<ClientProfile>>,
-    /// How it introduced itself, where it did.
-    introduced: Option<Arc<ClientProfile>>,
-    /// The level of log lines a legacy client asked for.
-    level: Option<LogLevel>,
-    /// A handshake that waits for the one participant's.
-    introducing: Vec<DoorRequest>,
     peers: BTreeMap<ParticipantId, DoorPeer>,
-    shelf: MergedLists,
-    /// The lists the client has asked for.
-    interest: BTreeSet<Listing>,
-    gathers: BTreeMap<u64, ListWaiter>,
-    /// Participants that may list other things to this client than to all: it has met or called them, or they said so.
-    list_candidates: BTreeSet<ParticipantId>,
-    calls: BTreeMap<u64, DoorCall>,
-    sent: HashMap<EnvelopeId, u64>,
-    asks: BTreeMap<u64, ClientQuestion>,
-    kept: DraftQueue,
-    /// Whether the room is known to store nothing for now.
-    is_out: bool,
-    listens: BTreeMap<u64, ListenStream>,
-    subscriptions: BTreeSet<(ParticipantId, String)>,
-    changed: BTreeSet<&'static str>,
-    streams: Streams<RoomQuery>,
-    timers: Timers<DoorTimer>,
-    next: u64,
-    tickets: u64,
-    actions: VecDeque<DialectAction>,
-    closing: Option<CloseReason>,
+    lists: DoorLists,
+    calls: DoorCalls,
+    questions: ClientQuestions,
+    subscriptions: ClientSubscriptions,
 }
 
 impl Door {
     /// A session of which nothing has been heard yet.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
-        let first = options.first;
-        let shelf = MergedLists::of(&options.me);
-        let mut timers = Timers::default();
-        if let Some(idle) = options.idle {
-            timers.set(DoorTimer::Idle, now + idle);
-        }
         Self {
-            streams: Streams::new(stream_options(options.session.clone()), now),
-            sessions: DoorSessions::new(stamps.session()),
-            options,
-            stamps,
-            seat_state: DoorSeatState::Outside,
-            duplex: None,
-            listener: SessionStream::None,
-            early: VecDeque::new(),
-            profile: None,
-            introduced: None,
-            level: None,
-            introducing: Vec::new(),
+            last_number: options.first,
+            client: ClientSession::default(),
+            streams: ClientStreams::new(&options, now),
+            outbox: Outbox::new(&options, stamps),
+            sessions: DoorSessions::default(),
             peers: BTreeMap::new(),
-            shelf,
-            interest: BTreeSet::new(),
-            gathers: BTreeMap::new(),
-            list_candidates: BTreeSet::new(),
-            calls: BTreeMap::new(),
-            sent: HashMap::new(),
-            asks: BTreeMap::new(),
-            kept: DraftQueue::default(),
-            is_out: false,
-            listens: BTreeMap::new(),
-            subscriptions: BTreeSet::new(),
-            changed: BTreeSet::new(),
-            timers,
-            next: first,
-            tickets: 0,
-            actions: VecDeque::new(),
-            closing: None,
+            lists: DoorLists::new(&options),
+            calls: DoorCalls::default(),
+            questions: ClientQuestions::default(),
+            subscriptions: ClientSubscriptions::default(),
+            options,
         }
     }
 
     fn fresh(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.last_number += 1;
+        self.last_number
     }
 
     fn is_room(&self) -> bool {
         self.options.scope.is_room()
     }
 
-    fn after(&mut self, delay: Duration, due: DoorTimer, now: Instant) {
-        self.timers.set(due, now + delay);
-    }
-
-    fn forget_timer(&mut self, due: DoorTimer) {
-        self.timers.forget(due);
-    }
-
-    /// Takes a seat under the name the client gave itself.
-    fn join(&mut self, profile: &ClientProfile) {
-        if self.seat_state != DoorSeatState::Outside {
-            return;
-        }
-        self.seat_state = DoorSeatState::Entering;
+    /// Asks for a seat under the name the client gave itself.
+    fn ask_for_seat(&mut self, profile: &ClientProfile) {
         let name = profile.info.as_deref().and_then(legacy::name_of);
         // A modern client is asked by `input_required`; to its callers the door answers in every revision.
         let versions = match profile.era() {
@@ -319,134 +198,53 @@ impl Door {
             Era::Modern => Revision::all_dates().map(Into::into).to_vec(),
         };
         let mcp = McpVersion { version: profile.revision.date().into(), versions };
-        self.actions.push_back(DialectAction::Join(Box::new(Introduction {
-            name: name.map(Into::into),
-            mcp,
-            ..Introduction::default()
-        })));
-    }
-
-    /// Writes something that is to be said in the room, as the client, unless it is more than the room takes.
-    fn compose(
-        &mut self,
-        to: &[ParticipantId],
-        correlation: Option<&EnvelopeId>,
-        payload: impl FnOnce(&str) -> Box<RawValue>,
-        now: Instant,
-    ) -> Result<Draft, Refusal> {
-        let (id, ts) = self.stamps.next(now);
-        let payload = payload(&id);
-        let compose = Compose {
-            id: &id,
-            ts,
-            from: &self.options.me,
-            to,
-            kind: Kind::Mcp,
-            correlation_id: correlation.map(EnvelopeId::as_str),
-            payload,
-        };
-        let sessions = salon_protocol::Sessions { from_session: Some(self.sessions.own()), to_session: None };
-        Draft::parse(compose.text_between(sessions), &self.options.limits)
-    }
-
-    /// Says something in the room, once. Its envelope's id, unless it is more than the room takes.
-    fn publish(
-        &mut self,
-        to: &ParticipantId,
-        correlation: Option<&EnvelopeId>,
-        payload: impl FnOnce(&str) -> Box<RawValue>,
-        now: Instant,
-    ) -> Result<EnvelopeId, Refusal> {
-        let draft = self.compose(std::slice::from_ref(to), correlation, payload, now)?;
-        let id = draft.envelope().id().clone();
-        let ticket = self.ticket();
-        self.actions.push_back(DialectAction::Publish(ticket, Box::new(draft)));
-        Ok(id)
-    }
-
-    fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
-    }
-
-    /// Answers a request of the client's.
-    fn answer(&mut self, request: &DoorRequest, outcome: &Result<Box<RawValue>, RpcError>) {
-        let status = match outcome {
-            Err(error) if request.is_modern() => route::status(error.code),
-            _ => 200,
-        };
-        if outcome.is_err() {
-            // A handshake that failed began no session.
-            self.streams.unname(request.channel);
-        }
-        let message = rpc::outcome(&request.id, outcome);
-        self.say_answer(request.channel, status, &message);
-    }
-
-    /// Tells the client something. What nobody can hear any more is not told.
-    fn say(&mut self, channel: Channel, message: &RawValue) {
-        self.streams.say(channel, message.get());
-    }
-
-    fn say_answer(&mut self, channel: Channel, status: u16, message: &RawValue) {
-        self.streams.answer(channel, status, message);
+        self.outbox.join(Introduction { name: name.map(Into::into), mcp, ..Introduction::default() });
     }
 
     /// How many requests of the client's are being worked on.
     fn open_requests(&self) -> usize {
-        let calls = self.calls.values().filter(|call| matches!(call.purpose, CallPurpose::Client(_))).count();
-        calls + self.gathers.len() + self.listens.len() + self.early.len() + self.introducing.len()
+        self.calls.client_count() + self.lists.waiting() + self.subscriptions.streams() + self.client.waiting()
     }
 
     fn seated(&mut self, now: Instant) {
-        self.seat_state = DoorSeatState::Inside;
-        for request in std::mem::take(&mut self.early) {
+        for request in self.client.seated() {
             self.serve(request, now);
         }
     }
 
     fn not_seated(&mut self, refusal: &Refusal) {
-        self.seat_state = DoorSeatState::Outside;
-        for request in std::mem::take(&mut self.early) {
-            self.answer(&request, &Err(told(refusal)));
+        for request in self.client.not_seated() {
+            self.streams.answer_request(&request, &Err(refusal_error(refusal)));
         }
-        self.end(CloseReason::Bye);
-    }
-
-    /// Ends the session once everything has been said.
-    fn end(&mut self, reason: CloseReason) {
-        self.streams.close_all();
-        self.closing.get_or_insert(reason);
-    }
-
-    /// The client sends something, so it has not ended without a word.
-    fn client_is_back(&mut self, now: Instant) {
-        self.streams.touch(now);
-        if self.listener == SessionStream::Gone {
-            self.listener = SessionStream::None;
-        }
-    }
-
-    /// The client hung up in the middle of something, and may have ended without another word.
-    fn vanished(&mut self, now: Instant) {
-        self.listener = SessionStream::Gone;
-        let timeout = self.options.vanished_timeout;
-        self.after(self.options.idle.map_or(timeout, |idle| idle.min(timeout)), DoorTimer::Idle, now);
+        self.streams.end(CloseReason::Bye);
     }
 
     fn idle(&mut self, now: Instant) {
-        let Some(mut idle) = self.options.idle else { return };
-        if self.listener == SessionStream::Gone {
-            idle = idle.min(self.options.vanished_timeout);
-        }
-        let due = self.streams.idle_at(idle, self.open_requests() > 0, now);
-        if due <= now && now < due + DRAIN_TIMEOUT && self.kept.is_late() {
-            self.after(kept::RETRY_DELAY, DoorTimer::Idle, now);
-        } else if due <= now {
+        let is_busy = self.open_requests() > 0;
+        if self.streams.is_idle(is_busy, self.outbox.is_late(), now) {
             self.close("nothing was said for long", CloseReason::Bye, now);
-        } else {
-            self.timers.set(DoorTimer::Idle, due);
         }
+    }
+}
+
+impl Door {
+    fn timers(&self) -> [&Timers<DoorTimer>; 6] {
+        let Self { streams, outbox, lists, questions, calls, subscriptions, .. } = self;
+        [&streams.timers, &outbox.timers, &lists.timers, &questions.timers, &calls.timers, &subscriptions.timers]
+    }
+
+    /// Takes the earliest deadline that has passed, whichever component it is of.
+    fn take_due(&mut self, now: Instant) -> Option<DoorTimer> {
+        let Self { streams, outbox, lists, questions, calls, subscriptions, .. } = self;
+        let all = [
+            &mut streams.timers,
+            &mut outbox.timers,
+            &mut lists.timers,
+            &mut questions.timers,
+            &mut calls.timers,
+            &mut subscriptions.timers,
+        ];
+        all.into_iter().filter(|timers| timers.first().is_some()).min_by_key(|timers| timers.first())?.take(now)
     }
 }
 
@@ -460,7 +258,6 @@ impl Dialect for Door {
     }
 
     fn handle_event(&mut self, event: DialectEvent, now: Instant) {
-        // Silence is counted from the last answer.
         self.streams.pass_time(now);
         match event {
             DialectEvent::Joined(joined) => {
@@ -471,32 +268,39 @@ impl Dialect for Door {
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal),
             DialectEvent::Accepted { ticket, entry, .. } => {
-                self.kept_taken(ticket, now);
+                if let Some(who) = self.outbox.accepted(ticket) {
+                    self.peer_ready(&who, now);
+                }
                 self.taken(entry.envelope.id(), now);
             }
             DialectEvent::Refused { ticket, refusal } => {
-                if !self.kept_not_taken(ticket, &refusal, now) {
+                let is_kept = self.outbox.keeps(ticket);
+                if let Some(who) = self.outbox.refused(ticket, &refusal, now) {
+                    self.peer_ready(&who, now);
+                }
+                if !is_kept {
                     self.not_taken(&refusal, now);
                 }
             }
             DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
             DialectEvent::CallFailed { request, callee, cause, .. } => {
                 self.sessions.call_over(&request);
-                if let Some(number) = self.sent.get(&request).copied() {
+                if let Some(number) = self.calls.of_envelope(&request) {
                     let refusal = cause.refusal(&callee);
                     let error = RpcError::new(code::GONE, refusal.message);
                     self.fail(number, &error.with_data(&json!({ "code": refusal.code })), now);
                 }
             }
             DialectEvent::Outage => {
-                self.is_out = true;
+                self.outbox.outage();
                 self.tell_outage(LogLevel::Warning, OUTAGE);
             }
             DialectEvent::Recovered => {
-                self.is_out = false;
                 self.tell_outage(LogLevel::Notice, READY);
                 self.forgive();
-                self.resend_drafts(now);
+                for who in self.outbox.recovered() {
+                    self.peer_ready(&who, now);
+                }
                 self.ask_again();
             }
             DialectEvent::Gap => {
@@ -504,33 +308,18 @@ impl Dialect for Door {
             }
             DialectEvent::Answered(answer) => self.resolved(answer, now),
             DialectEvent::StreamOpened(stream, opening) => match opening {
-                McpOpening::Duplex => {
-                    self.duplex = Some(stream);
-                    self.streams.open_duplex(stream);
-                }
+                McpOpening::Duplex => self.streams.open_duplex(stream),
                 McpOpening::Post(post) => self.hear_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
                 McpOpening::Poll(..) => {}
-                McpOpening::Listen(listen) => {
-                    self.streams.touch(now);
-                    // A GET that resumes the answer of a POST ends with that answer, and says nothing of who listens to the session.
-                    if listen.open(&mut self.streams, stream) == Channel::SESSION {
-                        self.listener = SessionStream::Open(stream);
-                    }
-                }
+                McpOpening::Listen(listen) => self.streams.listen(stream, &listen, now),
             },
             DialectEvent::StreamClosed(stream) => {
-                self.streams.touch(now);
-                let was_listener = self.listener == SessionStream::Open(stream);
-                let unanswered = self.streams.closed(stream);
-                if was_listener || (unanswered.is_some() && self.is_introduced() && !self.streams.is_attended()) {
-                    self.vanished(now);
-                }
-                if let Some(channel) = unanswered {
+                let closed = self.streams.closed(stream, self.client.is_introduced(), now);
+                if let Some(channel) = closed.unanswered {
                     self.hung_up(channel, now);
                 }
-                if self.duplex == Some(stream) {
-                    self.duplex = None;
+                if closed.was_duplex {
                     self.part("the client has gone away", now);
                 }
             }
@@ -540,7 +329,7 @@ impl Dialect for Door {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.streams.handle_timeout(now);
-        while let Some(due) = self.timers.take(now) {
+        while let Some(due) = self.take_due(now) {
             match due {
                 DoorTimer::Gather(number) => self.gathered(number, now),
                 DoorTimer::OwnRequest(number) => self.errand_due(number, now),
@@ -550,7 +339,11 @@ impl Dialect for Door {
                 DoorTimer::Ask(number) => self.ask_due(number, now),
                 DoorTimer::Changed => self.tell_changes(),
                 DoorTimer::Listen(number) => self.acknowledge(number),
-                DoorTimer::Late => self.say_oldest(now),
+                DoorTimer::Late => {
+                    if let Some(who) = self.outbox.retry() {
+                        self.peer_ready(&who, now);
+                    }
+                }
                 DoorTimer::Refused => self.ask_oldest(now),
                 DoorTimer::Idle => self.idle(now),
             }
@@ -558,25 +351,26 @@ impl Dialect for Door {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next().into_iter().chain(self.streams.poll_timeout()).min()
+        let timers = self.timers().into_iter().filter_map(|timers| timers.next());
+        timers.chain(self.streams.poll_timeout()).min()
     }
 
     fn poll_action(&mut self) -> Option<DialectAction> {
-        if let Some(action) = self.actions.pop_front() {
+        if let Some(action) = self.outbox.poll_action() {
             return Some(action);
         }
         // What is left to be said goes out before the end does.
-        self.streams.poll_action().or_else(|| self.closing.take().map(DialectAction::Close))
+        self.streams.poll_action()
     }
 
     /// What others ask waits in the room while answers to them do not get in.
     fn ready(&self) -> bool {
-        self.kept.has_room()
+        self.outbox.has_room()
     }
 }
 
-/// A room's no, as a JSON-RPC error.
-fn told(refusal: &Refusal) -> RpcError {
+/// A room's refusal, as a JSON-RPC error.
+fn refusal_error(refusal: &Refusal) -> RpcError {
     RpcError::new(code::GONE, refusal.message.to_string()).with_data(&json!({ "code": refusal.code }))
 }
 

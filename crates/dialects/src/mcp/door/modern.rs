@@ -9,43 +9,21 @@ use salon_mcp::{Era, Revision, upgrade};
 use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CallPurpose, CallStage, ClientRequest, DoorCall};
+use super::call_table::{CallPurpose, DoorCall, ResumedCall};
 use super::incoming::{text_of, token_of};
-use super::{Door, DoorRequest, DoorScope, DoorTimer};
+use super::{Door, DoorRequest, DoorScope};
 
 /// How long questions of one call are gathered.
 const QUESTION_DELAY: Duration = Duration::from_millis(30);
 /// How long a client may think about its answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where a call of a modern client stands that must be asked something.
-#[derive(Debug, Default)]
-pub(super) struct Pause {
-    /// What the client gives back to have its call again: set while it is not here.
-    state: Option<Box<str>>,
-    /// What became of the call meanwhile, without an id.
-    outcome: Option<Box<RawValue>>,
-    /// The participant was answered for good, and wants the call made again.
-    anew: bool,
-}
-
-impl Pause {
-    pub(super) fn is_parked(&self) -> bool {
-        self.state.is_some()
-    }
-
-    /// Whether the participant still works on the call.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.outcome.is_none() && !self.anew
-    }
-}
-
 impl Door {
     pub(super) fn discover(&mut self, request: DoorRequest, now: Instant) {
         let who = match &self.options.scope {
             DoorScope::Room => {
                 let result = self.discovery();
-                return self.answer(&request, &Ok(result));
+                return self.streams.answer_request(&request, &Ok(result));
             }
             DoorScope::One(who) => who.clone(),
         };
@@ -65,25 +43,14 @@ impl Door {
         upgrade::result("server/discover", &result.to_raw(), Some(&self.server_info()))
     }
 
-    fn asked_mut(&mut self, number: u64) -> Option<&mut ClientRequest> {
-        match self.calls.get_mut(&number) {
-            Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) => Some(asked),
-            _ => None,
-        }
-    }
-
     /// A question has come for a call of a modern client; others may follow at once.
     pub(super) fn question_came(&mut self, number: u64, now: Instant) {
-        let parked = self.asked_mut(number).is_none_or(|asked| asked.pause.is_parked());
-        let due = DoorTimer::Questions(number);
-        if !parked && !self.timers.has(due) {
-            self.after(QUESTION_DELAY, due, now);
-        }
+        self.calls.gather_questions(number, now + QUESTION_DELAY);
     }
 
     /// Answers a modern client's request with what it is asked.
     pub(super) fn put_questions(&mut self, number: u64, now: Instant) {
-        let questions = self.questions_of(number);
+        let questions = self.questions.for_modern_client(number);
         if !questions.is_empty() {
             let mut wanted = Members::default();
             for (key, question) in questions {
@@ -96,27 +63,20 @@ impl Door {
     fn park(&mut self, number: u64, wanted: &Members, now: Instant) {
         let turn = self.fresh();
         let state = format!("{}{turn}", self.state_prefix());
-        let Some(asked) = self.asked_mut(number) else { return };
-        asked.pause.state = Some(state.as_str().into());
-        let (channel, id) = (asked.request.channel, asked.request.id.clone());
+        let Some(request) = self.calls.park(number, &state, now + ANSWER_TIMEOUT) else { return };
+        let (channel, id) = (request.channel, request.id.clone());
         let mut result = Members::default();
         result.set("resultType", "input_required");
         result.set("inputRequests", wanted);
         result.set("requestState", &state);
-        self.say_answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
-        self.after(ANSWER_TIMEOUT, DoorTimer::Parked(number), now);
+        self.streams.answer(channel, 200, &salon_protocol::rpc::response(&id, &result.to_raw()));
     }
 
     /// The call whose state a request gives back; an error for a state of ours that is no longer known.
     pub(super) fn resumed(&self, request: &DoorRequest) -> Option<Result<u64, RpcError>> {
         let prefix = self.state_prefix();
         let state = text_of(request.params.as_deref(), "requestState").filter(|state| state.starts_with(&prefix))?;
-        let is_it = |call: &DoorCall| match &call.purpose {
-            CallPurpose::Client(asked) => asked.pause.state.as_deref() == Some(&state) && call.method == request.method,
-            _ => false,
-        };
-        let found = self.calls.iter().find(|(_, call)| is_it(call)).map(|(number, _)| *number);
-        Some(found.ok_or_else(lost))
+        Some(self.calls.parked(&state, &request.method).ok_or_else(lost))
     }
 
     /// What begins the states that are given out here, so that a participant's own are distinguished: it may be another gateway.
@@ -127,54 +87,39 @@ impl Door {
 
     /// Goes on with a call whose client has come back with answers.
     pub(super) fn resume(&mut self, number: u64, mut request: DoorRequest, now: Instant) {
-        self.forget_timer(DoorTimer::Parked(number));
         let params = request.params.take();
         let token = token_of(params.as_deref());
         let answers = params.as_deref().and_then(|params| Members::parse(params.get()));
         let answers = answers.and_then(|mut params| params.remove("inputResponses"));
         let answers = answers.and_then(|answers| Members::parse(answers.get())).unwrap_or_default();
-        let Some(asked) = self.asked_mut(number) else { return };
-        asked.pause.state = None;
-        asked.request = request;
-        asked.token = token;
-        let (outcome, anew) = (asked.pause.outcome.take(), std::mem::take(&mut asked.pause.anew));
+        let Some(resumed) = self.calls.resume(number, request, token) else { return };
         for (key, answer) in answers.iter() {
             self.question_answered(number, key, answer, now);
         }
-        if let Some(message) = outcome.and_then(|outcome| Members::parse(outcome.get())) {
-            if let Some(DoorCall { purpose: CallPurpose::Client(asked), to, .. }) = self.drop_call(number) {
-                let mut message = message;
-                self.adapt(&asked, &to, &mut message);
-                self.pass_back(&asked.request, message);
+        match resumed {
+            ResumedCall::Ended(outcome) => {
+                let call = self.drop_call(number);
+                if let Some(DoorCall { purpose: CallPurpose::Client(asked), to, .. }) = call {
+                    let mut message = Members::parse(outcome.get()).unwrap_or_default();
+                    self.adapt(&asked, &to, &mut message);
+                    self.pass_back(&asked.request, message);
+                }
             }
-        } else if anew {
-            if let Some(call) = self.calls.get_mut(&number) {
-                call.state = CallStage::Waiting;
+            ResumedCall::Anew => {
+                self.calls.unsend(number);
+                self.dispatch(number, now);
             }
-            self.dispatch(number, now);
-        } else if !self.questions_of(number).is_empty() {
             // Some were not answered: they are put again.
-            self.question_came(number, now);
+            ResumedCall::UnderWay if !self.questions.for_modern_client(number).is_empty() => {
+                self.question_came(number, now);
+            }
+            ResumedCall::UnderWay => {}
         }
-    }
-
-    /// Keeps what became of a call while its client is away; whether it is.
-    pub(super) fn park_outcome(&mut self, number: u64, outcome: impl FnOnce() -> Box<RawValue>) -> bool {
-        let Some(asked) = self.asked_mut(number).filter(|asked| asked.pause.is_parked()) else { return false };
-        // What it has come to is not changed by what happens to the participant afterwards.
-        if asked.pause.outcome.is_some() || asked.pause.anew {
-            return true;
-        }
-        asked.pause.outcome = Some(outcome());
-        if let Some(CallStage::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
-            self.sent.remove(&envelope);
-        }
-        true
     }
 
     /// A client did not come back.
     pub(super) fn not_resumed(&mut self, number: u64, now: Instant) {
-        if self.asked_mut(number).is_some_and(|asked| asked.pause.outcome.is_some() || asked.pause.anew) {
+        if self.calls.client(number).is_some_and(|asked| !asked.pause.is_under_way()) {
             self.drop_asks_of(number, now);
             self.drop_call(number);
             return;
@@ -186,10 +131,6 @@ impl Door {
     /// A participant wants somebody to open pages in a browser, and then to be asked again.
     pub(super) fn elicit_by_url(&mut self, number: u64, wanted: &[Box<RawValue>], now: Instant) {
         self.drop_asks_of(number, now);
-        self.forget_timer(DoorTimer::Questions(number));
-        if let Some(CallStage::Sent(envelope, _)) = self.calls.get(&number).map(|call| call.state.clone()) {
-            self.sent.remove(&envelope);
-        }
         let mut questions = Members::default();
         for (at, params) in wanted.iter().enumerate() {
             let mut question = Members::default();
@@ -197,10 +138,8 @@ impl Door {
             question.set("params", params);
             questions.set(&format!("req_{}", at + 1), &question);
         }
-        let Some(asked) = self.asked_mut(number) else { return };
-        asked.pause.anew = true;
         // A client that is away hears of them when it is back and the call is made again.
-        if !asked.pause.is_parked() {
+        if self.calls.make_anew(number) {
             self.park(number, &questions, now);
         }
     }

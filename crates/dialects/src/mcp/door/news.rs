@@ -8,17 +8,18 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members,
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, DoorCall};
+use super::Door;
+use super::call_table::CallPurpose;
+use super::calls::CALL_TIMEOUT;
 use super::incoming::text_of;
-use super::{Door, DoorTimer};
 use crate::streams::Channel;
 
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
         if *envelope.from() == self.options.me {
-            return self.sessions.note(envelope, self.stamps.made(envelope.id().as_str()));
+            return self.sessions.note(envelope, self.outbox.made(envelope.id()));
         }
-        if !envelope.concerns_session(self.sessions.own()) && envelope.to().contains(&self.options.me) {
+        if !envelope.concerns_session(self.outbox.session()) && envelope.to().contains(&self.options.me) {
             return self.overhear_other_session(envelope);
         }
         match (envelope.kind(), envelope.message()) {
@@ -34,10 +35,8 @@ impl Door {
                 if let Some(peer) = self.peers.get_mut(envelope.from()).filter(|_| envelope.to_session().is_some()) {
                     peer.keeps_session = true;
                 }
-                let number = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
-                let asked =
-                    number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *envelope.from()));
-                if let Some(number) = asked {
+                let request = envelope.correlation();
+                if let Some(number) = request.and_then(|request| self.calls.asked_of(request, envelope.from())) {
                     self.answered(number, envelope.payload(), now);
                 }
             }
@@ -66,12 +65,11 @@ impl Door {
         }
         // What names a call of another session of the same participant is for that one.
         let is_elsewhere =
-            |request: &EnvelopeId| !self.sent.contains_key(request) && !self.stamps.made(request.as_str());
+            |request: &EnvelopeId| self.calls.of_envelope(request).is_none() && !self.outbox.made(request);
         let is_addressed =
             envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
-        let call = envelope.correlation().and_then(|request| self.sent.get(request)).copied();
-        let call = call.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from));
-        if let Some(listen) = call.and_then(|number| self.listen_of(number)) {
+        let call = envelope.correlation().and_then(|request| self.calls.asked_of(request, from));
+        if let Some(listen) = call.and_then(|number| self.calls.listen_of(number)) {
             return self.listen_notified((listen, call.unwrap_or_default()), from, method, params, now);
         }
         if let Some(number) = call.filter(|number| self.is_subscription(*number)) {
@@ -79,9 +77,10 @@ impl Door {
         }
         let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done() || peer.was_called);
         // Whom the client has never turned to cannot turn to it.
-        let is_stranger = !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.cause(call, from).is_none();
+        let is_stranger =
+            !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.calls.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
-            self.list_apart(from);
+            self.lists.set_apart(from);
         }
         match method {
             "notifications/tools/list_changed" => self.offer_changed(from, &[Listing::Tools], method, now),
@@ -102,13 +101,14 @@ impl Door {
     }
 
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
-        let Some(peer) = self.peers.get(from) else { return };
-        let is_known = |listing: &Listing| peer.lists.contains_key(listing) || self.shelf.is_catalogued(from, *listing);
-        let is_known = listings.iter().any(is_known);
+        if !self.peers.contains_key(from) {
+            return;
+        }
+        let is_known = listings.iter().any(|listing| self.lists.is_followed(from, *listing));
         // A list that is asked for again tells for itself whether it differs.
         let is_asked = is_known && listings.iter().any(|listing| self.follows(*listing));
-        if !self.is_room() && self.is_introduced() {
-            self.say(Channel::SESSION, &rpc::notification(method, None));
+        if !self.is_room() && self.client.is_introduced() {
+            self.streams.say(Channel::SESSION, &rpc::notification(method, None));
         } else if !is_asked {
             self.list_changed(listings[0], now);
         }
@@ -118,50 +118,33 @@ impl Door {
     fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
-        let number = token.and_then(|token| EnvelopeId::new(token).ok()).and_then(|id| self.sent.get(&id).copied());
-        let Some(number) = number.filter(|number| self.calls.get(number).is_some_and(|call| call.to == *from)) else {
-            return;
-        };
+        let request = token.and_then(|token| EnvelopeId::new(token).ok());
+        let Some(number) = request.and_then(|request| self.calls.asked_of(&request, from)) else { return };
         // A callee that reports progress is not silent.
-        let due = DoorTimer::OwnRequest(number);
-        if self.timers.has(due) {
-            self.forget_timer(due);
-            self.after(CALL_TIMEOUT, due, now);
-        }
-        let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.calls.get(&number) else { return };
+        self.calls.renew(number, now + CALL_TIMEOUT);
+        let Some(asked) = self.calls.client(number) else { return };
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);
             let channel = asked.request.channel;
-            self.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
-        }
-    }
-
-    /// The call of the client's that something from somebody belongs to: the one it names, else the oldest that is open.
-    fn cause(&self, named: Option<u64>, from: &ParticipantId) -> Option<&DoorCall> {
-        let is_open = |call: &&DoorCall| {
-            call.to == *from && matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked())
-        };
-        match named {
-            Some(number) => self.calls.get(&number).filter(is_open),
-            None => self.calls.values().find(is_open),
+            self.streams.say(channel, &rpc::notification("notifications/progress", Some(&params.to_raw())));
         }
     }
 
     /// Says to a client that hears the room's log lines whether the room can be spoken in and heard. A modern one hears log lines of its
     /// requests alone.
     pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
-        if !self.is_room() || !self.is_introduced() || self.level.is_some_and(|wanted| level < wanted) {
+        if !self.is_room() || !self.client.is_introduced() || self.client.level().is_some_and(|wanted| level < wanted) {
             return;
         }
         let params = json!({ "level": level.word(), "logger": ParticipantId::host().as_str(), "data": said });
         let params = to_raw_value(&params).expect("texts are plain JSON");
-        self.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
+        self.streams.say(Channel::SESSION, &rpc::notification("notifications/message", Some(&params)));
     }
 
     fn logged(&mut self, from: &ParticipantId, named: Option<u64>, names_session: bool, params: Option<&RawValue>) {
         let level = text_of(params, "level").and_then(|level| level.parse::<LogLevel>().ok());
         let message = rpc::notification("notifications/message", params);
-        let cause = self.cause(named, from);
+        let cause = self.calls.cause(named, from);
         let channel = cause.and_then(|call| match &call.purpose {
             CallPurpose::Client(asked) => Some((asked.request.channel, call.profile.era(), call.profile.level)),
             _ => None,
@@ -171,16 +154,17 @@ impl Door {
             _ => false,
         };
         // One participant is taken as it is, unless it may have been another session that had it say more.
-        let level_kept = self.level.filter(|_| self.is_room() || (!names_session && self.sessions.has_others()));
+        let level_kept =
+            self.client.level().filter(|_| self.is_room() || (!names_session && self.sessions.has_others()));
         match channel {
-            Some((channel, Era::Modern, wanted)) if admits(wanted) => self.say(channel, &message),
+            Some((channel, Era::Modern, wanted)) if admits(wanted) => self.streams.say(channel, &message),
             Some((_, Era::Modern, _)) => {}
             // Who has not said what it wants takes what its server sends.
             Some((channel, Era::Legacy, _)) if level_kept.is_none() || admits(level_kept) => {
-                self.say(channel, &message);
+                self.streams.say(channel, &message);
             }
-            None if self.is_introduced() && (level_kept.is_none() || admits(level_kept)) => {
-                self.say(Channel::SESSION, &message);
+            None if self.client.is_introduced() && (level_kept.is_none() || admits(level_kept)) => {
+                self.streams.say(Channel::SESSION, &message);
             }
             _ => {}
         }
@@ -189,23 +173,23 @@ impl Door {
     pub(super) fn updated(&mut self, from: &ParticipantId, params: Option<&RawValue>) {
         let Some(uri) = text_of(params, "uri") else { return };
         // In a room anybody could tell of anything.
-        if self.is_room() && !self.is_subscribed(from, &uri) {
+        if self.is_room() && !self.subscriptions.is_subscribed(from, &uri) {
             return;
         }
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         if self.is_room() {
-            params.set("uri", &self.shelf.listed_uri(from, &uri));
+            params.set("uri", &self.lists.merged.listed_uri(from, &uri));
         }
         let params = params.to_raw();
-        if self.is_introduced() {
-            self.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
+        if self.client.is_introduced() {
+            self.streams.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
         }
         self.tell_listens_updated(from, &uri, &params);
     }
 
     /// Whatever else somebody tells the client: with the call it is about, else by itself.
     fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
-        let channel = match self.cause(named, from).map(|call| &call.purpose) {
+        let channel = match self.calls.cause(named, from).map(|call| &call.purpose) {
             // The modern era has no ids of questions, so nothing can be told of them.
             Some(CallPurpose::Client(asked))
                 if asked.request.is_modern() && method == "notifications/elicitation/complete" =>
@@ -218,11 +202,11 @@ impl Door {
                 let id = asked.request.id.clone();
                 let patched = params.filter(|_| is_listen).and_then(|params| meta::with_subscription(params, &id));
                 let channel = asked.request.channel;
-                return self.say(channel, &rpc::notification(method, patched.as_deref().or(params)));
+                return self.streams.say(channel, &rpc::notification(method, patched.as_deref().or(params)));
             }
-            _ if self.is_introduced() => Channel::SESSION,
+            _ if self.client.is_introduced() => Channel::SESSION,
             _ => return,
         };
-        self.say(channel, &rpc::notification(method, params));
+        self.streams.say(channel, &rpc::notification(method, params));
     }
 }

@@ -10,7 +10,7 @@ use salon_protocol::{CloseReason, RpcError, SESSION_ENDED_METHOD};
 use serde_json::value::to_raw_value;
 
 use super::Door;
-use super::calls::{CallPurpose, CallStage};
+use super::call_table::CallPurpose;
 
 /// Recipients that one envelope may name.
 const MAX_RECIPIENTS: usize = 256;
@@ -19,7 +19,7 @@ impl Door {
     /// Answers everything that is open, and ends the session.
     pub(super) fn close(&mut self, why: &str, reason: CloseReason, now: Instant) {
         self.part(why, now);
-        self.end(reason);
+        self.streams.end(reason);
     }
 
     /// Answers everything that is open, the client's requests and what it was asked.
@@ -27,13 +27,13 @@ impl Door {
         self.withdraw_all(now);
         let error = RpcError::new(code::GONE, why);
         self.end_listens();
-        let gathers = std::mem::take(&mut self.gathers).into_values().map(|gather| gather.request);
-        let waiting: Vec<_> = gathers.chain(self.early.drain(..)).chain(self.introducing.drain(..)).collect();
+        let waiting = self.lists.of_requests(|_| true);
+        let waiting: Vec<_> = waiting.into_iter().filter_map(|number| self.lists.take_waiter(number)).collect();
+        let waiting: Vec<_> = waiting.into_iter().chain(self.client.take_waiting(|_| true)).collect();
         for request in waiting {
-            self.answer(&request, &Err(error.clone()));
+            self.streams.answer_request(&request, &Err(error.clone()));
         }
-        let open: Vec<u64> = self.calls.keys().copied().collect();
-        for number in open {
+        for number in self.calls.numbers(|_| true) {
             self.fail(number, &error, now);
         }
     }
@@ -44,9 +44,7 @@ impl Door {
         let reason = to_raw_value("the session of the client has ended").ok();
         // What the door asked for its own sake is answered soon, or was to be.
         let lasts = |purpose: &CallPurpose| matches!(purpose, CallPurpose::Client(_) | CallPurpose::Listen(_));
-        let is_open = |state: &CallStage| state.envelope().is_some_and(|envelope| self.sent.contains_key(envelope));
-        let open = self.calls.iter().filter(|(_, call)| lasts(&call.purpose) && is_open(&call.state));
-        for number in open.map(|(number, _)| *number).collect::<Vec<_>>() {
+        for number in self.calls.numbers(|call| lasts(&call.purpose) && self.calls.is_in_room(call)) {
             self.withdraw_from(number, reason.as_deref(), now);
         }
         self.tell_session_ended(now);
@@ -58,7 +56,7 @@ impl Door {
             self.peers.iter_mut().filter_map(|(who, peer)| std::mem::take(&mut peer.keeps_session).then_some(who));
         let keepers: Vec<_> = keepers.cloned().collect();
         for some in keepers.chunks(MAX_RECIPIENTS) {
-            self.tell_all(some, None, SESSION_ENDED_METHOD, None, now);
+            self.outbox.notify(some, None, SESSION_ENDED_METHOD, None, now);
         }
     }
 }

@@ -1,19 +1,18 @@
 //! The others in the room, as servers: performing the MCP handshake with them in the client's name.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use salon_mcp::handshake::{HandshakeError, ServerProfile};
-use salon_mcp::listing::Listing;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::calls::{CALL_TIMEOUT, CallPurpose, CallStage, DoorCall};
-use super::lists::{Lists, PeerList};
-use super::{ClientProfile, Door, DoorScope, DoorTimer};
+use super::call_table::{CallPurpose, DoorCall};
+use super::calls::CALL_TIMEOUT;
+use super::{ClientProfile, Door, DoorScope};
 
 /// How long somebody who was asked by the door itself may take before nothing is expected of it.
 const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
@@ -54,9 +53,6 @@ pub(super) struct DoorPeer {
     pub(super) was_called: bool,
     /// Its responses name this session, for which it keeps something.
     pub(super) keeps_session: bool,
-    pub(super) lists: Lists,
-    /// It told this client alone that a list changed: what it lists to others may be something else.
-    pub(super) lists_apart: bool,
 }
 
 impl DoorPeer {
@@ -69,8 +65,6 @@ impl DoorPeer {
             has_met: false,
             was_called: false,
             keeps_session: false,
-            lists: BTreeMap::new(),
-            lists_apart: false,
         }
     }
 
@@ -89,16 +83,9 @@ impl DoorPeer {
         self.era_for(Era::Legacy) == Era::Legacy && self.era_for(Era::Modern) == Era::Modern
     }
 
-    /// The client calls it. What it lists to the client may be something else from now on.
-    pub(super) fn note_call(&mut self, now: Instant) {
-        if std::mem::replace(&mut self.was_called, true) || !self.speaks_both_eras() {
-            return;
-        }
-        for list in self.lists.values_mut() {
-            if let PeerList::Known { until } = list {
-                *until = now;
-            }
-        }
+    /// The client calls it. Whether what it lists to the client may be something else from now on.
+    pub(super) fn note_call(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_called, true) && self.speaks_both_eras()
     }
 
     pub(super) fn note_level(&mut self, level: LogLevel) {
@@ -122,12 +109,14 @@ impl Door {
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         for participant in roster {
             if self.is_peer(&participant.id) {
+                self.lists.found(&participant.id);
                 self.peers.insert(participant.id.clone(), DoorPeer::new(participant.mcp.clone()));
             }
         }
         // The host is in every room and on nobody's list.
         let host = ParticipantId::host();
         if self.is_peer(&host) {
+            self.lists.found(&host);
             self.peers.insert(host, DoorPeer::new(McpVersion::default()));
         }
     }
@@ -153,48 +142,34 @@ impl Door {
             PresenceEvent::Heartbeat => {}
             PresenceEvent::Leave => {
                 self.peers.remove(&who);
-                self.list_candidates.remove(&who);
                 self.drop_asks_from(&who);
-                for request in std::mem::take(&mut self.introducing) {
+                for request in self.client.take_introducing() {
                     self.introduce_one(request, &who, now);
                 }
-                for listing in self.shelf.remove(&who) {
+                for listing in self.lists.left(&who) {
                     self.list_changed(listing, now);
                 }
                 self.settle_gathers(now);
-                let waiting: Vec<u64> = self
-                    .calls
-                    .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.state, CallStage::Sent(..)))
-                    .map(|(n, _)| *n)
-                    .collect();
-                for number in waiting {
+                for number in self.calls.numbers(|call| call.to == who && call.sent_in().is_none()) {
                     let error = self.absent(&who);
                     self.fail(number, &error, now);
                 }
             }
             PresenceEvent::Join => {
                 // A participant that joins again has forgotten us: its open handshakes and lists are void.
-                let errands: Vec<u64> = self
-                    .calls
-                    .iter()
-                    .filter(|(_, call)| call.to == who && !matches!(call.purpose, CallPurpose::Client(_)))
-                    .map(|(number, _)| *number)
-                    .collect();
-                for number in errands {
+                for number in self.calls.numbers(|call| call.to == who && !call.is_client()) {
                     self.drop_call(number);
                 }
                 self.drop_asks_from(&who);
                 let old = self.peers.insert(who.clone(), DoorPeer::new(participant.mcp));
-                self.list_candidates.remove(&who);
-                self.shelf.joined(&who);
-                if let Some(profile) = self.profile.clone() {
+                self.lists.joined(&who);
+                if let Some(profile) = self.client.latest() {
                     self.resume_news(&who, &profile, now);
                     // What waited for the one before waits for this one.
                     for number in old.map(|old| old.waiting).unwrap_or_default() {
                         self.dispatch(number, now);
                     }
-                    for request in std::mem::take(&mut self.introducing) {
+                    for request in self.client.take_introducing() {
                         self.introduce_one(request, &who, now);
                     }
                 }
@@ -249,17 +224,8 @@ impl Door {
         now: Instant,
     ) -> u64 {
         let number = self.fresh();
-        let call = DoorCall {
-            to: who.clone(),
-            method: method.into(),
-            params,
-            profile: profile.clone(),
-            purpose,
-            state: CallStage::Waiting,
-            draft: None,
-        };
-        self.calls.insert(number, call);
-        self.after(OWN_REQUEST_TIMEOUT, DoorTimer::OwnRequest(number), now);
+        let call = DoorCall::new(who, method, params, profile.clone(), purpose);
+        self.calls.insert(number, call, Some(now + OWN_REQUEST_TIMEOUT));
         self.dispatch(number, now);
         number
     }
@@ -298,9 +264,9 @@ impl Door {
                 peer.level = None;
                 peer.has_met = true;
                 if era == Era::Legacy {
-                    self.tell(who, None, "notifications/initialized", None, now);
+                    self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
                 }
-                if let Some(level) = self.level.filter(|_| profile.era() == Era::Legacy) {
+                if let Some(level) = self.client.level().filter(|_| profile.era() == Era::Legacy) {
                     self.want_level(who, level, profile, now);
                 }
             }
@@ -323,7 +289,7 @@ impl Door {
         for number in std::mem::take(&mut peer.waiting) {
             self.fail(number, error, now);
         }
-        for request in std::mem::take(&mut self.introducing) {
+        for request in self.client.take_introducing() {
             self.not_introduced(&request, error.clone());
         }
     }
@@ -334,8 +300,8 @@ impl Door {
             if matches!(&peer.greeting, PeerHandshake::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
                 peer.greeting = PeerHandshake::Stranger;
             }
-            peer.lists.retain(|_, list| !matches!(list, PeerList::Lacking { .. }));
         }
+        self.lists.forgive();
     }
 
     /// Goes on with what waited for a handshake.
@@ -345,14 +311,14 @@ impl Door {
         // Requests that this handshake serves go first: the next one may undo it.
         let (served, others): (Vec<_>, Vec<_>) = match &peer.greeting {
             PeerHandshake::Met { told, .. } => waiting.into_iter().partition(|number| {
-                self.calls.get(number).is_some_and(|call| call.profile.capabilities.get() == told.get())
+                self.calls.get(*number).is_some_and(|call| call.profile.capabilities.get() == told.get())
             }),
             _ => (waiting, Vec::new()),
         };
         for number in served {
             self.dispatch(number, now);
         }
-        for request in std::mem::take(&mut self.introducing) {
+        for request in self.client.take_introducing() {
             self.introduce_one(request, who, now);
         }
         for number in others {
@@ -371,7 +337,7 @@ impl Door {
         let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
         match &peer.greeting {
             PeerHandshake::Met { told, .. } if told.get() == profile.capabilities.get() => {
-                if !self.kept.is_unwelcomed(who) {
+                if !self.outbox.is_unwelcomed(who) {
                     return Ok(true);
                 }
                 peer.waiting.push_back(number);
@@ -412,17 +378,16 @@ impl Door {
         let is_greeted = |peer: &DoorPeer| peer.is_handshake_done() && peer.has_handshake();
         let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
         for who in met {
-            self.tell(&who, None, method, params, now);
+            self.outbox.notify(&[who], None, method, params, now);
         }
     }
 
     /// Somebody has been silent for too long: nothing is expected of it any more.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get(&number) else { return };
+        let Some(call) = self.calls.get(number) else { return };
         // A subscription lasts, and is made again until the room takes it.
-        if let (CallStage::Refused(_, _, refusal), false) =
-            (&call.state, matches!(call.purpose, CallPurpose::Listen(_)))
-        {
+        let lasts = matches!(call.purpose, CallPurpose::Listen(_));
+        if let Some(refusal) = call.refusal().filter(|_| !lasts) {
             let refusal = refusal.clone();
             return self.fail_refused(number, &refusal, now);
         }
@@ -432,9 +397,9 @@ impl Door {
             CallPurpose::Listen(_) => {}
             // A participant that has asked the client waits, while there is a client to answer.
             CallPurpose::Client(asked)
-                if asked.pause.is_parked() || (self.is_asking(number) && self.streams.is_attended()) =>
+                if asked.pause.is_parked() || (self.questions.is_asking(number) && self.streams.is_attended()) =>
             {
-                self.after(CALL_TIMEOUT, DoorTimer::OwnRequest(number), now);
+                self.calls.extend(number, now + CALL_TIMEOUT);
             }
             CallPurpose::Client(_) => {
                 self.withdraw_from(number, None, now);
@@ -446,17 +411,7 @@ impl Door {
 
     /// Asks again after a while what somebody has answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let Some(envelope) = std::mem::replace(&mut call.state, CallStage::Waiting).envelope() {
-            self.sent.remove(envelope);
-        }
-        self.after(RETRY_AFTER, DoorTimer::Again(number), now);
-    }
-
-    /// A list that was not to be had is not asked for again for a while.
-    pub(super) fn list_lacking(&mut self, who: &ParticipantId, listing: Listing, now: Instant) {
-        if let Some(peer) = self.peers.get_mut(who) {
-            peer.lists.insert(listing, PeerList::Lacking { until: now + RETRY_AFTER });
-        }
+        self.calls.unsend(number);
+        self.calls.send_again_at(number, now + RETRY_AFTER);
     }
 }

@@ -36,9 +36,8 @@ struct OpenCall {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DoorSessions {
-    own: SessionId,
     /// In the room's order.
     calls: BTreeMap<u64, OpenCall>,
     /// When a session last turned to a participant.
@@ -50,15 +49,6 @@ pub(super) struct DoorSessions {
 }
 
 impl DoorSessions {
-    pub(super) fn new(own: SessionId) -> Self {
-        Self { own, calls: BTreeMap::new(), contacts: BTreeMap::new(), counted: 0, has_others: false }
-    }
-
-    /// This session.
-    pub(super) fn own(&self) -> &SessionId {
-        &self.own
-    }
-
     pub(super) fn has_others(&self) -> bool {
         self.has_others
     }
@@ -214,7 +204,7 @@ mod tests {
     }
 
     fn after(lines: &[&str]) -> DoorSessions {
-        let mut sessions = DoorSessions::new(session("s1"));
+        let mut sessions = DoorSessions::default();
         lines.iter().for_each(|line| note(&mut sessions, line));
         sessions
     }
@@ -259,7 +249,7 @@ mod tests {
     #[test]
     fn calls_from_before_the_seat_are_others_until_this_session_turns_to_their_callee() {
         let bob = participant("bob");
-        let mut sessions = DoorSessions::new(session("s1"));
+        let mut sessions = DoorSessions::default();
         sessions.seated(&[(envelope("e0"), bob.clone())]);
         assert!(!sessions.is_ours(&bob) && sessions.is_open_elsewhere(&envelope("e0")));
         assert!(sessions.is_ours(&participant("carol")));
@@ -273,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut sessions = DoorSessions::new(session("s1"));
+        let mut sessions = DoorSessions::default();
         for number in 0..MAX_CALLS.max(MAX_CONTACTS) + 10 {
             note(&mut sessions, &format!("s{number} e{number} bob tools/call"));
         }

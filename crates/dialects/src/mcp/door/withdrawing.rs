@@ -6,8 +6,8 @@ use salon_mcp::{Cancelled, same_id};
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
-use super::calls::{CallPurpose, DoorCall};
-use super::{Door, DoorRequest, DoorTimer};
+use super::call_table::{CallPurpose, ClientRequest};
+use super::{Door, DoorRequest};
 use crate::streams::Channel;
 
 impl Door {
@@ -26,28 +26,17 @@ impl Door {
     fn withdraw(&mut self, wanted: impl Fn(&DoorRequest) -> bool, reason: Option<&RawValue>, now: Instant) {
         // The handshake is what a session cannot do without.
         let wanted = |request: &DoorRequest| &*request.method != "initialize" && wanted(request);
-        let early = std::mem::take(&mut self.early);
-        let (gone, early) = early.into_iter().partition(|request| wanted(request));
-        self.early = early;
-        let introducing = std::mem::take(&mut self.introducing);
-        let (foregone, introducing): (Vec<_>, _) = introducing.into_iter().partition(|request| wanted(request));
-        self.introducing = introducing;
-        for request in gone.into_iter().chain(foregone) {
+        for request in self.client.take_waiting(wanted) {
             self.skip(&request);
         }
-        let gathers: Vec<u64> =
-            self.gathers.iter().filter(|(_, gather)| wanted(&gather.request)).map(|(n, _)| *n).collect();
-        for number in gathers {
-            self.forget_timer(DoorTimer::Gather(number));
-            if let Some(gather) = self.gathers.remove(&number) {
-                self.skip(&gather.request);
+        for number in self.lists.of_requests(wanted) {
+            if let Some(request) = self.lists.take_waiter(number) {
+                self.skip(&request);
             }
         }
         self.end_listens_where(&wanted, now);
-        let is_wanted = |call: &DoorCall| matches!(&call.purpose, CallPurpose::Client(asked) if !asked.pause.is_parked() && wanted(&asked.request));
-        let calls: Vec<u64> =
-            self.calls.iter().filter(|(_, call)| is_wanted(call)).map(|(number, _)| *number).collect();
-        for number in calls {
+        let is_wanted = |asked: &ClientRequest| !asked.pause.is_parked() && wanted(&asked.request);
+        for number in self.calls.numbers(|call| call.client().is_some_and(is_wanted)) {
             self.cancel(number, reason, now);
         }
     }
@@ -58,15 +47,14 @@ impl Door {
 
     /// Tells whom a call asked that nobody waits for it any more.
     pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
-        let Some(DoorCall { to, state, .. }) = self.calls.get(&number) else { return };
-        let Some(envelope) = state.envelope() else { return };
-        let (to, envelope) = (to.clone(), envelope.clone());
+        let Some(call) = self.calls.get(number) else { return };
+        let (to, Some(envelope)) = (call.to.clone(), call.envelope().cloned()) else { return };
         let mut params = Members::default();
         params.set("requestId", envelope.as_str());
         if let Some(reason) = reason {
             params.set("reason", reason);
         }
-        self.tell(&to, Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
+        self.outbox.notify(&[to], Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
     }
 
     /// Takes a call back from whom it asked.

@@ -220,10 +220,10 @@ fn what_the_door_asks_for_itself_is_tried_again_when_the_room_has_had_too_much()
 #[test]
 fn what_is_more_than_the_room_takes_is_refused() {
     let mut play = room();
-    play.door.options.limits.message = 400;
+    play.door.outbox.limits.message = 400;
     assert_snapshot!(play.act(&format!(r#"call 1 tools/call {{"name":"bob__t","arguments":"{}"}}"#, "x".repeat(400))), @r#"← {"id":1,"error":{"code":-32000,"message":"the message has 624 bytes; the limit is 400 (`limits.message`)","data":{"code":"too_large"}}}"#);
     let mut play = room();
-    play.door.options.limits.depth = 8;
+    play.door.outbox.limits.depth = 8;
     assert_snapshot!(play.act(r#"call 1 tools/call {"name":"bob__t","arguments":[[[[[[[[]]]]]]]]}"#), @r#"← {"id":1,"error":{"code":-32000,"message":"the message was refused: it is nested deeper than 8 levels","data":{"code":"too_deep"}}}"#);
 }
 

@@ -336,6 +336,6 @@ fn of_a_call_that_is_dead_nothing_more_is_asked() {
     "#;
     let mut play = play;
     play.run(script);
-    assert_eq!(play.door.asks.len(), 0, "a question outlives its call");
+    assert_eq!(play.door.questions.all().len(), 0, "a question outlives its call");
     assert_snapshot!(play.act(""), @"begin 3 200 events");
 }

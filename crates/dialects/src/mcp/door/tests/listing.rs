@@ -438,6 +438,7 @@ fn a_newcomer_is_announced_to_a_client_that_has_not_listed() {
 fn a_list_that_is_old_is_asked_for_again() {
     let mut play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     play.door.options.list_max_age = Duration::from_secs(60);
+    play.door.lists.max_age = Duration::from_secs(60);
     play.offers = vec![("bob", "tools/list", r#"{"tools":[{"name":"t"}]}"#)];
     let play = play.after("call 0 tools/list\nsettle");
     let script = r#"

@@ -25,13 +25,17 @@ mod sessions;
 mod streams;
 mod subscriptions;
 
+use super::client::MAX_EARLY;
 use super::*;
-use crate::EventFrame;
 use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
+use crate::{EventFrame, Ticket};
 use insta::assert_snapshot;
+use salon_mcp::listing::Listing;
 use salon_protocol::{
-    Code, Entry, Envelope, FailureCause, McpVersion, Members, Message, Participant, Position, RpcId, Timestamp,
+    Code, Compose, Entry, Envelope, EnvelopeId, FailureCause, Kind, McpVersion, Members, Message, Participant,
+    Position, RpcId, Timestamp,
 };
+use std::sync::Arc;
 
 /// What the others introduce themselves with, unless a script says something else.
 const SERVER: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
@@ -139,7 +143,7 @@ impl Play {
         let presence = format!(r#"{{"event":"{event}","participant":{participant}}}"#);
         let who = somebody(word).id;
         if event == "join" && who.as_str() != "alice" && self.door.is_room() {
-            let consults = self.host.joined(who.as_str(), self.door.is_introduced(), self.now);
+            let consults = self.host.joined(who.as_str(), self.door.client.is_introduced(), self.now);
             self.consult(consults);
         }
         self.entry("system:gateway", Kind::Presence, None, &presence);

@@ -240,14 +240,12 @@ impl Watched {
 
     /// What the door still works on, other than subscriptions.
     fn left(&self) -> String {
-        let Door { calls, asks, gathers, introducing, early, .. } = &self.play.door;
-        let is_left = |call: &&DoorCall| {
-            matches!(call.purpose, CallPurpose::Client(_)) && &*call.method != "subscriptions/listen"
-        };
-        let calls = calls.values().filter(is_left).map(|call| format!("{call:#?}"));
-        let asks = asks.values().map(|ask| format!("{ask:#?}"));
-        let gathers = gathers.values().map(|gather| format!("{gather:#?}"));
-        let requests = introducing.iter().chain(early).map(|request| format!("{request:#?}"));
+        let Door { calls, questions, lists, client, .. } = &self.play.door;
+        let left = calls.numbers(|call| call.is_client() && &*call.method != "subscriptions/listen");
+        let calls = left.into_iter().map(|number| format!("{:#?}", calls.get(number)));
+        let asks = questions.all().into_iter().map(|number| format!("{:#?}", questions.get(number)));
+        let gathers = lists.of_requests(|_| true).into_iter().map(|number| format!("waits for lists: {number}"));
+        let requests = (client.waiting() > 0).then(|| format!("{client:#?}"));
         calls.chain(asks).chain(gathers).chain(requests).collect()
     }
 
@@ -274,7 +272,7 @@ impl Watched {
         assert!(left.is_empty() || self.lost, "{left}");
         self.line("closing");
         assert!(self.open.is_empty(), "not answered: {:?}", self.open);
-        assert!(self.play.door.calls.is_empty(), "{:#?}", self.play.door.calls);
+        assert!(self.play.door.calls.numbers(|_| true).is_empty(), "{:#?}", self.play.door.calls);
     }
 }
 
@@ -293,7 +291,7 @@ proptest! {
         let mut watched = Watched::new(scope, over_http);
         for step in &steps {
             watched.step(step);
-            if watched.play.door.closing.is_some() || watched.play.ended {
+            if watched.play.door.streams.is_closing() || watched.play.ended {
                 return Ok(());
             }
         }
