@@ -17,6 +17,7 @@ use crate::backup;
 use crate::chat;
 use crate::commands;
 use crate::guests;
+use crate::key;
 use crate::mcp;
 use crate::note;
 use crate::serve::{ServeArgs, flags};
@@ -72,6 +73,8 @@ pub(crate) enum CliCommand {
     Login(commands::login::LoginArgs),
     /// Forget the token for a gateway
     Logout(commands::login::LogoutArgs),
+    /// List, rotate and remove the keys that tokens are signed with
+    Key(key::KeyArgs),
     /// Revoke tokens, so that the gateway refuses them from now on
     Revoke(commands::revoke::RevokeArgs),
     /// Write the data of a gateway to one file, while it runs

@@ -14,6 +14,7 @@ mod commands;
 mod demo;
 mod guests;
 mod json;
+mod key;
 mod mcp;
 mod safe;
 mod serve;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Token(args) => token::run(args),
+        CliCommand::Key(args) => key::run(args),
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Join(args) => commands::run(guests::join::run(&args)),
         CliCommand::Import(args) => guests::import::run(&args),

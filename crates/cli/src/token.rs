@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::auth::{Grant, SigningKeys};
 use salon_gateway::config::{Config, Overrides};
 use salon_protocol::Timestamp;
 
@@ -12,15 +12,15 @@ use crate::{clock, hand_over, note};
 
 pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     let data = data_directory(&args.places).map_err(Trouble::usage)?;
-    let key = match LocalKey::find(&data).map_err(Trouble::failed)? {
-        Some(key) => key,
+    let keys = match SigningKeys::find(&data).map_err(Trouble::failed)? {
+        Some(keys) => keys,
         None => {
-            let key = LocalKey::load_or_create(&data).map_err(Trouble::failed)?;
+            let keys = SigningKeys::load_or_create(&data).map_err(Trouble::failed)?;
             note(format_args!(
                 "made a new key in `{}`; the token works for a gateway that has its data there",
                 data.display()
             ));
-            key
+            keys
         }
     };
     let now = clock::now();
@@ -31,7 +31,7 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     grant.permissions = args.permission;
     grant.require_integrity = args.require_integrity;
     grant.confirmation = args.integrity_key;
-    let token = Signer::new(&key).sign(&grant, now).map_err(Trouble::usage)?;
+    let token = keys.signer(now).sign(&grant, now).map_err(Trouble::usage)?;
     hand_over(format_args!("{token}"))
 }
 

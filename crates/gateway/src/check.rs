@@ -36,7 +36,7 @@ pub fn check(config: &Config) -> Result<Vec<String>, ServeError> {
 /// nothing. A key that is still to be made is not known to others.
 #[cfg(feature = "nats")]
 pub async fn check_log(config: &Config) -> Result<(), ServeError> {
-    let key = crate::auth::LocalKey::find(&config.data)?;
+    let key = crate::auth::LocalKey::find(&config.data).map_err(crate::auth::RotationError::from)?;
     match config.nats_options(key.as_ref().map(crate::fingerprint).unwrap_or_default()) {
         Some(options) => Ok(salon_log::nats::Nats::look(&options).await?),
         None => Ok(()),
@@ -51,10 +51,15 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let own = own.chain(audit.map(|path| (path, 0o600)));
     // A certificate's key is often shared with a group that is there for it.
     let all = own.chain(config.tls.key.clone().map(|path| (path, 0o640)));
-    let untrusted = (!config.auth.authorization_servers.is_empty() && config.auth.jwks.is_none()).then(|| {
-        "clients are sent to authorization servers whose tokens are not trusted here: name their keys with `--auth-jwks`"
-            .to_owned()
-    });
+    let oauth = !config.auth.authorization_servers.is_empty();
+    let untrusted = (oauth && config.auth.jwks.is_none()).then_some(
+        "clients are sent to authorization servers whose tokens are not trusted here: name their keys with `--auth-jwks`",
+    );
+    // What a proxy or another machine calls the gateway is not known, and so not what its tokens have as their audience.
+    let is_unnamed = config.http.public_url.is_none() && config.http.hosts.is_empty() && config.auth.resource.is_none();
+    let unnamed = (oauth && is_unnamed && !config.listen.ip().is_loopback()).then_some(
+        "access tokens must name the gateway's URL as their audience, which is not known here: give it with `--http-public-url`",
+    );
     let modes = all.filter_map(|(path, fitting)| {
         let found = fs::metadata(&path).ok().filter(|found| found.is_file() || found.is_dir())?;
         let mode = found.permissions().mode() & 0o777;
@@ -63,7 +68,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             format!("`{path}` is open to other users (mode {mode:03o}); `chmod {closed:03o} {path}` closes it")
         })
     });
-    untrusted.into_iter().chain(modes).collect()
+    untrusted.into_iter().chain(unnamed).map(str::to_owned).chain(modes).collect()
 }
 
 /// Whether a directory can be written to, or made.

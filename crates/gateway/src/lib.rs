@@ -43,7 +43,7 @@ use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
 use auth::jwks::{Jwks, JwksError};
-use auth::{KeyFileError, LocalKey, Revocations, Signer, Tickets, TokenRules, Verifier};
+use auth::{LocalKey, OAuthRules, Revocations, RotationError, Signer, SigningKeys, Tickets, TokenRules, Verifier};
 use config::{Config, ConfigError};
 use gateway::GatewayState;
 use meters::Meters;
@@ -61,6 +61,9 @@ pub use timings::Timings;
 
 /// How often the meters are tidied while nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(10);
+
+/// How often the file of the signing keys is looked at.
+const KEY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the last leaves may take to be stored: longer than servers take to agree on a leader.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
@@ -89,7 +92,7 @@ pub enum ServeError {
     },
     /// The gateway's own key cannot be used.
     #[error(transparent)]
-    Key(#[from] KeyFileError),
+    Key(#[from] RotationError),
     /// The identity provider's keys cannot be had.
     #[error("`{place}`: {why}")]
     Jwks {
@@ -140,12 +143,15 @@ pub async fn serve(
     for warning in check::warnings(&config) {
         tracing::warn!("configuration: {warning}");
     }
-    let local = LocalKey::load_or_create(&config.data)?;
-    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime };
-    let verifier = Verifier::with_rules(&local, rules);
+    let keys = SigningKeys::load_or_create(&config.data)?;
+    let local = keys.first().clone();
+    let oauth = OAuthRules::of(&config, entrances.listener.local_addr().ok());
+    let rules = TokenRules { dev: config.dev, max_lifetime: config.auth.max_token_lifetime, oauth };
+    let verifier = Verifier::following(&config.data, &keys, rules);
     let place = config.auth.jwks.as_ref().map(ToString::to_string).unwrap_or_default();
     let unread = |why| ServeError::Jwks { place: place.clone(), why };
-    let jwks = config.auth.jwks.clone().map(Jwks::new).transpose().map_err(unread)?;
+    let jwks = config.auth.jwks.clone().map(|source| Jwks::new(source, config.auth.jwks_max_age));
+    let jwks = jwks.transpose().map_err(unread)?;
     if let Some(jwks) = &jwks {
         verifier.trust(jwks.fetch().await.map_err(unread)?);
     }
@@ -159,7 +165,7 @@ pub async fn serve(
     let outages = cluster.is_shared().then(|| Arc::new(OutageWatch::new(log.clone(), config.timings.outage_delay)));
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let links = std::mem::take(&mut entrances.links);
-    let ui = config.ui.enabled.then(|| Ui::open(&config, &local, links, cluster.clone(), clock::now()));
+    let ui = config.ui.enabled.then(|| Ui::open(&config, keys.for_sign_ins(), links, cluster.clone(), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     if let Some(ui) = &ui {
         ui.follow_sign_outs().await?;
@@ -228,6 +234,7 @@ pub async fn serve(
         failure = watching => failure,
         () = &mut accepting => None,
         () = refreshing => None,
+        () = follow_keys(&verifier) => None,
         () = upkeep(&meters) => None,
         () = see_off_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
@@ -312,6 +319,14 @@ async fn tend(gateway: &GatewayState) {
         tokio::join!(outages.watch(), sharing, revocations);
     }
     std::future::pending().await
+}
+
+/// Refuses tokens of keys that were removed. A key that was added is read when a token names it.
+async fn follow_keys(verifier: &Verifier) {
+    loop {
+        verifier.reload_local_keys();
+        tokio::time::sleep(KEY_POLL_INTERVAL).await;
+    }
 }
 
 async fn upkeep(meters: &Meters) {

@@ -15,6 +15,7 @@ mod features;
 mod fidelity;
 mod merged;
 mod mishaps;
+mod oauth;
 mod origin;
 mod pairs;
 mod process;
@@ -27,6 +28,7 @@ use libtest_mimic::{Arguments, Trial};
 use salon_testkit::Failure;
 
 use crate::clients::Era;
+use crate::oauth::OAuthClient;
 use crate::origin::{Installed, Origin};
 use crate::pairs::GuestEra;
 use crate::stage::Way;
@@ -74,6 +76,13 @@ fn main() -> std::process::ExitCode {
         let test = move |installed| salon_testkit::run(merged::all(installed, era));
         trial(format!("merged::{name}"), Box::new(test));
     }
+    for client in OAuthClient::ALL {
+        let test = move |installed| salon_testkit::run(oauth::signs_in(installed, client));
+        trial(format!("oauth::signs_in::{}", client.name()), Box::new(test));
+        let test = move |installed| salon_testkit::run(oauth::shows_how_to_get_a_token(installed, client));
+        trial(format!("oauth::without::{}", client.name()), Box::new(test));
+    }
+    trial("oauth::id_token".into(), Box::new(|installed| salon_testkit::run(oauth::refuses_an_id_token(installed))));
     // Needs nothing that is installed.
     trials.push(Trial::test("every_pair_is_run", || Ok(pairs::check()?)));
     if let Err(missing) = &installed

@@ -70,13 +70,18 @@ impl Stage {
 
     /// A gateway that hosts some guests itself.
     pub(crate) async fn hosting(installed: Installed, guests: &[(&str, Origin)]) -> Result<Self, Failure> {
-        let directory = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let mut config = String::new();
         for (name, origin) in guests {
             let command = origin.command(&installed);
             let (program, arguments) = (&command[0], &command[1..]);
             config += &format!("[topics.\"{TOPIC}\".guests.{name}]\ncommand = {program:?}\nargs = {arguments:?}\n");
         }
+        Self::configured(installed, &config).await
+    }
+
+    /// A gateway with a configuration file.
+    pub(crate) async fn configured(installed: Installed, config: &str) -> Result<Self, Failure> {
+        let directory = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let file = directory.path().join("salon.toml");
         std::fs::write(&file, config).map_err(|e| e.to_string())?;
         let text = |path: &Path| path.to_string_lossy().into_owned();

@@ -6,6 +6,8 @@ use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken};
 
 use crate::tables::{self, Logs};
 
+const ISSUER: &str = "https://id.example";
+
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
@@ -16,6 +18,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("describes what is protected", Logs::SqliteOnly, |engine| Box::pin(described(engine))),
             ("challenges who has no good token", Logs::SqliteOnly, |engine| Box::pin(challenged(engine))),
             ("begins with the public URL", Logs::SqliteOnly, |engine| Box::pin(public(engine))),
+            ("says how to get a token without OAuth", Logs::SqliteOnly, |engine| Box::pin(without_oauth(engine))),
         ],
     )
 }
@@ -25,12 +28,15 @@ fn same(what: &str, found: &str, expected: &str) -> Result<(), Failure> {
 }
 
 async fn described(engine: TestEngine) -> Result<(), Failure> {
-    let gateway = TestGateway::start(TestOptions::new(engine).set("http.origins", "https://app.example")?).await?;
+    let options = TestOptions::new(engine).set("http.origins", "https://app.example")?;
+    let gateway = TestGateway::start(options.set("auth.authorization_servers", ISSUER)?).await?;
     let base = format!("http://{}", gateway.address());
     for path in ["", "/sse", "/mcp/room:alpha", "/mcp/room%3Aalpha", "/mcp/room:alpha/robot-1"] {
         let answer = HttpCall::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
-        let expected =
-            format!(r#"{{"resource":"{base}{path}","bearer_methods_supported":["header"],"resource_name":"Salon"}}"#);
+        let scopes = if path.contains("/mcp/") { r#""scopes_supported":["topic:room:alpha"],"# } else { "" };
+        let expected = format!(
+            r#"{{"resource":"{base}{path}","authorization_servers":["{ISSUER}"],{scopes}"bearer_methods_supported":["header"],"resource_name":"Salon"}}"#
+        );
         same(path, &format!("{} {}", answer.status, answer.body), &format!("200 {expected}"))?;
     }
     // What begins like a name of the gateway's and is somebody else's.
@@ -59,7 +65,7 @@ async fn described(engine: TestEngine) -> Result<(), Failure> {
 }
 
 async fn challenged(engine: TestEngine) -> Result<(), Failure> {
-    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let gateway = TestGateway::start(TestOptions::new(engine).set("auth.authorization_servers", ISSUER)?).await?;
     let base = format!("http://{}", gateway.address());
     let token = |claim, value| {
         let mut token = TestToken::new("alice");
@@ -92,7 +98,10 @@ async fn challenged(engine: TestEngine) -> Result<(), Failure> {
         let answer = call.send(gateway.address()).await?;
         let challenge = answer.header("www-authenticate").unwrap_or("-");
         let expected = match expected.split_once("META") {
-            Some((before, path)) => format!("{before}resource_metadata=\"{base}{WELL_KNOWN}{path}\""),
+            Some((before, path)) => {
+                let scope = if method == "POST" && path == "/sse" { "" } else { ", scope=\"topic:room:alpha\"" };
+                format!("{before}resource_metadata=\"{base}{WELL_KNOWN}{path}\"{scope}")
+            }
             None => expected,
         };
         same(&format!("{method} {path}"), &format!("{} {challenge}", answer.status), &expected)?;
@@ -105,11 +114,48 @@ async fn public(engine: TestEngine) -> Result<(), Failure> {
     let options = options.set("auth.authorization_servers", "https://id.example")?;
     let gateway = TestGateway::start(options.set("auth.authorization_servers", "https://id.example/b/")?).await?;
     let answer = HttpCall::new("GET", format!("{WELL_KNOWN}/mcp/room:alpha")).send(gateway.address()).await?;
-    let expected = r#"{"resource":"https://example.org/salon/mcp/room:alpha","authorization_servers":["https://id.example","https://id.example/b/"],"bearer_methods_supported":["header"],"resource_name":"Salon"}"#;
+    let expected = r#"{"resource":"https://example.org/salon/mcp/room:alpha","authorization_servers":["https://id.example","https://id.example/b/"],"scopes_supported":["topic:room:alpha"],"bearer_methods_supported":["header"],"resource_name":"Salon"}"#;
     same("the description", &answer.body, expected)?;
+    let answer = HttpCall::new("GET", format!("{WELL_KNOWN}/salon/mcp/room:alpha")).send(gateway.address()).await?;
+    same("the description where RFC 9728 has it", &answer.body, expected)?;
     let answer = HttpCall::new("POST", "/mcp/room:alpha").body("{}").send(gateway.address()).await?;
-    let expected =
-        format!(r#"Bearer realm="salon", resource_metadata="https://example.org/salon{WELL_KNOWN}/mcp/room:alpha""#);
+    let expected = format!(
+        r#"Bearer realm="salon", resource_metadata="https://example.org/salon{WELL_KNOWN}/mcp/room:alpha", scope="topic:room:alpha""#
+    );
     same("the challenge", answer.header("www-authenticate").unwrap_or("-"), &expected)?;
+    gateway.stop().await
+}
+
+/// What clients of MCP try in turn when they are refused and find no metadata: an authorization server at the gateway's own address.
+async fn without_oauth(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let refused = HttpCall::new("POST", "/mcp/room:alpha").body("{}").send(gateway.address()).await?;
+    same("the challenge", refused.header("www-authenticate").unwrap_or("-"), "Bearer realm=\"salon\"")?;
+    let how = "Get one from the gateway's operator, or make it with `salon token` on its machine";
+    let missing = format!(
+        r#"401 {{"error":"a token is required: send `Authorization: Bearer <token>`. {how}","code":"unauthorized"}}"#
+    );
+    same("without a token", &format!("{} {}", refused.status, refused.body), &missing)?;
+    let none = format!(
+        "a token is required, and this gateway has no OAuth sign-in. {how}, and send `Authorization: Bearer <token>`"
+    );
+    for path in ["", "/sse", "/mcp/room:alpha", "/mcp/room:alpha/bob"] {
+        let answer = HttpCall::new("GET", format!("{WELL_KNOWN}{path}")).send(gateway.address()).await?;
+        let expected = format!(r#"404 {{"error":"{none}","code":"not_found"}}"#);
+        same(path, &format!("{} {}", answer.status, answer.body), &expected)?;
+    }
+    for (method, path, status) in [
+        ("GET", "/.well-known/oauth-authorization-server", 404),
+        ("GET", "/.well-known/oauth-authorization-server/mcp/room:alpha", 404),
+        ("GET", "/.well-known/openid-configuration", 404),
+        ("GET", "/.well-known/openid-configuration/mcp/room:alpha", 404),
+        ("POST", "/register", 403),
+        ("GET", "/authorize?client_id=a", 403),
+        ("POST", "/token", 403),
+    ] {
+        let answer = HttpCall::new(method, path).send(gateway.address()).await?;
+        let expected = format!(r#"{status} {{"error":"access_denied","error_description":"{none}"}}"#);
+        same(path, &format!("{} {}", answer.status, answer.body), &expected)?;
+    }
     gateway.stop().await
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use salon_client::{Token, TokenError, TokenProvider};
-use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::auth::{Grant, SigningKeys};
 use salon_gateway::config::{Config, Overrides};
 use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
 
@@ -19,15 +19,15 @@ const TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Makes a token whenever one is wanted.
 pub(super) struct LocalTokens {
-    signer: Signer,
+    keys: SigningKeys,
     who: ParticipantId,
     permissions: Vec<String>,
 }
 
 impl LocalTokens {
-    pub(super) fn new(key: &LocalKey, who: ParticipantId, permissions: &[&str]) -> Self {
+    pub(super) fn new(keys: SigningKeys, who: ParticipantId, permissions: &[&str]) -> Self {
         let permissions = permissions.iter().map(ToString::to_string).collect();
-        Self { signer: Signer::new(key), who, permissions }
+        Self { keys, who, permissions }
     }
 
     fn make(&self) -> Result<Token, TokenError> {
@@ -37,7 +37,7 @@ impl LocalTokens {
         let everywhere = vec![TopicPattern::Prefix("".into())];
         let mut grant = Grant::new(self.who.clone(), everywhere, Timestamp(now.0.saturating_add(ttl)));
         grant.permissions.clone_from(&self.permissions);
-        self.signer.sign(&grant, now).map(Token::from).map_err(TokenError::provider)
+        self.keys.signer(now).sign(&grant, now).map(Token::from).map_err(TokenError::provider)
     }
 }
 
@@ -70,9 +70,9 @@ impl Here {
         Ok(Self { data: given.data.unwrap_or_else(|| Config::default().data), url })
     }
 
-    /// Its key, if it has one that this user can read.
-    pub(super) fn key(&self) -> anyhow::Result<Option<LocalKey>> {
-        Ok(LocalKey::find(&self.data)?)
+    /// Its keys, if it has some that this user can read.
+    pub(super) fn keys(&self) -> anyhow::Result<Option<SigningKeys>> {
+        Ok(SigningKeys::find(&self.data)?)
     }
 }
 

@@ -199,7 +199,7 @@ impl Access {
             bail!("there is no token for `{place}`\n\nhint: {hint}")
         }
         let here = self.here()?;
-        let Some(key) = here.key()? else {
+        let Some(keys) = here.keys()? else {
             bail!(
                 "there is no token for `{place}`, and no key in `{}` to make one\n\nhint: start a gateway with `salon \
                  serve`; if one runs, name its data directory with `--data` or `SALON_DATA`, or give a token with \
@@ -210,7 +210,7 @@ impl Access {
         let who = self
             .local_identity()
             .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
-        let tokens = LocalTokens::new(&key, who, permissions);
+        let tokens = LocalTokens::new(keys, who, permissions);
         Ok(AccessTokens { source: TokenSource::LocalKey(here.data), provider: Box::new(tokens) })
     }
 

@@ -1,6 +1,8 @@
 //! What a backup says of itself: the first member of its archive.
 
-use salon_gateway::auth::{KEY_BYTES, KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE};
+use salon_gateway::auth::{
+    KEY_BYTES, KEY_FILE, MAX_SIGNING_KEYS_BYTES, REVOCATIONS_FILE, SIGN_OUTS_FILE, SIGNING_KEYS_FILE,
+};
 use salon_gateway::config::AUDIT_FILE;
 use salon_log::sqlite::{self, DATABASE, LogSummary};
 use salon_protocol::Timestamp;
@@ -30,6 +32,7 @@ pub(super) struct DataFile {
 pub(super) const DATA_FILES: &[DataFile] = &[
     DataFile { name: DATABASE, max_bytes: u64::MAX },
     DataFile { name: KEY_FILE, max_bytes: KEY_BYTES as u64 },
+    DataFile { name: SIGNING_KEYS_FILE, max_bytes: MAX_SIGNING_KEYS_BYTES },
     DataFile { name: SIGN_OUTS_FILE, max_bytes: 1 << 30 },
     DataFile { name: REVOCATIONS_FILE, max_bytes: 1 << 30 },
     DataFile { name: AUDIT_FILE, max_bytes: u64::MAX },

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use salon_gateway::auth::{KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE};
+use salon_gateway::auth::{KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE, SIGNING_KEYS_FILE};
 use salon_log::sqlite::{self, DATABASE, Hold, OpenError, UNFINISHED_RESTORE};
 
 use super::archive;
@@ -32,6 +32,7 @@ const REPLACED: &[&str] = &[
     "log.db-shm",
     "log.db-journal",
     KEY_FILE,
+    SIGNING_KEYS_FILE,
     SIGN_OUTS_FILE,
     REVOCATIONS_FILE,
     UNFINISHED_RESTORE,

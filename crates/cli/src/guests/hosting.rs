@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use salon_client::{Client, Dial, Gateway, Token, TokenError, TokenProvider, Wire};
 use salon_gateway::Inside;
-use salon_gateway::auth::{Grant, LocalKey, Signer};
+use salon_gateway::auth::{Grant, SigningKeys};
 use salon_guests::{GuestError, GuestStatus};
 use salon_protocol::{Timestamp, TopicPattern};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -33,7 +34,8 @@ pub(crate) struct Hosting {
     sources: Sources,
     answers: InputAnswers,
     gateway: Gateway,
-    signer: Signer,
+    /// The data directory of the gateway, where its keys are.
+    data: PathBuf,
     guests: BTreeMap<GuestSeatKey, Hosted>,
     tasks: JoinSet<Result<(), GuestError>>,
 }
@@ -48,12 +50,12 @@ struct Hosted {
 }
 
 impl Hosting {
-    pub(crate) fn new(sources: Sources, answers: InputAnswers, inside: Inside, key: &LocalKey) -> Self {
+    pub(crate) fn new(sources: Sources, answers: InputAnswers, inside: Inside, data: PathBuf) -> Self {
         Self {
             sources,
             answers: answers.settled(),
             gateway: Gateway::through(Within(inside)),
-            signer: Signer::new(key),
+            data,
             guests: BTreeMap::new(),
             tasks: JoinSet::new(),
         }
@@ -133,7 +135,7 @@ impl Hosting {
 
     fn start(&mut self, key: GuestSeatKey, terms: GuestTerms) {
         let leave = CancellationToken::new();
-        let tokens = GuestTokens { signer: self.signer.clone(), key: key.clone(), terms: terms.clone() };
+        let tokens = GuestTokens { data: self.data.clone(), key: key.clone(), terms: terms.clone() };
         let client = Client::new(self.gateway.clone(), tokens);
         let (spec, shutdown, told, expose) = (terms.spec(&key), leave.clone(), key.clone(), terms.expose);
         let topic = key.topic.clone();
@@ -189,7 +191,7 @@ impl Dial for Within {
 
 /// Makes a token for one guest and its one room, whenever one is wanted.
 struct GuestTokens {
-    signer: Signer,
+    data: PathBuf,
     key: GuestSeatKey,
     terms: GuestTerms,
 }
@@ -201,7 +203,9 @@ impl GuestTokens {
         let topics = vec![TopicPattern::Exact(self.key.topic.clone())];
         let mut grant = Grant::new(self.key.id.clone(), topics, Timestamp(now.0.saturating_add(ttl)));
         (grant.name, grant.kind) = (self.terms.name.clone(), Some(self.terms.kind));
-        self.signer.sign(&grant, now).map(Token::from).map_err(TokenError::provider)
+        // Read each time: the key that signed the last one may be gone.
+        let keys = SigningKeys::load_or_create(&self.data).map_err(TokenError::provider)?;
+        keys.signer(now).sign(&grant, now).map(Token::from).map_err(TokenError::provider)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use salon_gateway::auth::LocalKey;
+use salon_gateway::auth::SigningKeys;
 use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
@@ -20,13 +20,13 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) 
     #[cfg(feature = "nats")]
     salon_gateway::check_log(config).await.map_err(|error| super::explain(error, &data))?;
     notes.extend(variables::unknown());
-    let key = match LocalKey::find(&config.data).map_err(Trouble::usage)? {
+    let key = match SigningKeys::find(&config.data).map_err(Trouble::usage)? {
         Some(_) => "the gateway's own",
         None => "the gateway's own, to be made at the first start",
     };
     let mut keys = key.to_owned();
     if let Some(source) = &config.auth.jwks {
-        let jwks = Jwks::new(source.clone()).map_err(Trouble::usage)?;
+        let jwks = Jwks::new(source.clone(), config.auth.jwks_max_age).map_err(Trouble::usage)?;
         let keys_there = jwks.fetch().await.map_err(|error| Trouble::usage(anyhow!("`{source}`: {error}")))?;
         let _ = write!(keys, ", and {} from {source}", keys_there.len());
     }

@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
-use salon_gateway::auth::{LocalKey, SignInLinks};
+use salon_gateway::auth::SignInLinks;
 use salon_gateway::config::{Config, LogFormat};
 use salon_gateway::{Entrances, ServeError, Timings};
 #[cfg(feature = "nats")]
@@ -82,13 +82,7 @@ async fn serve(config: Config, args: &ServeArgs, plan: GuestPlan, answers: Input
     let keys = config.data.clone();
     // Begins when the gateway is ready, and has ended every guest before the gateway drains.
     let hosting = async move {
-        match LocalKey::load_or_create(&keys) {
-            Ok(key) => Hosting::new(args.sources(), answers, inside, &key).run(plan, hangup, stop.asked()).await,
-            Err(error) => {
-                tracing::error!("guests: not started: {error}");
-                stop.asked().await;
-            }
-        }
+        Hosting::new(args.sources(), answers, inside, keys).run(plan, hangup, stop.asked()).await;
     };
     let entrances = Entrances::from(listener).and(doorway).framed(framed).links(links);
     salon_gateway::serve(entrances, config, ready, hosting).await.map_err(|error| explain(error, &data))

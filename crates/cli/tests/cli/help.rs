@@ -46,6 +46,14 @@ fn help_of_framed() {
 }
 
 #[test]
+fn help_of_key() {
+    for command in ["key", "key list", "key rotate", "key remove"] {
+        let name = command.replace(' ', "_");
+        insta::assert_snapshot!(format!("help_of_{name}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
 fn help_of_join() {
     insta::assert_snapshot!(told("join --help"));
 }

@@ -1,7 +1,7 @@
 //! Tokens that are made here: by which key, and for which gateway.
 
 use insta::assert_snapshot;
-use salon_testkit::run;
+use salon_testkit::{eventually, run};
 use tokio::net::TcpListener;
 
 use crate::salon::{BINARY, Home, Ran, Running, Signal, finish};
@@ -110,5 +110,55 @@ fn http_and_https_are_told_apart() {
             gateway.signal(Signal::TERM);
             gateway.end().await;
         }
+    });
+}
+
+#[test]
+fn keys_are_rotated_while_the_gateway_runs() {
+    run(async {
+        let home = Home::new();
+        let gateway = settled(&home).await;
+        let url = format!("http://{}", gateway.address);
+        let made = async || {
+            let token = told(&home, "place", "token --topic room:a --id alice").await;
+            token.lines().next().expect("a token").to_owned()
+        };
+        let topics = async |token: &str| told(&home, "", &format!("topics --gateway {url} --token {token}")).await;
+        let is_good = async |token: &str| topics(token).await.ends_with("exit: 0");
+        let old = made().await;
+        assert!(is_good(&old).await);
+        assert_eq!(told(&home, "place", "key list").await, "first                    signs\nexit: 0");
+
+        let rotated = told(&home, "place", "key rotate").await;
+        let kid = rotated.lines().next().expect("an id").to_owned();
+        assert_snapshot!(rotated.replace(&kid, "KEY"), @"
+        KEY
+        it signs from now on; tokens of the older keys are good until they expire
+        exit: 0
+        ");
+        let listed = told(&home, "place", "key list").await;
+        let columns: Vec<_> =
+            listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(columns, ["first verifies".to_owned(), format!("{kid} signs"), "exit: 0".to_owned()]);
+        // The gateway knows the new key when the first token of it comes.
+        let new = made().await;
+        assert!(is_good(&new).await);
+        assert!(is_good(&old).await);
+
+        let refused = told(&home, "place", &format!("key remove {kid}")).await;
+        assert_snapshot!(refused.replace(&kid, "KEY"), @"
+        error: the key `KEY` signs new tokens now
+
+        hint: run `salon key rotate` first
+        exit: 1
+        ");
+        let removed = told(&home, "place", "key remove first").await;
+        assert!(removed.ends_with("exit: 0"), "{removed}");
+        let is_refused = async || topics(&old).await.contains("a key that this gateway does not know").then_some(());
+        eventually("the old token to be refused", is_refused).await.expect("refused");
+        assert!(is_good(&new).await);
+        assert_eq!(told(&home, "place", "say room:a hello").await, "exit: 0", "commands sign with the new key");
+        gateway.signal(Signal::TERM);
+        gateway.end().await;
     });
 }

@@ -145,15 +145,18 @@ pub fn parse(text: &[u8]) -> Result<KeySet, JwksError> {
 pub struct Jwks {
     source: JwksSource,
     client: Client,
-    /// How old the keys may become.
+    /// How often they are fetched.
     every: Duration,
     /// The least time between two looks, however many unknown keys are named meanwhile.
     at_most_every: Duration,
+    /// How old keys may become while they cannot be fetched: a key that was withdrawn meanwhile is good no longer than that.
+    max_age: Duration,
 }
 
 impl Jwks {
-    /// Looks at a source every five minutes, and sooner when a token names an unknown key, but not twice within 30 seconds.
-    pub fn new(source: JwksSource) -> Result<Self, JwksError> {
+    /// Looks at a source every five minutes, and sooner after a failure or when a token names an unknown key, but not twice within 30
+    /// seconds.
+    pub fn new(source: JwksSource, max_age: Duration) -> Result<Self, JwksError> {
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(FETCH_TIMEOUT)
@@ -162,7 +165,8 @@ impl Jwks {
             .user_agent(concat!("salon/", env!("CARGO_PKG_VERSION")));
         let local = matches!(&source, JwksSource::Url(url) if is_local(url));
         let client = if local { builder.no_proxy() } else { builder }.build()?;
-        Ok(Self { source, client, every: Duration::from_secs(300), at_most_every: Duration::from_secs(30) })
+        let [every, at_most_every] = [300, 30].map(Duration::from_secs);
+        Ok(Self { source, client, every, at_most_every, max_age })
     }
 
     /// The keys as they are now.
@@ -192,14 +196,16 @@ impl Jwks {
         Ok(body)
     }
 
-    /// Keeps a verifier's keys fresh until `shutdown`. A failed look keeps the keys there are.
+    /// Keeps a verifier's keys fresh until `shutdown`. A failed look keeps the keys there are until they are too old.
     pub async fn refresh(&self, verifier: &Verifier, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         let mut looked = Instant::now();
+        let mut fresh_at = looked;
+        let mut wait = self.every;
         loop {
             let work = async {
                 tokio::select! {
-                    () = tokio::time::sleep_until(looked + self.every) => {}
+                    () = tokio::time::sleep_until(looked + wait) => {}
                     () = verifier.unknown_key() => tokio::time::sleep_until(looked + self.at_most_every).await,
                 }
                 self.fetch().await
@@ -213,10 +219,26 @@ impl Jwks {
                 Ok(keys) => {
                     tracing::debug!(source = %self.source, keys = keys.len(), "jwks: key set refreshed");
                     verifier.trust(keys);
+                    (fresh_at, wait) = (looked, self.every);
                 }
                 Err(error) => {
-                    tracing::warn!(source = %self.source, %error, "jwks: refresh failed, keeping the present keys");
+                    wait = self.at_most_every.min(self.every);
+                    self.failed(verifier, &error, looked - fresh_at);
                 }
+            }
+        }
+    }
+
+    fn failed(&self, verifier: &Verifier, error: &JwksError, age: Duration) {
+        let source = &self.source;
+        match self.max_age.checked_sub(age) {
+            Some(left) if !left.is_zero() => {
+                let left_s = left.as_secs();
+                tracing::warn!(%source, %error, left_s, "jwks: refresh failed, keeping the present keys for now");
+            }
+            _ => {
+                tracing::error!(%source, %error, age_s = age.as_secs(), "jwks: keys too old, refusing tokens signed with them until a refresh succeeds");
+                verifier.distrust();
             }
         }
     }

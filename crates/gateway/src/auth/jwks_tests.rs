@@ -13,6 +13,7 @@ use super::*;
 use crate::auth::{AuthError, LocalKey};
 use crate::scratch::Scratch;
 
+const DAY: Duration = Duration::from_secs(24 * 3600);
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 /// Somebody who signs tokens.
@@ -82,7 +83,7 @@ impl Site {
     }
 
     fn jwks(&self) -> Jwks {
-        Jwks::new(self.url.parse().expect("a source")).expect("a client")
+        Jwks::new(self.url.parse().expect("a source"), DAY).expect("a client")
     }
 }
 
@@ -145,13 +146,13 @@ async fn keys_come_from_a_file() {
     std::fs::write(scratch.path().join("keys.json"), document(&[provider.public()])).expect("written");
     let source = "keys.json".parse::<JwksSource>().expect("a path").relative_to(scratch.path());
     let verifier = Verifier::new(&LocalKey::generate());
-    verifier.trust(Jwks::new(source).expect("a client").fetch().await.expect("keys"));
+    verifier.trust(Jwks::new(source, DAY).expect("a client").fetch().await.expect("keys"));
     assert_eq!(verifier.verify(&provider.token(), NOW).expect("a grant").participant.as_str(), "alice");
 
     std::fs::write(scratch.path().join("large.json"), vec![b' '; MAX_BYTES + 1]).expect("written");
-    let large = Jwks::new(JwksSource::File(scratch.path().join("large.json"))).expect("a client");
+    let large = Jwks::new(JwksSource::File(scratch.path().join("large.json")), DAY).expect("a client");
     assert!(matches!(large.fetch().await, Err(JwksError::TooLarge)));
-    let gone = Jwks::new(JwksSource::File(scratch.path().join("gone.json"))).expect("a client");
+    let gone = Jwks::new(JwksSource::File(scratch.path().join("gone.json")), DAY).expect("a client");
     assert!(matches!(gone.fetch().await, Err(JwksError::Read(_))));
 }
 
@@ -208,7 +209,7 @@ async fn looks_are_regular_and_rate_limited() {
     let scratch = Scratch::new();
     let path = scratch.path().join("keys.json");
     std::fs::write(&path, document(&[Provider::new("a").public()])).expect("written");
-    let jwks = Jwks::new(JwksSource::File(path)).expect("a client");
+    let jwks = Jwks::new(JwksSource::File(path), DAY).expect("a client");
     let verifier = Verifier::new(&LocalKey::generate());
     let mut changes = verifier.changes();
     let stranger = Provider::new("stranger").token();
@@ -228,4 +229,32 @@ async fn looks_are_regular_and_rate_limited() {
     let (tell, told) = oneshot::channel();
     jwks.refresh(&verifier, async { tell.send(story.await).expect("still listening") }).await;
     assert_eq!(told.await.expect("told"), [300, 330, 360, 660]);
+}
+
+// The clock is the test's own here, too.
+#[tokio::test(start_paused = true)]
+async fn keys_that_cannot_be_refreshed_for_long_are_not_used() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("keys.json");
+    let provider = Provider::new("a");
+    let keys = document(&[provider.public()]);
+    std::fs::write(&path, &keys).expect("written");
+    let jwks = Jwks::new(JwksSource::File(path.clone()), Duration::from_secs(3600)).expect("a client");
+    let verifier = Verifier::new(&LocalKey::generate());
+    verifier.trust(jwks.fetch().await.expect("keys"));
+    let mut changes = verifier.changes();
+    let start = Instant::now();
+    let story = async {
+        std::fs::remove_file(&path).expect("removed");
+        changes.changed().await.expect("the verifier is there");
+        let refused_at = start.elapsed();
+        let refused = verifier.verify(&provider.token(), NOW);
+        std::fs::write(&path, &keys).expect("written");
+        changes.changed().await.expect("the verifier is there");
+        (refused_at.as_secs(), refused, start.elapsed().as_secs(), verifier.verify(&provider.token(), NOW).is_ok())
+    };
+    let (tell, told) = oneshot::channel();
+    jwks.refresh(&verifier, async { tell.send(story.await).expect("still listening") }).await;
+    // Looks come every 30 s after the first failure, at 300 s.
+    assert_eq!(told.await.expect("told"), (3600, Err(AuthError::KeysUnavailable), 3630, true));
 }

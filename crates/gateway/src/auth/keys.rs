@@ -127,25 +127,12 @@ impl LocalKey {
     }
 
     fn load(path: &Path) -> Result<Self, KeyFileError> {
-        let failed = |source| KeyFileError::Io { path: path.into(), action: "read", source };
-        let malformed = || KeyFileError::Malformed { path: path.into() };
-        // Asked before opening, because opening a pipe waits for its other end.
-        let found = fs::symlink_metadata(path).map_err(failed)?;
-        if !found.is_file() && !found.is_symlink() {
-            return Err(malformed());
-        }
-        let file = private_file::open(path, OpenOptions::new().read(true)).map_err(failed)?;
-        let about = file.metadata().map_err(failed)?;
-        if !is_ours(about.uid(), path).map_err(failed)? {
-            return Err(KeyFileError::Foreign { path: path.into(), owner: about.uid() });
-        }
-        let mode = about.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(KeyFileError::Exposed { path: path.into(), mode });
-        }
-        let mut bytes = Vec::with_capacity(KEY_BYTES + 1);
-        file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-        bytes.try_into().map(Self).map_err(|_| malformed())
+        let bytes = read_private(path, KEY_BYTES as u64)?;
+        bytes.try_into().map(Self).map_err(|_| KeyFileError::Malformed { path: path.into() })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     pub(super) fn encoding(&self) -> EncodingKey {
@@ -154,6 +141,34 @@ impl LocalKey {
 
     pub(super) fn verifying(&self) -> VerifyingKey {
         VerifyingKey::new(Algorithm::HS256, DecodingKey::from_secret(&self.0))
+    }
+}
+
+/// Reads a file with keys in it, which must be ours and nobody else's to read: at most one byte more than it may have.
+pub(super) fn read_private(path: &Path, max_bytes: u64) -> Result<Vec<u8>, KeyFileError> {
+    let failed = |source| KeyFileError::Io { path: path.into(), action: "read", source };
+    // Asked before opening, because opening a pipe waits for its other end.
+    let found = fs::symlink_metadata(path).map_err(failed)?;
+    if !found.is_file() && !found.is_symlink() {
+        return Err(KeyFileError::Malformed { path: path.into() });
+    }
+    let file = private_file::open(path, OpenOptions::new().read(true)).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    if !is_ours(about.uid(), path).map_err(failed)? {
+        return Err(KeyFileError::Foreign { path: path.into(), owner: about.uid() });
+    }
+    let mode = about.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyFileError::Exposed { path: path.into(), mode });
+    }
+    let mut bytes = Vec::new();
+    file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+impl From<[u8; KEY_BYTES]> for LocalKey {
+    fn from(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
     }
 }
 
@@ -200,6 +215,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// What [`hex`] wrote, where it is as many bytes as are wanted.
+pub(super) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let bytes: Option<Vec<u8>> = digits?.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair.get(1)?).ok()).collect();
+    bytes?.try_into().ok()
+}
+
 /// A key to verify with, and the one algorithm it is for.
 #[derive(Clone)]
 pub(super) struct VerifyingKey {
@@ -225,6 +247,8 @@ impl VerifyingKey {
 pub struct KeySet {
     named: HashMap<String, VerifyingKey>,
     nameless: Vec<VerifyingKey>,
+    /// The keys are too old to be used, and newer ones cannot be had.
+    unavailable: bool,
 }
 
 impl fmt::Debug for KeySet {
@@ -238,9 +262,15 @@ pub(super) enum Choice<'a> {
     Key(&'a VerifyingKey),
     Unknown,
     Ambiguous,
+    Unavailable,
 }
 
 impl KeySet {
+    /// The set in place of keys that were not refreshed for too long.
+    pub(super) fn unavailable() -> Self {
+        Self { unavailable: true, ..Self::default() }
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.named.len() + self.nameless.len()
@@ -265,6 +295,9 @@ impl KeySet {
     /// The key a token names, or the only one of its algorithm when it names none. A key without an id serves only tokens that
     /// name none.
     pub(super) fn choose(&self, id: Option<&str>, algorithm: Algorithm) -> Choice<'_> {
+        if self.unavailable {
+            return Choice::Unavailable;
+        }
         if let Some(id) = id {
             return self.named.get(id).map_or(Choice::Unknown, Choice::Key);
         }

@@ -8,9 +8,13 @@ mod confirmation;
 pub mod jwks;
 mod keys;
 mod links;
+mod local_keys;
+mod oauth;
 mod revocations;
+mod rotation;
 mod signins;
 mod signouts;
+mod subject;
 mod tickets;
 mod token;
 mod visits;
@@ -23,8 +27,11 @@ pub use confirmation::Confirmation;
 pub use keys::{KEY_BYTES, KEY_FILE, KeyFileError, KeySet, LocalKey};
 pub(crate) use keys::{hex, random};
 pub use links::SignInLinks;
+pub(crate) use oauth::topic_scope;
+pub use oauth::{OAuthRules, SCOPE};
 pub use revocations::REVOCATIONS_FILE;
 pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeError, RevokedTokens};
+pub use rotation::{FIRST_KEY, KeyInfo, KeyUse, MAX_SIGNING_KEYS_BYTES, RotationError, SIGNING_KEYS_FILE, SigningKeys};
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
 pub(crate) use tickets::Tickets;
@@ -164,6 +171,27 @@ pub enum AuthError {
     /// It names one of the gateway's own ids.
     #[error("ids that begin with `system:` are the gateway's own")]
     ReservedId,
+    /// Signed with a trusted key, for another purpose.
+    #[error(
+        "the token is not an access token: its type (`typ`) or its claims are those of an ID token or another kind of token"
+    )]
+    NotAnAccessToken,
+    /// Not of an authorization server of this gateway.
+    #[error(
+        "the token's issuer (`iss`) is not one of this gateway's authorization servers (`auth.authorization_servers`)"
+    )]
+    WrongIssuer,
+    /// For another resource server (RFC 8707). Has the audience to ask for.
+    #[error("the token is for another audience (`aud`): ask for one with `resource={0}`")]
+    WrongAudience(String),
+    /// For this gateway, and for none of its topics. Has the claim where they would be.
+    #[error("the token opens no topic here: its claim `{0}` names none, such as the scope `topic:room:alpha`")]
+    NoTopic(String),
+    /// The keys of other issuers are too old to be used.
+    #[error(
+        "tokens of other issuers cannot be verified now: their keys could not be refreshed for too long (`auth.jwks_max_age`)"
+    )]
+    KeysUnavailable,
     /// Its time is over.
     #[error("the token has expired")]
     Expired,
@@ -211,10 +239,14 @@ impl AuthError {
     /// The stable word for the wire.
     pub fn code(&self) -> Code {
         match self {
-            Self::ReservedId | Self::TopicNotOpen(_) | Self::TicketForOtherTopic | Self::MustSign => Code::Forbidden,
+            Self::ReservedId
+            | Self::TopicNotOpen(_)
+            | Self::TicketForOtherTopic
+            | Self::MustSign
+            | Self::NoTopic(_) => Code::Forbidden,
             Self::TooManyTickets | Self::TooManySignOuts => Code::RateLimited,
             Self::SignInTooLong => Code::InvalidParameters,
-            Self::TicketsUnavailable => Code::Closing,
+            Self::TicketsUnavailable | Self::KeysUnavailable => Code::Closing,
             _ => Code::Unauthorized,
         }
     }

@@ -4,6 +4,7 @@
 //! not be passed off as a shared one.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,13 +16,14 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::keys::{Choice, VerifyingKey};
-use super::{AuthError, Confirmation, Grant, KeySet, LocalKey};
+use super::local_keys::FollowedKeys;
+use super::{AuthError, Confirmation, Grant, KeySet, LocalKey, OAuthRules, SigningKeys, oauth};
 
 /// The longest token that is looked at.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// The longest display name, in characters.
-const MAX_NAME_CHARS: usize = 256;
+pub(super) const MAX_NAME_CHARS: usize = 256;
 
 /// How far another machine's clock may be ahead of ours when it says from when on a token is valid. Never added to its expiry.
 const CLOCK_LEEWAY_MS: u64 = 30_000;
@@ -33,12 +35,15 @@ const END_OF_TIME_MS: u64 = 253_402_300_799_999;
 const DEV_TOKENS: &str = "development tokens";
 
 /// What holds for tokens beyond their signature.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TokenRules {
     /// Whether tokens of development mode are good.
     pub dev: bool,
     /// The longest that a token may last; zero is any time.
     pub max_lifetime: Duration,
+    /// What tokens of other keys must say where they are access tokens of an authorization server. Without it they are written like the
+    /// gateway's own.
+    pub oauth: Option<OAuthRules>,
 }
 
 /// Turns tokens into grants. Cloning shares it.
@@ -46,11 +51,10 @@ pub struct TokenRules {
 pub struct Verifier(Arc<TokenKeys>);
 
 struct TokenKeys {
-    local: VerifyingKey,
-    /// That of development mode, where it is on.
-    dev: Option<VerifyingKey>,
+    local: FollowedKeys,
     /// The longest that a token may last; zero is any time.
     max_lifetime: Duration,
+    oauth: Option<OAuthRules>,
     foreign: watch::Sender<KeySet>,
     /// Told when a token names a key that is not there, so that the task that refreshes the foreign keys looks again.
     unknown: Notify,
@@ -70,18 +74,37 @@ impl Verifier {
 
     /// The same, by further rules.
     pub fn with_rules(local: &LocalKey, rules: TokenRules) -> Self {
+        Self::with_keys(FollowedKeys::new(&local.clone().into(), None, rules.dev), rules)
+    }
+
+    /// The same with all keys of a data directory. It follows what becomes of them there.
+    pub fn following(data: &Path, keys: &SigningKeys, rules: TokenRules) -> Self {
+        Self::with_keys(FollowedKeys::new(keys, Some(data), rules.dev), rules)
+    }
+
+    fn with_keys(local: FollowedKeys, rules: TokenRules) -> Self {
         Self(Arc::new(TokenKeys {
-            local: local.verifying(),
-            dev: rules.dev.then(|| local.for_development().verifying()),
+            local,
             max_lifetime: rules.max_lifetime,
+            oauth: rules.oauth,
             foreign: watch::Sender::new(KeySet::default()),
             unknown: Notify::new(),
         }))
     }
 
+    /// Reads the gateway's own keys again, where their file has changed.
+    pub fn reload_local_keys(&self) {
+        self.0.local.reload();
+    }
+
     /// Trusts these keys beside the gateway's own, and none of those it was given before.
     pub fn trust(&self, keys: KeySet) {
         self.0.foreign.send_replace(keys);
+    }
+
+    /// Trusts no other keys than the gateway's own until it is given some again.
+    pub(super) fn distrust(&self) {
+        self.0.foreign.send_replace(KeySet::unavailable());
     }
 
     /// Waits until a token has named a key that is not there.
@@ -105,14 +128,12 @@ impl Verifier {
             return Err(AuthError::CriticalExtension);
         }
         match header.alg {
-            Algorithm::HS256 => match (self.with_key(token, &self.0.local, now), &self.0.dev) {
-                (Err(AuthError::BadSignature), Some(dev)) => self.with_key(token, dev, now),
-                (verified, _) => verified,
-            },
+            Algorithm::HS256 => self.grant(self.0.local.claims(token, header.kid.as_deref())?, now),
             Algorithm::EdDSA | Algorithm::ES256 | Algorithm::RS256 => {
                 let foreign = self.0.foreign.borrow();
                 match foreign.choose(header.kid.as_deref(), header.alg) {
-                    Choice::Key(key) => self.with_key(token, key, now),
+                    Choice::Key(key) => self.foreign_grant(signed_claims(token, key)?, header.typ.as_deref(), now),
+                    Choice::Unavailable => Err(AuthError::KeysUnavailable),
                     Choice::Ambiguous => Err(AuthError::KeyNotNamed),
                     Choice::Unknown => {
                         self.0.unknown.notify_one();
@@ -130,15 +151,17 @@ impl Verifier {
         if max.is_zero() || lifetime_ms <= allowed { Ok(()) } else { Err(AuthError::TooLongLived(max.as_secs())) }
     }
 
-    /// The key's validation knows its one algorithm, and a token of any other is refused before its signature is looked at.
-    fn with_key(&self, token: &str, key: &VerifyingKey, now: Timestamp) -> Result<Grant, AuthError> {
-        let claims = decode::<Claims>(token, &key.key, &key.validation)
-            .map_err(|error| match error.kind() {
-                ErrorKind::InvalidSignature => AuthError::BadSignature,
-                ErrorKind::InvalidAlgorithm => AuthError::AlgorithmMismatch,
-                _ => AuthError::Malformed,
-            })?
-            .claims;
+    /// What a token of somebody else's key grants.
+    fn foreign_grant(&self, claims: Map<String, Value>, typ: Option<&str>, now: Timestamp) -> Result<Grant, AuthError> {
+        oauth::require_access_token(typ, &claims)?;
+        match &self.0.oauth {
+            Some(rules) => self.grant(rules.translate(&claims)?, now),
+            None => self.grant(claims, now),
+        }
+    }
+
+    fn grant(&self, claims: Map<String, Value>, now: Timestamp) -> Result<Grant, AuthError> {
+        let claims = Claims::deserialize(Value::Object(claims)).map_err(|_| AuthError::Malformed)?;
         let grant = claims.grant()?;
         if grant.expired(now) {
             return Err(AuthError::Expired);
@@ -158,9 +181,24 @@ impl Verifier {
     }
 }
 
+/// The claims of a token that a key has signed. The key's validation knows its one algorithm, and a token of any other is refused before
+/// its signature is looked at.
+pub(super) fn signed_claims(token: &str, key: &VerifyingKey) -> Result<Map<String, Value>, AuthError> {
+    let decoded = decode::<Map<String, Value>>(token, &key.key, &key.validation);
+    decoded.map(|data| data.claims).map_err(|error| match error.kind() {
+        ErrorKind::InvalidSignature => AuthError::BadSignature,
+        ErrorKind::InvalidAlgorithm => AuthError::AlgorithmMismatch,
+        _ => AuthError::Malformed,
+    })
+}
+
 /// Makes tokens with the gateway's own key.
 #[derive(Clone)]
-pub struct Signer(EncodingKey);
+pub struct Signer {
+    key: EncodingKey,
+    /// What its tokens name the key by.
+    kid: Option<String>,
+}
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,12 +216,17 @@ impl LocalKey {
 impl Signer {
     /// A signer with the gateway's own key.
     pub fn new(local: &LocalKey) -> Self {
-        Self(local.encoding())
+        Self { key: local.encoding(), kid: None }
+    }
+
+    /// A signer with one of several keys, which its tokens name.
+    pub(super) fn with_kid(key: &LocalKey, kid: String) -> Self {
+        Self { key: key.encoding(), kid: Some(kid) }
     }
 
     /// A signer of tokens that are good in development mode alone.
     pub(crate) fn dev(local: &LocalKey) -> Self {
-        Self(local.for_development().encoding())
+        Self::new(&local.for_development())
     }
 
     /// The token for a grant, issued at a moment. Expiries are whole seconds on the wire and are rounded up. What
@@ -191,7 +234,8 @@ impl Signer {
     pub fn sign(&self, grant: &Grant, issued: Timestamp) -> Result<String, AuthError> {
         let claims = claims(grant, issued);
         read_claims(&claims)?;
-        let token = encode(&Header::new(Algorithm::HS256), &claims, &self.0)
+        let header = Header { kid: self.kid.clone(), ..Header::new(Algorithm::HS256) };
+        let token = encode(&header, &claims, &self.key)
             .expect("a map of JSON values serialises, and an HMAC of it cannot fail");
         if token.len() > MAX_TOKEN_BYTES { Err(AuthError::TooLong) } else { Ok(token) }
     }
@@ -322,7 +366,7 @@ fn topics(aud: &Value) -> Result<Vec<TopicPattern>, AuthError> {
     }
 }
 
-fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
+pub(super) fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
     value.as_str().ok_or_else(|| invalid(claim, "it is not a string"))
 }
 
@@ -336,7 +380,7 @@ fn date(claim: &'static str, value: &Value) -> Result<Timestamp, AuthError> {
     Ok(Timestamp(ms.min(END_OF_TIME_MS)))
 }
 
-fn invalid(claim: &'static str, why: impl fmt::Display) -> AuthError {
+pub(super) fn invalid(claim: &'static str, why: impl fmt::Display) -> AuthError {
     AuthError::InvalidClaim { claim, why: why.to_string() }
 }
 

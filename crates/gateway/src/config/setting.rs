@@ -10,9 +10,9 @@ use salon_log::Durability;
 
 use super::Overrides;
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt, LogFormat,
-    Origin, PublicUrl, Replicas, RetentionAge, RetentionCount, Size, Span, Store, StoreName, StoreUrl, ToolPattern,
-    Topics,
+    Address, ClaimName, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
+    LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, Store, StoreName,
+    StoreUrl, ToolPattern, Topics,
 };
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
@@ -177,6 +177,8 @@ setting_values! {
     HostName(String) "NAME";
     PublicUrl(String) "URL";
     Issuer(String) "URL";
+    ResourceUrl(String) "URL";
+    ClaimName(String) "CLAIM";
     IntegrityKey((String, Confirmation)) "ID=KEY";
     ToolPattern(String) "PATTERN";
     StoreUrl(Store) "sqlite|URL" secret;

@@ -22,8 +22,9 @@ use super::file::{TopicKey, TopicOf};
 use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
-    Address, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt, Origin,
-    PublicUrl, Replicas, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl, ToolPattern, Topics,
+    Address, ClaimName, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
+    Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl,
+    ToolPattern, Topics,
 };
 use crate::timings::Timings;
 
@@ -90,10 +91,29 @@ settings! {
             ///
             /// `http://` only on loopback.
             jwks: KeysAt = none ("https://id.example/keys.json");
+            /// How old the keys of `auth.jwks` may become while they cannot be fetched
+            ///
+            /// After that, tokens signed with them are refused until a fetch succeeds.
+            jwks_max_age: Span = "24h";
             /// Authorization server whose tokens the gateway accepts, for MCP clients to ask
             ///
-            /// As the server names itself (`issuer`). Its keys come from `auth.jwks`.
+            /// As the server names itself (`issuer`). Its keys come from `auth.jwks`, and every token signed with one of them must be an
+            /// access token of it for this gateway: [oauth.md](oauth.md). Several must be names of one server: they share keys and subjects.
             authorization_servers: Vec<Issuer> = [];
+            /// Audience of access tokens, where it is not the gateway's own URL
+            ///
+            /// For authorization servers that have one fixed audience for the whole gateway. MCP clients take it only if it is the
+            /// beginning of the URL they connect to.
+            resource: ResourceUrl = none ("https://chat.example");
+            /// Claim of access tokens that names topics
+            ///
+            /// In `scope` a topic is `topic:NAME` or `topic:PREFIX*`. In another claim, a list of strings or a text with spaces, `topic:` may be
+            /// left out, unless `auth.permissions_claim` is the same. A claim inside another is a JSON Pointer such as `/realm_access/roles`.
+            topics_claim: ClaimName = "scope";
+            /// Claim of access tokens that names permissions
+            ///
+            /// In `scope` a permission is `permission:NAME`; otherwise like `auth.topics_claim`.
+            permissions_claim: ClaimName = "scope";
             /// How long a token may last, from when it was issued to when it expires; 0 is any time
             ///
             /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.

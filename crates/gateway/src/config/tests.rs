@@ -322,7 +322,11 @@ fn every_setting_arrives() {
         public_url = "https://public.example"
         [auth]
         jwks = "/keys"
+        jwks_max_age = "31s"
         authorization_servers = ["https://id.example"]
+        resource = "https://resource.example"
+        topics_claim = "topics"
+        permissions_claim = "/a/b"
         max_token_lifetime = "30s"
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [ui]
@@ -385,9 +389,15 @@ fn every_setting_arrives() {
             jwks: Some(
                 JwksSource(/keys),
             ),
+            jwks_max_age: 31s,
             authorization_servers: [
                 "https://id.example",
             ],
+            resource: Some(
+                "https://resource.example",
+            ),
+            topics_claim: "topics",
+            permissions_claim: "/a/b",
             max_token_lifetime: 30s,
             integrity_keys: [
                 (

@@ -157,6 +157,18 @@ value!(
     |text| is_plain_url(text).then(|| text.to_owned())
 );
 value!(
+    /// The audience of access tokens, exactly as the authorization server writes it.
+    ResourceUrl(String),
+    "the URL that access tokens have as their audience such as `https://chat.example`, without a query",
+    |text| is_plain_url(text).then(|| text.to_owned())
+);
+value!(
+    /// A claim of a token: its name, or a JSON Pointer.
+    ClaimName(String),
+    "a claim's name such as `scope` or `https://chat.example/topics`, or a JSON Pointer such as `/realm_access/roles`",
+    |text| ((1..=256).contains(&text.len()) && !text.chars().any(char::is_control)).then(|| text.to_owned())
+);
+value!(
     /// A public key of Ed25519 with which messages may be signed, and what it is called.
     IntegrityKey((String, Confirmation)),
     "a name and a public key of Ed25519 in base64url, such as `robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo`",

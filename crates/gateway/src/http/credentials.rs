@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method, header};
 use salon_protocol::{Code, TopicName};
 
 use super::Requester;
+use super::metadata::where_to_get_a_token;
 use super::problem::Problem;
 use super::query::Query;
 use crate::audit::{AuditEvent, AuditKind};
@@ -168,7 +169,11 @@ impl RequestCredentials<'_> {
     fn verify(&self, otherwise: Option<&str>, signing: Signing) -> Result<Grant, Problem> {
         refuse_tokens_in_url(self.gateway, self.query)?;
         let token = bearer(self.headers)?.or(otherwise).or_else(|| dev_token(self.gateway, self.query));
-        self.opening(self.gateway.verify(token.ok_or(AuthError::Missing)?)?, signing)
+        let missing = || {
+            let message = format!("{}. {}", AuthError::Missing, where_to_get_a_token(&self.gateway.config));
+            Problem::from(AuthError::Missing).with_message(message)
+        };
+        self.opening(self.gateway.verify(token.ok_or_else(missing)?)?, signing)
     }
 
     /// The grant, where it opens the topic that is wanted.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
-use axum::response::Response;
-use salon_protocol::{ParticipantId, TopicName};
+use axum::response::{IntoResponse, Response};
+use salon_protocol::{Code, ParticipantId, TopicName, percent_decoded};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Problem, invalid};
+use super::{Problem, Query, invalid};
+use crate::auth::{SCOPE, topic_scope};
 use crate::config::Config;
 use crate::gateway::GatewayState;
 
@@ -25,9 +26,11 @@ pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 pub(super) struct ResourceMetadata {
     /// The address described
     resource: String,
-    /// Who gives out tokens for it, where somebody does
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Who gives out tokens for it
     authorization_servers: Vec<String>,
+    /// What to ask for to enter the room
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scopes_supported: Option<[String; 1]>,
     bearer_methods_supported: [&'static str; 1],
     resource_name: &'static str,
 }
@@ -35,15 +38,25 @@ pub(super) struct ResourceMetadata {
 #[utoipa::path(get, path = "/.well-known/oauth-protected-resource/mcp/{topic}", tag = "MCP",
     summary = "Where to get a token for a room as an MCP server (RFC 9728); likewise for one participant, for /sse, and for the whole gateway",
     params(("topic" = String, Path, description = "The room")),
-    responses((status = 200, description = "What there is to know", body = ResourceMetadata), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
+    responses((status = 200, description = "What there is to know", body = ResourceMetadata), (status = 404, description = "The gateway has no authorization server", body = super::ProblemBody),
+    (status = "4XX", description = "Refused", body = super::ProblemBody)))]
 pub(super) async fn describe(
     State(gateway): State<Arc<GatewayState>>,
     names: RawPathParams,
     request: Request,
 ) -> Result<([(HeaderName, &'static str); 1], Json<ResourceMetadata>), Problem> {
+    let config = &gateway.config;
+    // Clients take a description without authorization servers for a broken one.
+    if config.auth.authorization_servers.is_empty() {
+        return Err(Problem::new(Code::NotFound, no_oauth(config)));
+    }
+    let mut topic = None;
     for (what, name) in &names {
         let wrong = match what {
-            "topic" => TopicName::new(name).err().map(|error| error.to_string()),
+            "topic" => match TopicName::new(name) {
+                Ok(name) => topic.replace(name).and(None),
+                Err(error) => Some(error.to_string()),
+            },
             _ => ParticipantId::new(name).err().map(|error| error.to_string()),
         };
         if let Some(wrong) = wrong {
@@ -52,9 +65,12 @@ pub(super) async fn describe(
     }
     // Escaped as the client has it: it compares this with the address it wanted.
     let path = request.uri().path().strip_prefix(WELL_KNOWN).unwrap_or_default();
+    let path = path.strip_prefix(public_path(config)).unwrap_or(path);
+    let address = || url([&*base(config, host(&gateway, request.headers())), path]);
     let described = ResourceMetadata {
-        resource: url([&*base(&gateway.config, host(&gateway, request.headers())), path]),
-        authorization_servers: gateway.config.auth.authorization_servers.clone(),
+        resource: config.auth.resource.clone().unwrap_or_else(address),
+        authorization_servers: config.auth.authorization_servers.clone(),
+        scopes_supported: topic.and_then(|topic| scope(config, &topic)).map(|scope| [scope]),
         bearer_methods_supported: ["header"],
         resource_name: "Salon",
     };
@@ -62,19 +78,102 @@ pub(super) async fn describe(
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(described)))
 }
 
-/// Adds to a refusal at an MCP address where the description of that address is.
+/// Adds to a refusal at an MCP address where the description of that address is, and what to ask the authorization server for (MCP
+/// 2025-11-25, Authorization, "Protected Resource Metadata Discovery Requirements" and "Scope Selection Strategy").
 pub(super) async fn point(State(gateway): State<Arc<GatewayState>>, request: Request, next: Next) -> Response {
+    let config = &gateway.config;
     let uri = request.uri().clone();
-    let Some(resource) = resource(uri.path()) else { return next.run(request).await };
+    let resource = resource(uri.path()).filter(|_| !config.auth.authorization_servers.is_empty());
+    let Some(resource) = resource else { return next.run(request).await };
     let host = host(&gateway, request.headers()).map(String::from);
     let mut response = next.run(request).await;
     if let Some(challenge) = response.headers_mut().get_mut(header::WWW_AUTHENTICATE) {
-        let at = url([&*base(&gateway.config, host.as_deref()), WELL_KNOWN, resource]);
-        let more = [challenge.as_bytes(), b", resource_metadata=\"", at.as_bytes(), b"\""].concat();
-        *challenge = HeaderValue::from_bytes(&more).expect("a challenge and a URL are printable");
+        let at = url([&*base(config, host.as_deref()), WELL_KNOWN, resource]);
+        let mut more = [challenge.as_bytes(), b", resource_metadata=\"", at.as_bytes(), b"\""].concat();
+        if let Some(scope) = topic(&uri).and_then(|topic| scope(config, &topic)) {
+            more.extend_from_slice(format!(", scope=\"{scope}\"").as_bytes());
+        }
+        *challenge = HeaderValue::from_bytes(&more).expect("a challenge, a URL and a scope are printable");
     }
     response
 }
+
+/// The room of an MCP address.
+fn topic(uri: &Uri) -> Option<TopicName> {
+    let name = match uri.path().strip_prefix("/mcp/") {
+        Some(rest) => percent_decoded(rest.split('/').next()?)?,
+        None => Query::parse(uri.query()).ok()?.get("topic")?.to_owned(),
+    };
+    TopicName::new(name).ok()
+}
+
+/// The scope that opens a room, where scopes do that.
+fn scope(config: &Config, topic: &TopicName) -> Option<String> {
+    (config.auth.topics_claim == SCOPE).then(|| topic_scope(topic))
+}
+
+/// The path of the public URL, which stands before every address where a proxy has the gateway below a path.
+fn public_path(config: &Config) -> &str {
+    let rest = config.http.public_url.as_deref().and_then(|url| url.split_once("://")).map_or("", |(_, rest)| rest);
+    rest.find('/').map_or("", |at| rest[at..].trim_end_matches('/'))
+}
+
+/// What may stand between the well-known address and a resource's own: nothing, and the path of the public URL, for a proxy that passes on
+/// the address which RFC 9728 §3.1 has for it.
+pub(super) fn well_known_prefixes(config: &Config) -> Vec<&str> {
+    let path = public_path(config);
+    // Not what a router takes for its own syntax, or has already.
+    let is_plain =
+        |part: &str| !part.is_empty() && !part.starts_with([':', '*', '{']) && !matches!(part, "mcp" | "sse");
+    let usable = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_plain));
+    std::iter::once("").chain(usable.then_some(path)).collect()
+}
+
+/// How to get a token, as a sentence for a person.
+pub(super) fn where_to_get_a_token(config: &Config) -> String {
+    match &config.auth.authorization_servers[..] {
+        [] => "Get one from the gateway's operator, or make it with `salon token` on its machine".into(),
+        servers => format!("Get one from the authorization server {}", servers.join(" or ")),
+    }
+}
+
+/// Why an address of OAuth is not here, as a sentence for a person.
+fn no_oauth(config: &Config) -> String {
+    let how = where_to_get_a_token(config);
+    if config.auth.authorization_servers.is_empty() {
+        format!(
+            "a token is required, and this gateway has no OAuth sign-in. {how}, and send `Authorization: Bearer <token>`"
+        )
+    } else {
+        format!("a token is required, and this gateway does not give out tokens itself. {how}")
+    }
+}
+
+/// An error as OAuth clients read it (RFC 6749 §5.2, RFC 7591 §3.2.2): the description is what they show.
+#[derive(Serialize)]
+struct OAuthError {
+    error: &'static str,
+    error_description: String,
+}
+
+/// Answers at the addresses of an authorization server. Clients that find no metadata take the gateway for one (MCP 2025-03-26) and show
+/// its answer to the person.
+pub(super) async fn no_authorization_server(State(gateway): State<Arc<GatewayState>>, uri: Uri) -> Response {
+    let status = if uri.path().starts_with("/.well-known/") { StatusCode::NOT_FOUND } else { StatusCode::FORBIDDEN };
+    let body = OAuthError { error: "access_denied", error_description: no_oauth(&gateway.config) };
+    (status, [(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}
+
+/// The addresses where clients look for an authorization server (RFC 8414, OpenID Connect Discovery) and its endpoints.
+pub(super) const AUTHORIZATION_SERVER_PATHS: [&str; 7] = [
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-authorization-server/{*path}",
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/{*path}",
+    "/register",
+    "/authorize",
+    "/token",
+];
 
 /// The path of the resource that an MCP address belongs to.
 fn resource(path: &str) -> Option<&str> {

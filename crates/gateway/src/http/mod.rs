@@ -85,8 +85,13 @@ pub(crate) fn router(gateway: Arc<GatewayState>) -> Router {
         .route("/v0/topics/{topic}/messages", post(publish::publish))
         .route("/v0/topics/{topic}/stream", get(stream::follow))
         .merge(doors::router(&gateway));
-    for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
-        router = router.route(&format!("{}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
+    for path in metadata::well_known_prefixes(&gateway.config) {
+        for resource in ["", "/sse", "/mcp/{topic}", "/mcp/{topic}/{participant}"] {
+            router = router.route(&format!("{}{path}{resource}", metadata::WELL_KNOWN), get(metadata::describe));
+        }
+    }
+    for path in metadata::AUTHORIZATION_SERVER_PATHS {
+        router = router.route(path, any(metadata::no_authorization_server));
     }
     if gateway.ui.is_some() {
         router = router.merge(crate::ui::router());

@@ -56,6 +56,12 @@ impl Problem {
         self
     }
 
+    /// The same refusal in other words.
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.refusal.message = message;
+        self
+    }
+
     pub(crate) fn code(&self) -> Code {
         self.refusal.code
     }
@@ -112,7 +118,7 @@ impl From<Problem> for Refusal {
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         let fault = match error {
-            AuthError::TopicNotOpen(_) => Some(TokenFault::InsufficientScope),
+            AuthError::TopicNotOpen(_) | AuthError::NoTopic(_) => Some(TokenFault::InsufficientScope),
             // No token was shown, or it was not the token that was wrong. An id that nobody may have is nothing that another
             // token of the same participant would fix.
             AuthError::Missing
@@ -120,6 +126,7 @@ impl From<AuthError> for Problem {
             | AuthError::TicketUnknown
             | AuthError::TicketForOtherTopic
             | AuthError::TicketsUnavailable
+            | AuthError::KeysUnavailable
             | AuthError::TooManyTickets
             | AuthError::CodeUnknown
             | AuthError::NotSignedIn
@@ -134,6 +141,9 @@ impl From<AuthError> for Problem {
             | AuthError::AlgorithmMismatch
             | AuthError::BadSignature
             | AuthError::MissingClaim(_)
+            | AuthError::NotAnAccessToken
+            | AuthError::WrongIssuer
+            | AuthError::WrongAudience(_)
             | AuthError::InvalidClaim { .. }
             | AuthError::Expired
             | AuthError::Revoked

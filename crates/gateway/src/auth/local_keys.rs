@@ -1,0 +1,98 @@
+//! The gateway's own keys whose tokens are good, as the data directory has them now.
+//!
+//! `salon key` changes the file while the gateway runs. An unknown key is looked for at once, so that the first token of a new key is
+//! good; what was removed is noticed by [`FollowedKeys::reload`], which somebody calls from time to time.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+use super::keys::VerifyingKey;
+use super::rotation::KID_PREFIX;
+use super::token::signed_claims;
+use super::{AuthError, LocalKey, SIGNING_KEYS_FILE, SigningKeys};
+
+/// Tells whether a file was replaced: when it was changed, its number and its size.
+type FileStamp = (i64, i64, u64, u64);
+
+pub(super) struct FollowedKeys {
+    current: watch::Sender<CurrentKeys>,
+    /// The data directory, and what its file of keys was when it was read last.
+    source: Option<(PathBuf, Mutex<Option<FileStamp>>)>,
+    is_dev: bool,
+}
+
+struct CurrentKeys {
+    /// That of `auth.key`, whose tokens name no key.
+    first: Option<VerifyingKey>,
+    added: HashMap<String, VerifyingKey>,
+    /// That of development mode, where it is on.
+    dev: Option<VerifyingKey>,
+}
+
+impl CurrentKeys {
+    fn new(keys: &SigningKeys, is_dev: bool) -> Self {
+        let (first, added) = keys.verifying();
+        Self {
+            first: first.map(LocalKey::verifying),
+            added: added.map(|(kid, key)| (kid.to_owned(), key.verifying())).collect(),
+            dev: is_dev.then(|| keys.first().for_development().verifying()),
+        }
+    }
+}
+
+impl FollowedKeys {
+    /// These keys, and what becomes of them in a data directory.
+    pub(super) fn new(keys: &SigningKeys, data: Option<&Path>, is_dev: bool) -> Self {
+        // Whatever is there now is read once more, in case it is newer than the keys.
+        let source = data.map(|data| (data.to_owned(), Mutex::new(None)));
+        Self { current: watch::Sender::new(CurrentKeys::new(keys, is_dev)), source, is_dev }
+    }
+
+    /// Reads the keys again, where their file has changed.
+    pub(super) fn reload(&self) {
+        let Some((data, stamp)) = &self.source else { return };
+        let mut stamp = stamp.lock();
+        let found = stamp_of(&data.join(SIGNING_KEYS_FILE));
+        if *stamp == found {
+            return;
+        }
+        *stamp = found;
+        match SigningKeys::find(data) {
+            Ok(Some(keys)) => {
+                tracing::info!(added = keys.verifying().1.count(), "auth: signing keys read");
+                self.current.send_replace(CurrentKeys::new(&keys, self.is_dev));
+            }
+            // Without `auth.key` there is nothing that the others could be beside.
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "auth: signing keys unreadable, keeping the present ones"),
+        }
+    }
+
+    /// The claims of a token that one of the keys has signed.
+    pub(super) fn claims(&self, token: &str, kid: Option<&str>) -> Result<Map<String, Value>, AuthError> {
+        if let Some(kid) = kid.filter(|kid| kid.starts_with(KID_PREFIX)) {
+            let is_known = self.current.borrow().added.contains_key(kid);
+            if !is_known {
+                self.reload();
+            }
+            let current = self.current.borrow();
+            return signed_claims(token, current.added.get(kid).ok_or(AuthError::UnknownKey)?);
+        }
+        let current = self.current.borrow();
+        let claims = current.first.as_ref().map_or(Err(AuthError::UnknownKey), |first| signed_claims(token, first));
+        match (claims, &current.dev) {
+            (Err(AuthError::BadSignature | AuthError::UnknownKey), Some(dev)) => signed_claims(token, dev),
+            (claims, _) => claims,
+        }
+    }
+}
+
+fn stamp_of(path: &Path) -> Option<FileStamp> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.mtime(), found.mtime_nsec(), found.ino(), found.size()))
+}
