@@ -162,7 +162,7 @@ fn topics_and_permissions_come_from_the_claims_that_are_configured() {
         ..rules()
     };
     let mut token = good();
-    token["https://chat.example/rooms"] = json!(["room:beta", "topic:room:gamma", "not a topic", 5]);
+    token["https://chat.example/rooms"] = json!(["room:beta", "topic:room:gamma", "not?a topic", 5]);
     token["realm_access"] = json!({ "roles": ["topic:room:delta", "permission:revoke", "offline_access"] });
     let told = |rules| IssuingServer::new(Some(rules)).told(Some("at+jwt"), &token);
     assert_eq!(told(claims("https://chat.example/rooms", "scope")), "auth0~7C1 in room:beta room:gamma may metrics");
