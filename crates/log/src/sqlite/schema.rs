@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::OpenError;
+use super::{OpenError, stored};
 use crate::Durability;
 
 /// Marks a file as ours; "Saln".
@@ -67,14 +67,11 @@ const MIGRATIONS: &[&str] = &[
     -- How many bytes the settled entries of a topic have, by their authors, and under the author '' all versions in its context. Named by
     -- topic, as contexts are.
     CREATE TABLE stored (topic TEXT NOT NULL, author TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (topic, author)) WITHOUT ROWID;
-    INSERT INTO stored (topic, author, bytes)
-        SELECT name, CASE WHEN json_valid(text) THEN coalesce(text ->> '$.from', '?') ELSE '?' END AS author, sum(octet_length(text))
-        FROM entries JOIN topics USING (topic) GROUP BY name, author;
-    INSERT INTO stored (topic, author, bytes)
-        SELECT topic, '', sum(coalesce(octet_length(value), 0)) FROM context_versions
-        JOIN context_keys USING (slot) JOIN context_scopes USING (scope) GROUP BY topic;
     ",
 ];
+
+/// The migration that makes the table `stored`, which is then filled.
+const STORED_MIGRATION: usize = 3;
 
 /// The newest version known here.
 pub(super) const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -154,7 +151,7 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
     let failed = |source| refine(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(failed)?;
-    // Without this it would write back when it is closed.
+    // Its length is the writer's to watch.
     db.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -256;").map_err(failed)?;
     Ok(db)
 }
@@ -201,6 +198,9 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
         step.execute_batch(migration)?;
         step.pragma_update(None, "application_id", APPLICATION)?;
         step.pragma_update(None, "user_version", number + 1)?;
+        if number == STORED_MIGRATION {
+            stored::count_all(&step)?;
+        }
         if number == 0 {
             step.execute("INSERT INTO meta (name, value) VALUES ('epoch', ?1), ('floor', 0)", [fresh_epoch()])?;
         }

@@ -54,7 +54,12 @@ impl StoredCounts {
     }
 
     /// Makes sure that the counts of a topic are in memory: those of its settled entries, and of the fresh ones.
-    pub(super) fn know(&mut self, db: &Connection, name: &TopicName, source: &ReadSource) -> Result<(), SqliteFault> {
+    pub(super) fn load_topic(
+        &mut self,
+        db: &Connection,
+        name: &TopicName,
+        source: &ReadSource,
+    ) -> Result<(), SqliteFault> {
         if self.topics.contains_key(name) {
             return Ok(());
         }
@@ -188,11 +193,16 @@ pub(super) fn trim(
     (first, last): (i64, i64),
 ) -> Result<Vec<(String, u64)>, SqliteFault> {
     let mut query = step.prepare_cached(
-        "SELECT CASE WHEN json_valid(text) THEN coalesce(text ->> '$.from', '?') ELSE '?' END AS author, sum(octet_length(text))
-         FROM entries WHERE key BETWEEN ?1 AND ?2 GROUP BY author",
+        "SELECT CASE WHEN json_valid(text) THEN coalesce(text ->> '$.from', '?') ELSE '?' END, octet_length(text)
+         FROM entries WHERE key BETWEEN ?1 AND ?2",
     )?;
-    let removed = query.query_map([first, last], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let removed = removed.collect::<rusqlite::Result<Vec<(String, u64)>>>()?;
+    // Not added up by `GROUP BY`: SQLite would sort the rows with their texts, in memory.
+    let mut removed: HashMap<String, u64> = HashMap::new();
+    let mut rows = query.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        *removed.entry(row.get(0)?).or_default() += row.get::<_, u64>(1)?;
+    }
+    let removed = Vec::from_iter(removed);
     let mut take_off =
         step.prepare_cached("UPDATE stored SET bytes = max(0, bytes - ?3) WHERE topic = ?1 AND author = ?2")?;
     for (author, bytes) in &removed {
@@ -200,4 +210,26 @@ pub(super) fn trim(
     }
     step.prepare_cached("DELETE FROM stored WHERE topic = ?1 AND bytes = 0")?.execute([name.as_str()])?;
     Ok(removed)
+}
+
+/// Fills the table of a log that had none. Row by row, so that it takes no more memory than the counts do.
+pub(super) fn count_all(step: &Connection) -> rusqlite::Result<()> {
+    let entries =
+        "SELECT name, CASE WHEN json_valid(text) THEN coalesce(text ->> '$.from', '?') ELSE '?' END, octet_length(text)
+                   FROM entries JOIN topics USING (topic)";
+    let contexts = "SELECT topic, '', coalesce(octet_length(value), 0) FROM context_versions
+                    JOIN context_keys USING (slot) JOIN context_scopes USING (scope)";
+    let mut counts: HashMap<(String, String), u64> = HashMap::new();
+    for all in [entries, contexts] {
+        let mut query = step.prepare(all)?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            *counts.entry((row.get(0)?, row.get(1)?)).or_default() += row.get::<_, u64>(2)?;
+        }
+    }
+    let mut set = step.prepare(SET)?;
+    for ((topic, author), bytes) in counts {
+        set.execute(params![topic, author, bytes])?;
+    }
+    Ok(())
 }

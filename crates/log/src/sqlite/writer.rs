@@ -296,7 +296,7 @@ impl<'db> Writer<'db> {
             if topic_states.head == LAST_OFFSET {
                 return Err(SqliteFault::Exhausted);
             }
-            self.stored.know(self.db, &name, &self.source)?;
+            self.stored.load_topic(self.db, &name, &self.source)?;
             if let Err(exceeded) = self.stored.check(&name, &envelope) {
                 outcomes.push(Err(AppendError::Quota(exceeded)));
                 is_quota_exceeded = true;
@@ -320,7 +320,7 @@ impl<'db> Writer<'db> {
         }
         let mut judged = Vec::with_capacity(writings.len());
         for SqliteWrite { address, write, .. } in writings {
-            self.stored.know(self.db, &address.topic, &self.source)?;
+            self.stored.load_topic(self.db, &address.topic, &self.source)?;
             judged.push(context::apply(self.db, &mut self.stored, now, address, write)?);
         }
         self.commit.raw_execute()?;
