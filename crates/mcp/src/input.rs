@@ -60,7 +60,7 @@ impl InputRequired {
     /// Reads a result; `None` when it is complete.
     pub fn read(result: &RawValue) -> Option<Self> {
         let result = Members::parse(result.get())?;
-        if result.get("resultType")?.get() != "\"input_required\"" {
+        if !is_input_required(&result) {
             return None;
         }
         let questions = result.get("inputRequests").and_then(|raw| Members::parse(raw.get())).unwrap_or_default();
@@ -73,6 +73,12 @@ impl InputRequired {
         let mut result = result;
         Some(Self { questions, state: result.remove("requestState") })
     }
+}
+
+/// Whether a result asks something, however its type is escaped.
+pub fn is_input_required(result: &Members) -> bool {
+    let kind = result.get("resultType").and_then(|kind| serde_json::from_str::<String>(kind.get()).ok());
+    kind.is_some_and(|kind| kind == "input_required")
 }
 
 /// The parameters of a call that is made again: as they were, with the answers and the state.

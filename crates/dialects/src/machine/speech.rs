@@ -140,7 +140,7 @@ pub(super) fn read_result(raw: &RawValue) -> (ToolReply, Option<MachineFailure>)
     let mut result = Members::parse(raw.get()).unwrap_or_default();
     let mut own = result.remove("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
     let mut answered = ToolReply { context: own.remove("context"), metadata: own.remove("metadata"), result: None };
-    if result.get("resultType").is_some_and(|kind| kind.get() == "\"input_required\"") {
+    if salon_mcp::input::is_input_required(&result) {
         let message = "the tool asks its caller something, which this protocol has no way to answer".to_owned();
         return (answered, Some(MachineFailure { code: Code::ToolError, message, details: None }));
     }

@@ -111,7 +111,7 @@ impl Door {
             Era::Legacy => params,
             Era::Modern => params.map(|params| without_elicitation_id(&params)),
         };
-        let params = askers::with_asker(method, params.as_deref(), from);
+        let params = Some(askers::with_asker(method, params.as_deref(), from));
         let token = token_of(params.as_deref());
         let origin = QuestionOrigin::Request {
             from: from.clone(),
@@ -339,7 +339,7 @@ impl Door {
             match put {
                 LegacyQuestion::Answer(answer) => self.calls.add_input(number, &key, &answer),
                 LegacyQuestion::Ask(params) => {
-                    let params = askers::with_asker(&question.method, params.as_deref(), &who);
+                    let params = Some(askers::with_asker(&question.method, params.as_deref(), &who));
                     // The client is told when a page that it was asked to open has been dealt with.
                     let page = text_of(params.as_deref(), "elicitationId");
                     if let (Some(page), Some(asked)) = (page, self.calls.client_mut(number)) {

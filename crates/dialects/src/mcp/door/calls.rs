@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use salon_mcp::input::InputRequired;
+use salon_mcp::input::{InputRequired, is_input_required};
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, code, downgrade, meta, upgrade};
 use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
@@ -380,6 +380,12 @@ impl Door {
         let Some(era) = call.sent_in() else { return };
         let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
         let client = profile.era();
+        // Whoever was only listed may not ask, in an answer no more than by a request.
+        let asks = |result: &RawValue| Members::parse(result.get()).is_some_and(|result| is_input_required(&result));
+        if !askers::is_call(&method) && message.get("result").is_some_and(asks) {
+            let told = format!("`{who}` answered `{method}` with a question, and only who is called may ask");
+            return self.fail(number, &RpcError::internal(told), now);
+        }
         let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
         if let Some(wanted) = wanted.and_then(InputRequired::read) {
             return self.input_required(number, wanted, now);

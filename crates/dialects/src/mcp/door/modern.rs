@@ -137,8 +137,7 @@ impl Door {
         for (at, params) in wanted.iter().enumerate() {
             let mut question = Members::default();
             question.set("method", ELICITATION);
-            let named = askers::with_asker(ELICITATION, Some(params), &who);
-            question.set("params", named.as_ref().unwrap_or(params));
+            question.set("params", &askers::with_asker(ELICITATION, Some(params), &who));
             questions.set(&format!("req_{}", at + 1), &question);
         }
         // A client that is away hears of them when it is back and the call is made again.
