@@ -52,7 +52,7 @@ impl fmt::Display for ToolPattern {
     }
 }
 
-/// Which tools the room may use: those that `allow` covers, or all where it is empty, without those that `deny` covers.
+/// Which tools the room may use: those that `allow` covers, or all where there is no `allow`, without those that `deny` covers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolFilter {
     /// The tools that may be used; `None` for all.

@@ -1,8 +1,8 @@
 //! Names that arrive from outside: checked once, then trusted.
 //!
 //! Topics and participants may be called as chat platforms call them: `#general`, `!room:server`, `@user:server`, `Team Room`. What is refused would have
-//! a meaning where names are written: in paths, patterns, quotations. Letters beyond ASCII are refused, so that no name can be spelled with look-alikes of
-//! another script. In an address a name is percent-encoded ([`crate::percent_encoded`]).
+//! a meaning where names are written: in paths, patterns, quotations. Letters beyond ASCII are refused, so that no name can be written with letters of
+//! another script that look the same. In an address a name is percent-encoded ([`crate::percent_encoded`]).
 
 use std::borrow::Borrow;
 use std::fmt;

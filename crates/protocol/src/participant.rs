@@ -89,6 +89,11 @@ impl Participant {
         Self { id, name: None, kind: None, mcp: McpVersion::default(), capabilities: Vec::new() }
     }
 
+    /// How many bytes the texts have that it chose itself.
+    pub fn text_bytes(&self) -> usize {
+        self.name.as_ref().map_or(0, String::len) + self.capabilities.iter().map(String::len).sum::<usize>()
+    }
+
     /// As presence shows it: somebody without a name has its id for one, and is an agent unless it says otherwise.
     #[must_use]
     pub fn presentable(mut self) -> Self {

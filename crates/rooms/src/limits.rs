@@ -47,6 +47,9 @@ impl ByteRates {
     pub const UNLIMITED: Self = Self { participant: Rate::UNLIMITED, topic: Rate::UNLIMITED, gateway: Rate::UNLIMITED };
 }
 
+/// How long the description of a participant may be to count as one join.
+const JOIN_BYTES: usize = 4096;
+
 /// There was too much: the refusal, and how long its author should wait.
 pub(crate) type Excess = (Refusal, Duration);
 
@@ -65,6 +68,8 @@ struct ParticipantBudget {
     messages: TokenBucket,
     /// Progress and cancellations of open calls.
     notifications: TokenBucket,
+    /// Joins, which are stored as well.
+    joins: TokenBucket,
     bytes: TokenBucket,
 }
 
@@ -91,6 +96,16 @@ impl Rates {
         self.take_from(participant, bytes, |budget, limit, now| {
             limit.take(&mut budget.notifications, 1, now).or_else(|_| limit.take(&mut budget.messages, 1, now))
         })
+    }
+
+    /// Takes a join. It has the rate of messages and a budget of its own, so that whoever says much can come back; a long description
+    /// counts as several.
+    pub(crate) fn take_join(&self, participant: &ParticipantId, description: usize) -> Result<(), Excess> {
+        let Some(limit) = &self.messages else { return Ok(()) };
+        let joins = 1 + count(description / JOIN_BYTES);
+        let mut budgets = self.budgets();
+        let taken = limit.take(&mut budget_of(&mut budgets, participant).joins, joins, self.began.elapsed());
+        taken.map_err(|wait| (self.refusal(wait), wait))
     }
 
     /// An answer costs no message, and its bytes the caller; once that is in debt, the participant that answers.
@@ -157,7 +172,7 @@ impl Rates {
     pub(crate) fn sweep(&self) {
         let now = self.began.elapsed();
         let is_full = |budget: &ParticipantBudget| {
-            [budget.messages, budget.notifications, budget.bytes].iter().all(|bucket| bucket.is_full(now))
+            [budget.messages, budget.notifications, budget.joins, budget.bytes].iter().all(|bucket| bucket.is_full(now))
         };
         self.budgets().retain(|_, budget| !is_full(budget));
     }

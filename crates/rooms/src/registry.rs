@@ -277,6 +277,8 @@ impl Rooms {
         if self.0.common.is_closing() {
             return Err(Refusal::new(Code::Closing, "the gateway is shutting down"));
         }
+        let Admission { participant, .. } = &admission;
+        self.0.common.rates.take_join(&participant.id, participant.text_bytes()).map_err(|(refusal, _)| refusal)?;
         let after = match &admission.after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
             None => None,

@@ -145,6 +145,12 @@ impl Staging {
     ) -> anyhow::Result<Option<PathBuf>> {
         let owner = fs::metadata(data)?;
         let mut names: Vec<&str> = manifest.files.iter().map(|file| &*file.name).collect();
+        // A key that was removed since the backup stays removed. With another `auth.key` the keys beside it are another gateway's.
+        let is_same_gateway = fs::read(data.join(KEY_FILE))
+            .is_ok_and(|key| fs::read(self.0.join(KEY_FILE)).is_ok_and(|restored| restored == key));
+        let keeps = |name: &str| name == SIGNING_KEYS_FILE && is_same_gateway && present.contains(&SIGNING_KEYS_FILE);
+        names.retain(|name| !keeps(name));
+        let present = &present.iter().copied().filter(|name| !keeps(name)).collect::<Vec<_>>();
         for name in [SIGN_OUTS_FILE, REVOCATIONS_FILE] {
             if self.keep_lines(name, data, present)? && !names.contains(&name) {
                 names.push(name);

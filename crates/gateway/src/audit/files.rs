@@ -212,7 +212,9 @@ fn first_time(file: &mut File) -> io::Result<Option<Timestamp>> {
 pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for (_, path) in numbered_files(path)? {
-        if has_chain(&mut private_file::open(&path, OpenOptions::new().read(true))?)? {
+        // What cannot be opened is none of ours, such as a link or a file of another user; the trail goes on without it.
+        let opened = private_file::open(&path, OpenOptions::new().read(true));
+        if opened.and_then(|mut file| has_chain(&mut file)).unwrap_or(false) {
             found.push(path);
         }
     }

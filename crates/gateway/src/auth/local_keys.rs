@@ -61,15 +61,16 @@ impl FollowedKeys {
         if *stamp == found {
             return;
         }
-        *stamp = found;
         match SigningKeys::find(data) {
             Ok(Some(keys)) => {
+                *stamp = found;
                 tracing::info!(added = keys.verifying().1.count(), "auth: signing keys read");
                 self.current.send_replace(CurrentKeys::new(&keys, self.is_dev));
             }
             // Without `auth.key` there is nothing that the others could be beside.
-            Ok(None) => {}
-            Err(error) => tracing::error!(%error, "auth: signing keys unreadable, keeping the present ones"),
+            Ok(None) => *stamp = found,
+            // It is read again at the next look: a key that was removed must not stay for one failure.
+            Err(error) => tracing::error!(%error, "auth: signing keys unreadable, keeping the present ones for now"),
         }
     }
 

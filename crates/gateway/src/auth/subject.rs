@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn different_subjects_have_different_ids(one in ".{1,90}", other in ".{1,90}") {
+        fn different_subjects_have_different_ids(one in "[ab|~7C.]{1,4}", other in "[ab|~7C.]{1,4}") {
             prop_assert_eq!(mapped(&one) == mapped(&other), one == other);
             // Nor can a subject be written like the id of another.
             prop_assert!(mapped(&mapped(&one)) == mapped(&one) || mapped(&one).contains('~'));

@@ -90,6 +90,21 @@ async fn bytes_have_a_rate() {
     alice.publish(padded("e3", 100)).outcome().await.expect("a smaller one still fits");
 }
 
+#[tokio::test]
+async fn joins_have_a_rate_and_messages_do_not_spend_it() {
+    let log = Faulty::new();
+    let rooms = log.rooms_with(Settings { rate: Rate { per_second: 1, burst: 2 }, ..settings() });
+    let alice = rooms.enter(&topic(1), admission("alice", None)).await.expect("a seat").seat;
+    for id in ["e1", "e2"] {
+        alice.publish(padded(id, 10)).outcome().await.expect("stored");
+    }
+    drop(alice);
+    drop(rooms.enter(&topic(1), admission("alice", None)).await.expect("a seat again"));
+    let refused = rooms.enter(&topic(1), admission("alice", None)).await.map(drop).expect_err("a third join");
+    assert_eq!(refused.code, Code::RateLimited);
+    rooms.enter(&topic(1), admission("bob", None)).await.expect("a seat for somebody else");
+}
+
 /// Reads until an envelope comes.
 async fn hear(seat: &mut Seat, id: &str) {
     let mut heard = Vec::new();
