@@ -75,7 +75,7 @@ impl StoredQuotas {
         let checked = check(QuotaScope::Participant, self.participant, stored.participant, bytes)
             .and_then(|()| check(QuotaScope::Topic, self.topic, stored.topic, bytes))
             .and_then(|()| check(QuotaScope::Gateway, self.gateway, stored.gateway, bytes));
-        if is_exempt(envelope) { Ok(()) } else { checked }
+        checked.or_else(|exceeded| if is_exempt(envelope) { Ok(()) } else { Err(exceeded) })
     }
 
     /// Whether a value may be added to a context from which others are removed, given what it and everything take.
