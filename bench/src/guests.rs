@@ -2,7 +2,6 @@
 //! WebSocket. The ways take turns within a round, so that what else the machine does hits them alike.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::lines::{BenchSeat, GUEST, MessageLine, ServerPipes, TOPIC};
 use crate::options::BenchOptions;
-use crate::report::{RunSetting, cell, lay_out};
+use crate::report::{RunSetting, cell, lay_out, save_run};
 use crate::stats::{Spread, percentile};
 
 /// How long one way is measured before the next has its turn.
@@ -212,17 +211,10 @@ fn table(records: &[GuestRecord]) -> Result<String> {
 
 /// Writes `raw.jsonl` (the setting, then a line for each round of each way) and `summary.md`.
 fn save(directory: &Path, setting: &RunSetting, records: &[GuestRecord], table: &str) -> Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
-    let mut raw = serde_json::to_string(setting)?;
-    for record in records {
-        write!(raw, "\n{}", serde_json::to_string(record)?)?;
-    }
-    raw.push('\n');
-    fs::write(directory.join("raw.jsonl"), raw)?;
     let RunSetting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
     let summary = format!(
         "# Calls of a guest's tool, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s; median (lowest–highest)\n\n{table}"
     );
-    Ok(fs::write(directory.join("summary.md"), summary)?)
+    save_run(directory, setting, records, &summary)
 }

@@ -89,14 +89,7 @@ impl BenchReport {
 
     /// Writes `raw.jsonl` (the setting, then a line for each run) and `summary.md`.
     pub(crate) fn save(&self, directory: &Path) -> Result<()> {
-        fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
-        let mut raw = serde_json::to_string(&self.setting)?;
-        for record in &self.records {
-            write!(raw, "\n{}", serde_json::to_string(record)?)?;
-        }
-        raw.push('\n');
-        fs::write(directory.join("raw.jsonl"), raw)?;
-        Ok(fs::write(directory.join("summary.md"), self.summary()?)?)
+        save_run(directory, &self.setting, &self.records, &self.summary()?)
     }
 
     fn summary(&self) -> Result<String> {
@@ -172,6 +165,23 @@ impl BenchReport {
             self.records.iter().filter(same).filter_map(|record| record.figures.get(&figure).copied()).collect();
         Spread::of(values).map(|spread| spread.median)
     }
+}
+
+/// Writes `raw.jsonl` (the setting, then a line for each record) and `summary.md`.
+pub(crate) fn save_run(
+    directory: &Path,
+    setting: &RunSetting,
+    records: &[impl Serialize],
+    summary: &str,
+) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
+    let mut raw = serde_json::to_string(setting)?;
+    for record in records {
+        write!(raw, "\n{}", serde_json::to_string(record)?)?;
+    }
+    raw.push('\n');
+    fs::write(directory.join("raw.jsonl"), raw)?;
+    Ok(fs::write(directory.join("summary.md"), summary)?)
 }
 
 pub(crate) fn cell(spread: Spread, decimals: usize) -> String {

@@ -4,7 +4,6 @@
 mod attack;
 mod client;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -20,7 +19,7 @@ use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::options::BenchOptions;
 use crate::procfs;
-use crate::report::{RunSetting, cell, lay_out};
+use crate::report::{RunSetting, cell, lay_out, save_run};
 use crate::room::{PublishPace, Until};
 use crate::stats::{Spread, percentile};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
@@ -210,18 +209,11 @@ fn judge(records: &[AttackRecord]) -> Result<bool> {
 
 /// Writes `raw.jsonl` (the setting, then a line for each attack and round) and `summary.md`.
 fn save(directory: &Path, setting: &RunSetting, records: &[AttackRecord], table: &str) -> Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
-    let mut raw = serde_json::to_string(setting)?;
-    for record in records {
-        write!(raw, "\n{}", serde_json::to_string(record)?)?;
-    }
-    raw.push('\n');
-    fs::write(directory.join("raw.jsonl"), raw)?;
     let RunSetting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
     let summary = format!(
         "# A healthy room while the gateway is attacked, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s in peace and as long under attack; median (lowest–highest)\n\
          - everything shares the cores; the attacker has the lowest priority\n\n{table}"
     );
-    Ok(fs::write(directory.join("summary.md"), summary)?)
+    save_run(directory, setting, records, &summary)
 }
