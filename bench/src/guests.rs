@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::lines::{BenchSeat, GUEST, MessageLine, ServerPipes, TOPIC};
 use crate::options::BenchOptions;
-use crate::report::{RunSetting, cell, lay_out, save_run};
+use crate::report::{RunSetting, cell, json_lines, lay_out, save_run};
 use crate::stats::{Spread, percentile};
 
 /// How long one way is measured before the next has its turn.
@@ -216,5 +216,5 @@ fn save(directory: &Path, setting: &RunSetting, records: &[GuestRecord], table: 
         "# Calls of a guest's tool, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s; median (lowest–highest)\n\n{table}"
     );
-    save_run(directory, setting, records, &summary)
+    save_run(directory, setting, &json_lines(records)?, &summary)
 }

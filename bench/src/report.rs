@@ -89,7 +89,7 @@ impl BenchReport {
 
     /// Writes `raw.jsonl` (the setting, then a line for each run) and `summary.md`.
     pub(crate) fn save(&self, directory: &Path) -> Result<()> {
-        save_run(directory, &self.setting, &self.records, &self.summary()?)
+        save_run(directory, &self.setting, &json_lines(&self.records)?, &self.summary()?)
     }
 
     fn summary(&self) -> Result<String> {
@@ -167,17 +167,17 @@ impl BenchReport {
     }
 }
 
-/// Writes `raw.jsonl` (the setting, then a line for each record) and `summary.md`.
-pub(crate) fn save_run(
-    directory: &Path,
-    setting: &RunSetting,
-    records: &[impl Serialize],
-    summary: &str,
-) -> Result<()> {
+/// Each record as a line of JSON.
+pub(crate) fn json_lines(records: &[impl Serialize]) -> Result<Vec<String>> {
+    Ok(records.iter().map(serde_json::to_string).collect::<Result<_, _>>()?)
+}
+
+/// Writes `raw.jsonl` (the setting, then these lines) and `summary.md`.
+pub(crate) fn save_run(directory: &Path, setting: &RunSetting, lines: &[String], summary: &str) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
     let mut raw = serde_json::to_string(setting)?;
-    for record in records {
-        write!(raw, "\n{}", serde_json::to_string(record)?)?;
+    for line in lines {
+        write!(raw, "\n{line}")?;
     }
     raw.push('\n');
     fs::write(directory.join("raw.jsonl"), raw)?;

@@ -19,7 +19,7 @@ use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::options::BenchOptions;
 use crate::procfs;
-use crate::report::{RunSetting, cell, lay_out, save_run};
+use crate::report::{RunSetting, cell, json_lines, lay_out, save_run};
 use crate::room::{PublishPace, Until};
 use crate::stats::{Spread, percentile};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
@@ -215,5 +215,5 @@ fn save(directory: &Path, setting: &RunSetting, records: &[AttackRecord], table:
          - runs: {rounds} rounds of {seconds} s in peace and as long under attack; median (lowest–highest)\n\
          - everything shares the cores; the attacker has the lowest priority\n\n{table}"
     );
-    save_run(directory, setting, records, &summary)
+    save_run(directory, setting, &json_lines(records)?, &summary)
 }

@@ -1,14 +1,13 @@
 //! Tables, and what is kept of a run.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::mcp::ways::McpWay;
 use crate::mcp::{McpLoad, McpRecord, Memory, SESSIONS};
-use crate::report::{RunSetting, cell, lay_out};
+use crate::report::{RunSetting, cell, json_lines, lay_out, save_run};
 use crate::stats::Spread;
 
 /// Of what a proxy adds to a call, a room may add this much.
@@ -95,16 +94,8 @@ pub(super) fn of_targets(records: &[McpRecord]) -> Result<String> {
 
 /// Writes `raw.jsonl` (the setting, a line for each round of each way, and a line for each reading of memory) and `summary.md`.
 pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[McpRecord], memory: &[Memory]) -> Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
-    let mut raw = serde_json::to_string(setting)?;
-    for record in records {
-        write!(raw, "\n{}", serde_json::to_string(record)?)?;
-    }
-    for reading in memory {
-        write!(raw, "\n{}", serde_json::to_string(reading)?)?;
-    }
-    raw.push('\n');
-    fs::write(directory.join("raw.jsonl"), raw)?;
+    let mut lines = json_lines(records)?;
+    lines.extend(json_lines(memory)?);
     let RunSetting { date, machine, commit, file_system, seconds, rounds, .. } = setting;
     let mut summary = format!(
         "# Calls by MCP over HTTP, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
@@ -122,5 +113,5 @@ pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[McpRecord]
     }
     write!(summary, "\n## Memory, when the calls are done\n\n{}", of_memory(memory)?)?;
     write!(summary, "\n## What a room adds, as shares of what a proxy adds\n\n{}", of_targets(records)?)?;
-    Ok(fs::write(directory.join("summary.md"), summary)?)
+    save_run(directory, setting, &lines, &summary)
 }

@@ -1,15 +1,14 @@
 //! Tables, and what is kept of a run.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::nats::site::{Shares, StoreSetup};
 use crate::nats::topics::{Census, Idle};
 use crate::nats::{NatsFigures, NatsLoad, NatsRecord};
-use crate::report::{RunSetting, cell, lay_out};
+use crate::report::{RunSetting, cell, json_lines, lay_out, save_run};
 use crate::stats::Spread;
 
 type FigureReader = fn(&NatsFigures) -> f64;
@@ -128,16 +127,8 @@ pub(super) fn of_topics(censuses: &[Census]) -> Result<String> {
 
 /// Writes `raw.jsonl` (the setting, a line for each run, and one for each number of topics) and `summary.md`.
 pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[NatsRecord], censuses: &[Census]) -> Result<()> {
-    fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
-    let mut raw = serde_json::to_string(setting)?;
-    for record in records {
-        write!(raw, "\n{}", serde_json::to_string(record)?)?;
-    }
-    for census in censuses {
-        write!(raw, "\n{}", serde_json::to_string(census)?)?;
-    }
-    raw.push('\n');
-    fs::write(directory.join("raw.jsonl"), raw)?;
+    let mut lines = json_lines(records)?;
+    lines.extend(json_lines(censuses)?);
     let RunSetting { date, machine, commit, file_system, seconds, rounds, window, contenders, .. } = setting;
     let mut out = format!(
         "# SQLite and NATS, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n- programs: {}\n\
@@ -171,5 +162,5 @@ pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[NatsRecord
             write!(out, "\nOne topic more than {}:\n\n```\n{refusal}\n```\n", census.topics)?;
         }
     }
-    Ok(fs::write(directory.join("summary.md"), out)?)
+    save_run(directory, setting, &lines, &out)
 }
