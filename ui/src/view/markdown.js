@@ -18,9 +18,10 @@ export function Markdown({ text, plain = false }) {
   const [all, setAll] = useState(false);
   const long = text.length > MAX_SHOWN;
   const shown = long && !all ? text.slice(0, MAX_SHOWN) : text;
-  const tree = useMemo(() => (plain ? parsePlain(shown).map(inline) : parse(shown).map(block)), [shown, plain]);
+  // What is remembered is what the text says, never elements: those keep the tree around them as it was when they were first drawn.
+  const said = useMemo(() => (plain ? { words: parsePlain(shown) } : { blocks: parse(shown) }), [shown, plain]);
   return html`
-    <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${tree}</div>
+    <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${said.words ? said.words.map(inline) : said.blocks.map(block)}</div>
     ${long && !all && html`
       <button type="button" class="more" onClick=${() => setAll(true)}>
         Show ${count(text.length - MAX_SHOWN, 'more character')}
