@@ -100,6 +100,7 @@ export function AskCard({ ask }) {
     <article class="ask" tabindex="-1" data-type=${ask.type} aria-label=${`${fullName(salon.room.people, ask.from)} ${DOES[ask.type]}`}>
       <${From} id=${ask.from} at=${ask.at} does=${DOES[ask.type]} />
       ${ask.text && html`<div class="ask-text"><${Markdown} text=${ask.text} /></div>`}
+      ${ask.type !== 'page' && html`<p class="audience">Everybody who may enter ${salon.room.topic} can read your answer, now and later.</p>`}
       <${Body} ask=${ask} />
       <button type="button" class="plain small" onClick=${() => salon.show(ask.envelope)}>Show in the conversation</button>
       <${Mute} id=${ask.from} />

@@ -34,6 +34,8 @@ export function Composer() {
     if (text.trim() === '') return;
     const about = salon.replyTo;
     setText('');
+    // The next message is to everybody again: who answers somebody once does not answer them for ever.
+    setTo('');
     salon.reply(null);
     room.read();
     salon.showEnd();
@@ -44,6 +46,7 @@ export function Composer() {
       salon.say(`Not sent: ${said(problem)}`, 'error');
       // What was written must not be lost.
       setText((now) => (now === '' ? text : now));
+      setTo((now) => (now === '' ? to : now));
     }
   };
 
@@ -90,6 +93,7 @@ export function Composer() {
             ${to !== '' && !others.some((person) => person.id === to) && html`<option value=${to}>${to}${room.people.get(to)?.present ? '' : ' (not here)'}</option>`}
           </select>
         </label>
+        ${to !== '' && html`<span class="audience" role="status">Addressed to ${nameOf(room.people, to)}, and readable by everybody in the room</span>`}
         <label><input type="checkbox" checked=${format === 'markdown'} onChange=${(/** @type {any} */ event) => {
           const next = event.currentTarget.checked ? 'markdown' : 'plain';
           prefer('format', next);

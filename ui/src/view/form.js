@@ -4,7 +4,8 @@ import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/
 import { ABSENT, changed, collect, draftFromText, draftOf, readText } from '../model/draft.js';
 import { stringifyExact } from '../model/exact.js';
 import { formOf } from '../model/schema.js';
-import { count } from '../model/text.js';
+import { secretsIn } from '../model/secrets.js';
+import { clip, count, listed } from '../model/text.js';
 import { Field } from './fields.js';
 
 /** @typedef {import('../model/validate.js').Errors} Errors */
@@ -39,6 +40,8 @@ export function SchemaForm(props) {
   const [text, setText] = useState(kept?.text ?? null);
   const [tries, setTries] = useState(0);
   const [unfit, setUnfit] = useState('');
+  const [secretsTried, setSecretsTried] = useState(false);
+  const [risked, setRisked] = useState(false);
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   const id = useId();
 
@@ -53,11 +56,14 @@ export function SchemaForm(props) {
   const outcome = useMemo(() => (text === null ? collect(shape, draft) : readText(schema, text)), [shape, draft, text]);
   // Mistakes are shown once the person has tried to send, and from then on at once.
   const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
+  // MCP 2025-11-25, Elicitation, "Security Considerations": a form must not be used for sensitive information. Nothing stops a stranger.
+  const secrets = useMemo(() => (outcome.errors.size > 0 ? [] : secretsIn(shape, outcome.value)), [shape, outcome]);
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (busy) return;
     setUnfit('');
     if (outcome.errors.size > 0) setTries(tries + 1);
+    else if (secrets.length > 0 && !risked) setSecretsTried(true);
     else {
       const made = outcome.value === ABSENT ? {} : outcome.value;
       onSubmit(made, stringifyExact(made));
@@ -94,7 +100,8 @@ export function SchemaForm(props) {
         : empty ? html`<p class="aside">There is nothing to fill in.</p>`
         : html`<${Field} shape=${shape} draft=${draft} id=${id} pointer="" path=${[]} errors=${errors} name="value"
             onChange=${change} />`}
-      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'thing')} to fix above.`}</p>
+      ${secretsTried && secrets.length > 0 && html`<${SecretsWarning} names=${secrets} risked=${risked} onRisk=${setRisked} />`}
+      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'error')} above.`}</p>
       <div class="form-buttons">
         <button type="submit" class="primary" aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}
@@ -102,6 +109,18 @@ export function SchemaForm(props) {
         ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
       </div>
     </form>`;
+}
+
+/** What is sent into a room is everybody's. @param {{names: string[], risked: boolean, onRisk: (risked: boolean) => void}} props */
+function SecretsWarning({ names, risked, onRisk }) {
+  const looks = names.length === 1 ? 'looks like a secret' : 'look like secrets';
+  return html`
+    <div class="warning" role="alert">
+      <p>${!risked && 'Not sent: '}${clip(listed(names), 300)} ${looks}, and everybody in this room would read it.
+        Use a room that only the two of you may enter, or ask for a web page where you can enter it.</p>
+      <label class="check"><input type="checkbox" checked=${risked} onChange=${(/** @type {any} */ event) => onRisk(event.currentTarget.checked)} />
+        <span>Send it although everybody in this room can read it</span></label>
+    </div>`;
 }
 
 /** @param {{id: string, text: string, errors: Errors, onText: (text: string) => void}} props */
