@@ -38,6 +38,11 @@ function decoded(text) {
   }
 }
 
+/** A room's name for people: most topics begin with `room:`, which says nothing. @param {string} topic */
+export function roomName(topic) {
+  return /^room:./.test(topic) ? topic.slice('room:'.length) : topic;
+}
+
 /** Whether a name is a topic's, as the gateway judges it. @param {string} name */
 export function isTopic(name) {
   const plain = /^[ !#-$&-).0-;=@-[\]-_a-~+,-]{1,128}$/.test(name);

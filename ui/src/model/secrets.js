@@ -1,6 +1,6 @@
 // Which of the values in a form are secrets. A room has no private answers: every envelope is delivered to everybody who may enter. Pure.
 
-import { isObject } from './schema.js';
+import { isObject } from './raw.js';
 
 /** @typedef {import('./schema.js').Shape} Shape */
 

@@ -49,7 +49,8 @@
  * @property {Envelope} [answer] the response, or the gateway's refusal
  * @property {any} [result]
  * @property {any} [error] a JSON-RPC error, or `{code, message}` of a refusal
- * @property {'running'|'done'|'failed'|'cancelled'} state `failed` includes a result with `isError`
+ * @property {'running'|'done'|'failed'|'cancelled'|'abandoned'} state `failed` includes a result with `isError`; `abandoned`: the caller
+ *   has left and nobody waits for the answer
  * @property {number} began
  * @property {number} [ended]
  * @property {Progress} [progress]

@@ -9,13 +9,13 @@ import { useSalon } from '../app.js';
 import { JsonTree } from './json.js';
 import { useOpened } from './opened.js';
 import { ResultView } from './result.js';
-import { Who } from './who.js';
+import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
 /** @typedef {import('../model/types.js').Envelope} Envelope */
 
-const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘' };
-const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled' };
+const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘', abandoned: '⊘' };
+const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled', abandoned: 'abandoned' };
 
 /** How many sub-calls and notices are shown before somebody asks for more. */
 const MAX_INNER = 5;
@@ -51,6 +51,7 @@ export function CallCard({ call }) {
       </header>
       ${state === 'running' && html`<${Progress} call=${call} />`}
       ${state === 'failed' && html`<p class="failure">${says || 'It failed without a word.'}</p>`}
+      ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}
       <${SubCalls} call=${call} />
       ${open && html`<${Details} call=${call} />`}
@@ -76,6 +77,8 @@ function Actions({ call }) {
   const salon = useSalon();
   const [asked, setAsked] = useState(false);
   const mine = call.caller === salon.room.me && call.state === 'running';
+  // A question to the person, which waits for them.
+  const isMine = call.callee === salon.room.me && call.state === 'running' && isQuestion(call);
   const cancel = () => {
     setAsked(true);
     if (salon.peer.cancel(call.id)) return;
@@ -86,7 +89,8 @@ function Actions({ call }) {
       .catch((why) => salon.say(`Not cancelled: ${why.message}`, 'error'));
   };
   return html`
-    <span class="row-actions" data-kept=${mine ? '' : null}>
+    <span class="row-actions" data-kept=${mine || isMine ? '' : null}>
+      ${isMine && html`<button type="button" class="primary" onClick=${() => salon.open({ panel: 'asks' })}>Answer</button>`}
       ${mine && html`<button type="button" class="danger" disabled=${asked} onClick=${cancel}>Cancel</button>`}
       <button type="button" onClick=${() => salon.open({ panel: 'inspector', id: call.id })}>Inspect</button>
     </span>

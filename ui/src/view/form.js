@@ -3,6 +3,7 @@
 import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/ui.js';
 import { ABSENT, changed, collect, draftFromText, draftOf, readText } from '../model/draft.js';
 import { stringifyExact } from '../model/exact.js';
+import { keep, kept as keptOf } from '../model/kept.js';
 import { formOf } from '../model/schema.js';
 import { secretsIn } from '../model/secrets.js';
 import { clip, count, listed } from '../model/text.js';
@@ -29,12 +30,13 @@ const NO_ERRORS = new Map();
  * @param {boolean} [props.raw] whether JSON may be written instead
  * @param {boolean} [props.busy]
  * @param {object} [props.memory] what the form is for: closed and opened again for the same, it is as it was left
+ * @param {string} [props.keepAs] under what it outlasts a reload, unless a secret is in it
  * @param {any} [props.children] more buttons
  */
 export function SchemaForm(props) {
-  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, children } = props;
+  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, children } = props;
   const shape = useMemo(() => formOf(schema), [schema]);
-  const kept = memory && filled.get(memory);
+  const kept = (memory && filled.get(memory)) ?? (keepAs === undefined ? undefined : /** @type {Filled|undefined} */ (keptOf(keepAs)));
   const [draft, setDraft] = useState(() => kept?.draft ?? draftOf(shape, value === undefined ? ABSENT : value));
   /** @type {[string | null, (text: string | null) => void]} null: the fields are shown */
   const [text, setText] = useState(kept?.text ?? null);
@@ -42,12 +44,10 @@ export function SchemaForm(props) {
   const [unfit, setUnfit] = useState('');
   const [secretsTried, setSecretsTried] = useState(false);
   const [risked, setRisked] = useState(false);
+  const untouched = useRef(draft);
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   const id = useId();
 
-  useEffect(() => {
-    if (memory) filled.set(memory, { draft, text });
-  }, [draft, text]);
   useEffect(() => {
     const first = tries > 0 && form.current?.querySelector('[aria-invalid="true"], .field-error');
     if (first instanceof HTMLElement) first.focus();
@@ -58,6 +58,10 @@ export function SchemaForm(props) {
   const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
   // MCP 2025-11-25, Elicitation, "Security Considerations": a form must not be used for sensitive information. Nothing stops a stranger.
   const secrets = useMemo(() => (outcome.errors.size > 0 ? [] : secretsIn(shape, outcome.value)), [shape, outcome]);
+  useEffect(() => {
+    if (memory) filled.set(memory, { draft, text });
+    if (keepAs !== undefined && draft !== untouched.current) keep(keepAs, secrets.length > 0 || text !== null ? undefined : { draft, text });
+  }, [draft, text]);
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (busy) return;
@@ -65,6 +69,7 @@ export function SchemaForm(props) {
     if (outcome.errors.size > 0) setTries(tries + 1);
     else if (secrets.length > 0 && !risked) setSecretsTried(true);
     else {
+      if (keepAs !== undefined) keep(keepAs, undefined);
       const made = outcome.value === ABSENT ? {} : outcome.value;
       onSubmit(made, stringifyExact(made));
     }

@@ -1,6 +1,6 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
-import { said, useSalon } from '../app.js';
-import { isTopic, opens } from '../model/route.js';
+import { said, useRevision, useSalon } from '../app.js';
+import { isTopic, opens, roomName } from '../model/route.js';
 import { ago, count, moment } from '../model/text.js';
 
 /** @typedef {import('../net/session.js').Topic} Topic */
@@ -59,10 +59,12 @@ export function Lobby() {
 function RoomLink({ topic }) {
   const salon = useSalon();
   const { name, participants, envelopes, newest } = topic;
+  useRevision(salon.visits);
+  const visit = salon.visits.get(name);
   return html`
     <li>
       <button type="button" class="room" onClick=${() => salon.go({ view: 'room', topic: name })}>
-        <b>${name}</b>
+        <b title=${name}>${roomName(name)}${visit && html` <span class="entered">entered</span>`}${visit && visit.room.unread > 0 && html` <span class="count">${visit.room.unread} unread</span>`}</b>
         <span class="room-here" data-some=${(participants ?? 0) > 0 ? '' : null}>${participants ? `${participants} here` : 'empty'}</span>
         <span class="faint" title=${newest ? moment(Date.parse(newest)) : ''}>
           ${envelopes ? count(envelopes, 'envelope') : 'nothing said yet'}${newest ? `, the newest ${ago(Date.parse(newest), Date.now())}` : ''}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
 import { stringifyExact } from '../model/exact.js';
-import { isObject } from '../model/schema.js';
+import { isObject } from '../model/raw.js';
 import { clip, duration } from '../model/text.js';
 import { variablesOf, expand } from '../model/template.js';
 import { said, useRevision, useSalon } from '../app.js';
@@ -53,11 +53,15 @@ function RunView({ run, id, onStop, onRead }) {
   const around = useFocusAfter(asks.length);
   const call = run.call === undefined ? undefined : salon.room.calls.get(run.call);
   const { done, total, message } = call?.progress ?? { done: 0 };
-  const head = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => head.current?.scrollIntoView({ block: 'nearest' }), [run.state]);
+  // The answer is what the person waits for: as much of it as fits is brought into sight, from its beginning.
+  useEffect(() => {
+    const box = around.current;
+    const fits = (box?.offsetHeight ?? 0) <= (box?.closest('.panel-body')?.clientHeight ?? 0);
+    box?.scrollIntoView({ block: fits ? 'nearest' : 'start' });
+  }, [run.state]);
   return html`
     <section class="run" ref=${around} tabindex="-1" aria-label="Answer" aria-busy=${run.state === 'running'}>
-      <h5 ref=${head}><span role="status">${{ running: 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
+      <h5><span role="status">${{ running: 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
         ${call?.ended !== undefined && html` <span class="faint">after ${duration(Math.max(0, call.ended - call.began))}</span>`}</h5>
       ${run.state === 'running' && html`
         <div class="progress">

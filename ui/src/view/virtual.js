@@ -128,6 +128,9 @@ export class VirtualList extends Component {
     this.scrolled = this.scrolled.bind(this);
     this.keyed = this.keyed.bind(this);
     this.focused = this.focused.bind(this);
+    this.clicked = this.clicked.bind(this);
+    /** Whether something was unfolded and may have grown beyond what is seen. */
+    this.unfolding = false;
     this.observer = new ResizeObserver(() => this.settle());
   }
 
@@ -198,6 +201,10 @@ export class VirtualList extends Component {
       scroller.scrollTop = scroller.scrollHeight;
     }
     this.placed = scroller.scrollTop;
+    // What was unfolded is in sight as a whole: the end is followed as before.
+    const atBottom = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight <= 1;
+    if (this.unfolding && atBottom) this.anchor = null;
+    this.unfolding = false;
     if (this.isCovered() || this.repeats > 5) this.repeats = 0;
     else {
       this.repeats += 1;
@@ -298,6 +305,19 @@ export class VirtualList extends Component {
     this.forceUpdate();
   }
 
+  /** Whoever unfolds a row reads it from its top: it stays where it is, and grows downwards. @param {Event} event */
+  clicked(event) {
+    const target = event.target instanceof Element ? event.target.closest('[aria-expanded], summary, .more') : null;
+    const row = target?.closest('[data-row]');
+    const id = row instanceof HTMLElement ? row.dataset.row : undefined;
+    const at = id === undefined ? undefined : this.extent.index.get(id);
+    if (id === undefined || at === undefined) return;
+    this.take();
+    const held = this.hold(id, at);
+    this.anchor = [{ id, offset: Math.max(0, held.offset) }];
+    this.unfolding = true;
+  }
+
   /** @param {string} id @param {HTMLElement|null} element */
   drew(id, element) {
     const before = this.drawn.get(id);
@@ -328,7 +348,7 @@ export class VirtualList extends Component {
     const reachable = this.active !== null && seen.some((item) => item.id === this.active);
     return html`
       <div class="virtual" role="list" aria-label=${label} tabindex=${reachable ? -1 : 0} onScroll=${this.scrolled}
-        onKeyDown=${this.keyed} onFocusIn=${this.focused} ref=${(/** @type {any} */ element) => { this.scroller = element; }}>
+        onKeyDown=${this.keyed} onFocusIn=${this.focused} onClickCapture=${this.clicked} ref=${(/** @type {any} */ element) => { this.scroller = element; }}>
         <div class="virtual-head" role="presentation">${head}</div>
         <div role="presentation" style=${{ height: `${extent.top(first)}px` }}></div>
         ${seen.map((item, at) => html`
