@@ -102,7 +102,7 @@ function press(event, { layout, chosen, window, select, open, onSelect }) {
   } else if (key === '0') {
     window.fit();
   } else if (key === 'l' || key === 'L') {
-    window.toggle();
+    window.live();
   } else if (key === 'Enter' && chosen) {
     open(chosen.call.id);
   } else if (key === 'Escape' && chosen) {
@@ -217,11 +217,11 @@ function Piece({ each, scale, view, picked, onHover, onPick, onOpen }) {
   const y = bar.row * view.tall + 4;
   const left = Math.max(from, -10);
   const width = Math.min(to, view.width + 10) - left;
-  const title = crowd > 1 ? '' : `${titleOf(call)} ${argumentsLine(call, 60)}`.trim();
+  const title = crowd > 1 ? `×${crowd}` : `${titleOf(call)} ${argumentsLine(call, 60)}`.trim();
   const inside = width > 44 || each.room - to < width;
   const space = inside ? width - 12 : each.room - to - 10;
   // Where there is no room for words, a failure still has its mark.
-  const label = space > 24 ? clip(title, Math.floor(space / 6.4)) : failed && width > 14 ? '✗' : '';
+  const label = space > (crowd > 1 ? 14 : 24) ? clip(title, Math.floor(space / 6.4)) : failed && width > 14 ? '✗' : '';
   const done = call.state === 'running' && call.progress?.total ? Math.min(1, call.progress.done / call.progress.total) : null;
   const state = failed ? 'failed' : call.state;
   const told = crowd > 1 ? `${crowd} calls to ${call.callee}` : describe(call);

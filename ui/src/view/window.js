@@ -6,6 +6,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js
 
 /** The shortest stretch that can be looked at. */
 const SHORTEST = 4;
+/** The most that is shown while the newest is followed by hand. */
+const LIVE_SPAN = 30_000;
 /** What is shown at first: not all of a long day, but what happened last. */
 const FIRST_SPAN = 60_000;
 
@@ -47,11 +49,13 @@ export function useWindow(scale) {
       set({ span: next, from: x + at * (span - next), follow: state.follow && at >= 1 });
     },
     fit() {
-      set({ span: Infinity, follow: true });
+      set({ span: Infinity, from: 0, follow: false });
     },
-    toggle() {
+    /** Follows the newest, close enough to see it move; or stands still. */
+    live() {
       const { x, span } = now();
-      set({ from: x, span, follow: !state.follow });
+      if (state.follow) set({ from: x, span, follow: false });
+      else set({ span: Math.min(state.span, LIVE_SPAN), follow: true });
     },
   };
 }
