@@ -1,6 +1,6 @@
-// The page's state: who is signed in, which room is entered, and what stands beside it. Views get it by `useSalon`.
+// The page's state: who is signed in, which room is shown, and what stands beside it. Views get it by `useSalon`.
 
-import { createContext, useContext, useEffect, useState } from '../vendor/ui.js';
+import { said } from './hooks.js';
 import { Alerts } from './alerts.js';
 import { forgetAll } from './model/kept.js';
 import { Gateway, HttpProblem } from './net/session.js';
@@ -11,7 +11,6 @@ import { Visits } from './visits.js';
 
 /** @typedef {import('./model/types.js').Panel} Panel */
 /** @typedef {import('./model/types.js').Route} Route */
-/** @typedef {import('./model/types.js').Changing} Changing */
 /** @typedef {import('./model/types.js').SessionInfo} SessionInfo */
 /** @typedef {import('./model/types.js').Envelope} Envelope */
 /** @typedef {import('./model/types.js').Item} Item */
@@ -280,7 +279,40 @@ export class Salon extends Watched {
     const topic = this.route.view === 'lobby' ? null : this.route.topic;
     const next = session && topic !== null ? this.visits.enter(topic, session) : null;
     if (next !== this.visit) this.turnTo(next);
+    if (next) this.heed(next);
     this.changed();
+  }
+
+  /** Shows what the address names beside the room, once the room is there. @param {Visit} visit */
+  heed(visit) {
+    const { route } = this;
+    if (route.view === 'lobby') return;
+    const { show, person } = route;
+    if (person !== undefined) this.open({ panel: 'peer', id: person });
+    if (show === undefined) return;
+    // The same address may be followed again.
+    history.replaceState(null, '', hashOf({ view: route.view, topic: route.topic }));
+    this.route = { view: route.view, topic: route.topic };
+    whenLive(visit.connection, () => { if (this.visit === visit) void this.show(show); });
+  }
+
+  /** Copies the address of something in this room. @param {Partial<import('./model/route.js').RoomRoute>} what */
+  async copyLink(what) {
+    const { route } = this;
+    if (route.view === 'lobby') return;
+    const link = new URL(hashOf({ view: route.view, topic: route.topic, ...what }), document.baseURI).href;
+    await this.copy(link, 'Link copied. Whoever opens it needs access to this room.');
+  }
+
+  /** @param {string} text @param {string} done what is said then */
+  async copy(text, done) {
+    try {
+      await navigator.clipboard.writeText(text);
+      this.say(done);
+    } catch {
+      // Not every page may write to the clipboard.
+      this.say(text);
+    }
   }
 
   /** Shows another room, or none. @param {Visit|null} next */
@@ -452,72 +484,17 @@ export class Salon extends Watched {
   }
 }
 
-/** @param {unknown} problem @returns {string} */
-export function said(problem) {
-  return problem instanceof Error ? problem.message : String(problem);
+/** Does something when a connection stands, which it may do already. @param {import('./net/connection.js').Connection} connection @param {() => void} act */
+function whenLive(connection, act) {
+  if (connection.stands) {
+    act();
+    return;
+  }
+  const end = connection.subscribe(() => {
+    if (!connection.stands && connection.state.name !== 'closed') return;
+    end();
+    if (connection.stands) act();
+  });
 }
 
-export const SalonContext = createContext(/** @type {Salon|null} */ (null));
-
-/** @returns {Salon} */
-export function useSalon() {
-  const salon = useContext(SalonContext);
-  if (!salon) throw new Error('no Salon around this view');
-  return salon;
-}
-
-/** What is to be drawn in the next frame, all at once: what a parent takes away is then gone before it is drawn. @type {Set<() => void>} */
-const waiting = new Set();
-
-function drawAll() {
-  const draws = [...waiting];
-  waiting.clear();
-  for (const draw of draws) draw();
-}
-
-/** Renders again after a change, at most once per animation frame. @param {Changing} changing @returns {number} its revision */
-export function useRevision(changing) {
-  const [, redraw] = useState(0);
-  const seen = changing.revision;
-  useEffect(() => {
-    const draw = () => redraw((times) => times + 1);
-    const later = () => {
-      if (waiting.size === 0) requestAnimationFrame(drawAll);
-      waiting.add(draw);
-    };
-    const end = changing.subscribe(later);
-    // Something may have changed between drawing and subscribing.
-    if (changing.revision !== seen) later();
-    return () => {
-      end();
-      waiting.delete(draw);
-    };
-  }, [changing]);
-  return seen;
-}
-
-/**
- * The same, at most so often: for what takes longer to draw than a frame lasts. The first change after a pause is drawn at once.
- * @param {Changing} changing @param {number} ms @returns {number} the revision that is drawn
- */
-export function useSlowRevision(changing, ms) {
-  const [seen, setSeen] = useState(changing.revision);
-  useEffect(() => {
-    let last = 0;
-    /** @type {any} */
-    let timer = null;
-    const draw = () => {
-      timer = null;
-      last = performance.now();
-      setSeen(changing.revision);
-    };
-    const later = () => { timer ??= setTimeout(draw, Math.max(0, last + ms - performance.now())); };
-    later();
-    const end = changing.subscribe(later);
-    return () => {
-      end();
-      clearTimeout(timer);
-    };
-  }, [changing, ms]);
-  return seen;
-}
+export { SalonContext, said, useRevision, useSalon, useSlowRevision } from './hooks.js';

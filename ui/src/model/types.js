@@ -103,10 +103,13 @@
 
 /**
  * What stands in the panel at the side.
- * @typedef {{panel: 'peer'|'inspector'|'asks', id?: string}} Panel
+ * @typedef {{panel: 'peer'|'inspector'|'asks', id?: string, again?: string}} Panel again: the call whose tool and arguments are to be called again
  */
 
-/** @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string}} Route */
+/**
+ * Where the address leads. In a room it may name an envelope to show, somebody to look at, and a filter.
+ * @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, filter?: import('./filter.js').Filter}} Route
+ */
 
 /**
  * What a handler of a request is given beside its params.

@@ -40,6 +40,7 @@ export function ChatRow({ item, nested = 0 }) {
           <time datetime=${envelope.ts} title=${moment(envelope.at)}>${clock(envelope.at)}</time>
           <span class="row-actions">
             <button type="button" onClick=${() => salon.reply(envelope)}>Reply</button>
+            <button type="button" title="Copy a link to this message" onClick=${() => void salon.copyLink({ view: 'room', show: envelope.id })}>Link</button>
             <button type="button" onClick=${() => salon.open({ panel: 'inspector', id: envelope.id })}>Inspect</button>
           </span>
         </header>

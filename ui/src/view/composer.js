@@ -5,6 +5,7 @@ import { fullName, nameOf, presentPeople } from '../model/people.js';
 import { chatText, GATEWAY } from '../model/envelope.js';
 import { clip, count, hueOf } from '../model/text.js';
 import { keep, kept } from '../model/kept.js';
+import { roomName } from '../model/route.js';
 import { prefer, preference } from './theme.js';
 import { Name } from './who.js';
 
@@ -80,7 +81,7 @@ export function Composer() {
       <${ReplyBar} />
       <div class="composer-box">
         ${mention.offers.length > 0 && html`<${Offers} mention=${mention} onChoose=${complete} />`}
-        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? room.topic : nameOf(room.people, to)}`}
+        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? roomName(room.topic) : nameOf(room.people, to)}`}
           aria-label="Message" aria-autocomplete="list" aria-controls=${mention.offers.length > 0 ? 'mentions' : null}
           aria-activedescendant=${mention.offers.length > 0 ? `mention-${mention.chosen}` : null}
           onInput=${(/** @type {any} */ event) => { setText(event.currentTarget.value); mention.moved(); }}

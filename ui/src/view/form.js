@@ -31,10 +31,14 @@ const NO_ERRORS = new Map();
  * @param {boolean} [props.busy]
  * @param {object} [props.memory] what the form is for: closed and opened again for the same, it is as it was left
  * @param {string} [props.keepAs] under what it outlasts a reload, unless a secret is in it
+ * @param {boolean} [props.sticky] whether its buttons stay in sight while it is scrolled
+ * @param {boolean} [props.dangerous] whether the button is to look so
+ * @param {string} [props.copy] what the button says that hands the value to `onCopy`
+ * @param {(value: unknown, text: string) => void} [props.onCopy]
  * @param {any} [props.children] more buttons
  */
 export function SchemaForm(props) {
-  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, children } = props;
+  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, sticky = false, dangerous = false, copy, onCopy, children } = props;
   const shape = useMemo(() => formOf(schema), [schema]);
   const kept = (memory && filled.get(memory)) ?? (keepAs === undefined ? undefined : /** @type {Filled|undefined} */ (keptOf(keepAs)));
   const [draft, setDraft] = useState(() => kept?.draft ?? draftOf(shape, value === undefined ? ABSENT : value));
@@ -74,6 +78,10 @@ export function SchemaForm(props) {
       onSubmit(made, stringifyExact(made));
     }
   };
+  const hand = () => {
+    if (outcome.errors.size > 0) setTries(tries + 1);
+    else onCopy?.(outcome.value, stringifyExact(outcome.value === ABSENT ? {} : outcome.value));
+  };
   const swap = () => {
     setUnfit('');
     setTries(0);
@@ -107,10 +115,11 @@ export function SchemaForm(props) {
             onChange=${change} />`}
       ${secretsTried && secrets.length > 0 && html`<${SecretsWarning} names=${secrets} risked=${risked} onRisk=${setRisked} />`}
       <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'error')} above.`}</p>
-      <div class="form-buttons">
-        <button type="submit" class="primary" aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
+      <div class=${sticky ? 'form-buttons sticky' : 'form-buttons'}>
+        <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}
         ${onCancel && html`<button type="button" onClick=${onCancel}>${cancel}</button>`}
+        ${onCopy && html`<button type="button" class="plain" onClick=${hand}>${copy}</button>`}
         ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
       </div>
     </form>`;

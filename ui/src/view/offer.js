@@ -1,7 +1,7 @@
 /** One thing that a participant offers: a tool to call, a resource to read, a prompt to get. */
 
 import { html, useEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
-import { stringifyExact } from '../model/exact.js';
+import { exactPayload, stringifyExact } from '../model/exact.js';
 import { isObject } from '../model/raw.js';
 import { clip, duration } from '../model/text.js';
 import { variablesOf, expand } from '../model/template.js';
@@ -99,9 +99,14 @@ function Claims({ annotations }) {
     <span class="claim" key=${hint} data-warn=${hint === 'destructiveHint' ? '' : null}>${words}</span>`)}</p>`;
 }
 
-/** @param {{id: string, item: any}} props */
-export function ToolView({ id, item }) {
-  const { rights, room } = useSalon();
+/** The words of a shell: in single quotes where that is needed. @param {string} word */
+const quoted = (word) => (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
+
+/** @param {{id: string, item: any, repeated?: Call}} props repeated: a call whose arguments the form begins with */
+export function ToolView({ id, item, repeated }) {
+  const salon = useSalon();
+  const { rights, room } = salon;
+  const before = useMemo(() => (repeated ? exactPayload(repeated.request)?.params?.arguments ?? {} : undefined), [repeated]);
   useRevision(rights);
   const { run, start, stop } = useRun(id);
   const tool = String(item.name);
@@ -112,6 +117,9 @@ export function ToolView({ id, item }) {
     if (!(await rights.confirm({ participant: id, tool, args: text, annotations: item.annotations }))) return;
     await start('tools/call', { name: tool, arguments: value });
   };
+  const copy = (/** @type {unknown} */ _, /** @type {string} */ text) => void salon.copy(
+    `salon call ${[room.topic, id, tool, '--arguments', text].map(quoted).join(' ')}`, 'Copied as a command');
+  const dangerous = item.annotations?.destructiveHint === true;
   const read = (/** @type {string} */ uri) => start('resources/read', { uri });
   return html`
     <${About} item=${item} name=${tool} />
@@ -119,7 +127,8 @@ export function ToolView({ id, item }) {
     ${allowed === 'person' && html`<p class="aside">You allowed it in this room.
       <button type="button" class="small" onClick=${() => rights.revoke({ participant: id, tool })}>Ask again</button></p>`}
     ${allowed === 'configuration' && html`<p class="aside">The gateway's configuration allows it without asking you.</p>`}
-    <${SchemaForm} key=${schema.key} schema=${schema.value} memory=${item} busy=${run?.state === 'running' || !present} onSubmit=${call} />
+    <${SchemaForm} key=${`${schema.key} ${repeated?.id ?? ''}`} schema=${schema.value} value=${before} memory=${repeated ?? item} 
+      sticky dangerous=${dangerous} copy="Copy as command" onCopy=${copy} busy=${run?.state === 'running' || !present} onSubmit=${call} />
     ${run && html`<${RunView} run=${run} id=${id} onStop=${stop} onRead=${read} />`}
     ${isObject(item.outputSchema) && html`
       <details><summary>What it answers with</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;

@@ -242,7 +242,7 @@ function SidePanel({ modal }) {
         <button type="button" class="plain" aria-label="Close" title="Close (Esc)" onClick=${() => salon.close()}>✕</button>
       </header>
       <div class="panel-body"><${Guard} of=${panel}>
-        ${panel.panel === 'peer' && html`<${PeerPanel} id=${panel.id ?? ''} />`}
+        ${panel.panel === 'peer' && html`<${PeerPanel} key=${panel.again ?? ''} id=${panel.id ?? ''} again=${panel.again} />`}
         ${panel.panel === 'inspector' && html`<${Inspector} envelopeId=${panel.id ?? ''} />`}
         ${panel.panel === 'asks' && html`<${Asks} />`}
       <//></div>

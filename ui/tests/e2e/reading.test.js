@@ -58,12 +58,11 @@ test('the newest card stays in sight when it is unfolded, and the answer of a ca
   await card.and(page.locator('[data-state="done"]')).waitFor();
   await card.locator('.call-title').click();
   await card.locator('section[aria-label="Result"]').getByText('line 49 of the answer').waitFor();
-  const inSight = () => page.evaluate(() => {
-    const [title, list] = ['article.call .call-title', '.virtual'].map((name) => document.querySelector(name)?.getBoundingClientRect());
-    return Boolean(title && list && title.top >= list.top - 1 && title.bottom <= list.bottom);
+  // Unfolded it is taller than the list, and its head is in sight.
+  await page.waitForFunction(() => {
+    const [card, title, list] = ['article.call', 'article.call .call-title', '.virtual'].map((name) => document.querySelector(name)?.getBoundingClientRect());
+    return card && title && list && card.height > list.height && title.top >= list.top - 1 && title.bottom <= list.bottom;
   });
-  await page.waitForFunction(() => (document.querySelector('article.call')?.getBoundingClientRect().height ?? 0) > 700);
-  assert.ok(await inSight(), 'its head is where it was');
   await card.locator('.call-title').click();
   await card.locator('section[aria-label="Result"]').waitFor({ state: 'detached' });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.lab.say('and on'));
@@ -97,5 +96,37 @@ test('no message fills the screen unasked, and a word that is a name mentions no
   await page.locator('article.chat', { hasText: 'line 2999' }).first().waitFor();
   await page.getByRole('button', { name: 'Show less' }).click();
   await page.waitForFunction(() => [...document.querySelectorAll('article.chat')].every((row) => row.getBoundingClientRect().height < 2500));
+  await done();
+});
+
+test('calls that say nothing new are one row, pictures are seen at once, and a failure is never folded away', async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser);
+  const alice = await visitor();
+  const { page } = alice;
+  await alice.signIn('alice');
+  await alice.enter(ROOM);
+  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const last = await cast.evaluate(async () => {
+    const { lab, robot } = /** @type {any} */ (window).stage.actors;
+    lab.offer('explain', '', {}, (args) => { if (args.n === 8) throw new Error('not this one'); return `number ${args.n}`; });
+    const data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    lab.offer('picture', '', {}, () => ({ content: [{ type: 'image', mimeType: 'image/png', data }] }));
+    await lab.enter();
+    await robot.enter();
+    for (let n = 0; n < 9; n += 1) await robot.call('lab', 'explain', { n });
+    await robot.call('lab', 'picture');
+  });
+  assert.equal(last, undefined);
+  const group = page.getByRole('button', { name: /8 × explain.*all ok/ });
+  await group.waitFor();
+  await page.locator('article.call[data-state="failed"]', { hasText: 'not this one' }).waitFor();
+  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 1);
+  await page.locator('article.call', { hasText: 'picture' }).locator('.thumbnails img').waitFor();
+  await group.click();
+  await page.locator('article.call', { hasText: 'number 3' }).waitFor();
+  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 9);
+  await group.click();
+  await page.waitForFunction(() => document.querySelectorAll('article.call').length === 2);
+  await cast.context().close();
   await done();
 });
