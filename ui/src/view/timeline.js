@@ -121,7 +121,7 @@ function Details({ bar }) {
   const salon = useSalon();
   if (!bar) {
     return html`
-      <div class="tl-details faint">Point at a call, or choose one with the arrow keys. Drag to move, Ctrl and the wheel to zoom. Dots are chat, diamonds questions, ticks progress.</div>`;
+      <div class="tl-details faint">Point at a call, or choose one with the arrow keys. Drag to move, with Shift to zoom into a stretch, Ctrl and the wheel to zoom. Dots are chat, diamonds questions, ticks progress.</div>`;
   }
   const { call } = bar;
   return html`
