@@ -1,6 +1,6 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
 import { mediaAddress } from '../model/content.js';
-import { argumentsLine, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
+import { argumentsLine, failureText, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
 import { threadsOf } from '../model/threads.js';
 import { clockSeconds, clip, duration, moment } from '../model/text.js';
 import { useSalon } from '../app.js';
@@ -48,7 +48,7 @@ export function CallCard({ call }) {
         <${Actions} call=${call} />
       </header>
       ${state === 'running' && html`<${Progress} call=${call} />`}
-      ${state === 'failed' && html`<p class="failure">${says || 'It failed without a word.'}</p>`}
+      ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'It failed without a word.'}</p>`}
       ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
       ${state === 'done' && !open && html`<${Thumbnails} call=${call} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}

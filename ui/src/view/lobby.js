@@ -5,6 +5,8 @@ import { ago, count, moment } from '../model/text.js';
 
 /** @typedef {import('../net/session.js').Topic} Topic */
 
+/** From so many on one wants to search. */
+const MANY = 8;
 /** How often the list is looked up, in milliseconds. */
 const AGAIN = 10_000;
 
@@ -13,6 +15,7 @@ export function Lobby() {
   const salon = useSalon();
   const [topics, setTopics] = useState(/** @type {Topic[]|null} */ (null));
   const [problem, setProblem] = useState('');
+  const [search, setSearch] = useState('');
   useEffect(() => {
     let left = false;
     const look = async () => {
@@ -41,6 +44,8 @@ export function Lobby() {
   const unentered = named.filter((name) => !known.some((topic) => topic.name === name)).map((name) => ({ name }));
   const rooms = [...known, ...unentered]
     .sort((a, b) => (b.participants ?? 0) - (a.participants ?? 0) || (b.newest ?? '').localeCompare(a.newest ?? ''));
+  const wanted = search.trim().toLowerCase();
+  const fits = rooms.filter(({ name }) => name.toLowerCase().includes(wanted));
   return html`
     <main class="lobby" id="main" tabindex="-1">
       <h1>Rooms</h1>
@@ -49,7 +54,9 @@ export function Lobby() {
       ${topics !== null && rooms.length === 0 && html`
         <p class="faint">Nobody has entered a room yet. A room needs no creating: name one below and enter it.</p>`}
       ${rooms.length > 0 && html`
-        <ul class="rooms">${rooms.map((topic) => html`<${RoomLink} key=${topic.name} topic=${topic} />`)}</ul>`}
+        ${rooms.length > MANY && html`<input type="search" class="search" placeholder="Find a room" aria-label="Find a room" value=${search}
+          onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
+        <ul class="rooms">${fits.map((topic) => html`<${RoomLink} key=${topic.name} topic=${topic} />`)}</ul>`}
       <${EnterByName} patterns=${patterns} />
     </main>
   `;

@@ -36,7 +36,7 @@ function block(node) {
       // Below the page's own headings, and still a heading for screen readers.
       return h(`h${Math.min(6, node.level + 2)}`, null, node.children.map(inline));
     case 'fence':
-      return html`<pre tabindex="0" aria-label=${node.lang ? `code, ${node.lang}` : 'code'}><code>${node.text}</code></pre>`;
+      return html`<${Code} lang=${node.lang} text=${node.text} />`;
     case 'quote':
       return html`<blockquote>${node.blocks.map(block)}</blockquote>`;
     case 'list': {
@@ -82,6 +82,16 @@ function inline(node) {
     default:
       return h(node.type, null, node.children.map(inline));
   }
+}
+
+/** A block of code, with a way to take it along. @param {{lang: string, text: string}} props */
+function Code({ lang, text }) {
+  const salon = useSalon();
+  return html`
+    <div class="code-block">
+      <pre tabindex="0" aria-label=${lang ? `code, ${lang}` : 'code'}><code>${text}</code></pre>
+      <button type="button" class="small copy-code" onClick=${() => void salon.copy(text, 'Copied')}>Copy<span class="unseen"> the code</span></button>
+    </div>`;
 }
 
 /** @param {{id: string}} props */

@@ -108,7 +108,7 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
   const last = await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
-    lab.offer('explain', '', {}, (args) => { if (args.n === 8) throw new Error('not this one'); return `number ${args.n}`; });
+    lab.offer('explain', '', {}, (args) => { if (args.n === 8) throw new Error('not this one\n  at line 2'); return `number ${args.n}`; });
     const data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
     lab.offer('picture', '', {}, () => ({ content: [{ type: 'image', mimeType: 'image/png', data }] }));
     await lab.enter();
@@ -119,7 +119,9 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   assert.equal(last, undefined);
   const group = page.getByRole('button', { name: /8 × explain.*all ok/ });
   await group.waitFor();
-  await page.locator('article.call[data-state="failed"]', { hasText: 'not this one' }).waitFor();
+  const failed = page.locator('article.call[data-state="failed"] .failure', { hasText: 'not this one' });
+  await failed.waitFor();
+  assert.equal(await failed.innerText(), 'not this one\n  at line 2', 'its lines are kept');
   assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 1);
   await page.locator('article.call', { hasText: 'picture' }).locator('.thumbnails img').waitFor();
   await group.click();

@@ -43,7 +43,6 @@ test('rooms stand beside each other with what is unread, and a reload keeps them
   await entry('two').hover();
   await entry('two').getByRole('button', { name: 'Leave two' }).click();
   await entry('two').waitFor({ state: 'detached' });
-  await page.waitForFunction(async () => true);
   await gateway.post('room:two', token, chat('m3', 'bob', 'anybody?'));
   while (await present('room:two')) await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
   await done();
@@ -55,7 +54,10 @@ test('a room is found by its name, or entered, with Ctrl+K', async (t) => {
   const { page } = alice;
   const token = await gateway.token('bob');
   await gateway.post('room:workshop', token, chat('m1', 'bob', 'hello'));
+  for (let at = 0; at < 9; at += 1) await gateway.post(`room:many-${at}`, token, chat('m1', 'bob', 'hello'));
   await alice.signIn('alice');
+  await page.getByLabel('Find a room').fill('MANY-7');
+  await page.waitForFunction(() => document.querySelectorAll('.rooms .room').length === 1);
   await alice.enter('room:start');
   await page.keyboard.press('Control+k');
   const dialog = page.getByRole('dialog', { name: 'Go to a room' });

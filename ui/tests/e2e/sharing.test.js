@@ -26,6 +26,10 @@ test('a message, a person and a filter have addresses that lead to them', async 
     await page.waitForFunction(async () => (await navigator.clipboard.readText()) !== '');
     return page.evaluate(() => navigator.clipboard.readText());
   };
+  await gateway.post(ROOM, token, chat('code', 'bob', 'Run this:\n\n```sh\nls -l \'a b\'\n```', { format: 'markdown' }));
+  const code = page.locator('article.chat', { hasText: 'Run this' });
+  await code.locator('pre').hover();
+  assert.equal(await copied(() => code.getByRole('button', { name: 'Copy the code' }).click()), 'ls -l \'a b\'');
   const row = page.locator('article.chat', { hasText: 'message 149 of many' });
   await row.hover();
   const link = await copied(() => row.getByRole('button', { name: 'Link' }).click());
