@@ -34,6 +34,7 @@ pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeErr
 pub use rotation::{FIRST_KEY, KeyInfo, KeyUse, MAX_SIGNING_KEYS_BYTES, RotationError, SIGNING_KEYS_FILE, SigningKeys};
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
+pub(crate) use subject::participant_of_subject;
 pub(crate) use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, TokenRules, Verifier};
 pub(crate) use visits::SignedInVisit;

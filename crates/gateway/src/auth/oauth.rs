@@ -88,7 +88,7 @@ impl OAuthRules {
         let audiences = self.audiences(claims.get("aud").ok_or(AuthError::MissingClaim("aud"))?)?;
         let subject = text("sub", claims.get("sub").ok_or(AuthError::MissingClaim("sub"))?)?;
         let mut own = Map::new();
-        own.insert("sub".into(), json!(subject::participant(subject)?));
+        own.insert("sub".into(), json!(subject::participant_of_subject(subject)?));
         own.insert("aud".into(), json!(self.topics(claims, &audiences)?));
         own.insert("permissions".into(), json!(self.permissions(claims)));
         for name in ["exp", "nbf", "iat", "jti", "cnf", "require_integrity"] {
