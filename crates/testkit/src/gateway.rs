@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
+use salon_gateway::auth::{Confirmation, FIRST_KEY, Grant, LocalKey, Signer, SigningKeys};
 use salon_gateway::config::{Config, Overrides, StoreUrl};
 use salon_gateway::{Entrances, Inside, Timings};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
@@ -188,6 +188,13 @@ impl TestGateway {
     }
 
     /// Stops it as SIGTERM would and waits until it has closed its log.
+    /// Makes a new signing key, and removes the one that [`Self::token`] signs with: at this gateway, and without telling it.
+    pub fn remove_first_key(&self) -> Result<(), Failure> {
+        let (data, now) = (&self.config.data, Timestamp::from_system(SystemTime::now()));
+        SigningKeys::rotate(data, now).map_err(|e| e.to_string())?;
+        SigningKeys::remove(data, FIRST_KEY, now).map_err(|e| e.to_string())
+    }
+
     pub async fn stop(self) -> Result<(), Failure> {
         let Self { stop, serving, .. } = self;
         end(stop, serving).await

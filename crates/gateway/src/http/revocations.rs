@@ -123,5 +123,6 @@ fn describe(tokens: &RevokedTokens) -> String {
         RevokedTokens::Token(id) => format!("token {id}"),
         RevokedTokens::Participant(id) => format!("participant {id}"),
         RevokedTokens::All(_) => "all".to_owned(),
+        RevokedTokens::Key(kid) => format!("key {kid}"),
     }
 }
