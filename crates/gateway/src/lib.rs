@@ -181,7 +181,7 @@ pub async fn serve(
         history_off: config.history_off.clone(),
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),
-        list_max_age: config.timings.list_max_age,
+        list_times: (config.timings.list_max_age, config.timings.announce_interval),
     };
     let host = host::host((log.clone(), context), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
