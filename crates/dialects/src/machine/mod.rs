@@ -311,8 +311,13 @@ impl Machine {
                 self.refuse(stream, &refusal, now);
             }
             Purpose::Answer { stream, id, request, incoming } => {
-                if refusal.code != Code::CorrelationMismatch {
-                    self.wait_for(request, *incoming);
+                match refusal.code {
+                    Code::CorrelationMismatch => {}
+                    // It would be refused again: the caller is told, and waits no more.
+                    Code::TooLarge | Code::TooDeep | Code::StorageFull => {
+                        self.fail_caller(request, *incoming, &refusal, now);
+                    }
+                    _ => self.wait_for(request, *incoming),
                 }
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);

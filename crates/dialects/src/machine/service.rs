@@ -311,6 +311,13 @@ impl Machine {
         Ok(())
     }
 
+    /// Answers a caller with an error in place of an answer that the room has no place for. Short answers are exempt from quotas.
+    pub(super) fn fail_caller(&mut self, request: EnvelopeId, incoming: IncomingCall, refusal: &Refusal, now: Instant) {
+        let message = format!("the answer of `{}` does not fit into the room: {}", self.options.me, refusal.message);
+        let error = rpc_error(FAILED, refusal.code, message);
+        self.reply_to(incoming.caller, request, incoming.id, &Err(error), now);
+    }
+
     /// A caller does not wait any more.
     pub(super) fn cancelled(&mut self, entry: &Entry, params: &Members) {
         let Some(id) = params.get("requestId").and_then(|id| RpcId::parse(id.get())) else { return };
