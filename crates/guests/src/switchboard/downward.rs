@@ -108,9 +108,11 @@ impl Switchboard {
         let succeeded = message.get("result").is_some();
         message.set("jsonrpc", "2.0");
         message.set("id", &asked.reply.id);
-        let (caller, elicitations) = (asked.reply.caller.clone(), asked.elicitations);
+        let caller = asked.reply.caller.clone();
         self.reply(asked.reply, message.to_raw());
-        self.complete_elicitations(&caller, &elicitations);
+        for completion in asked.rounds.completions() {
+            self.publish(Some(&caller), None, completion, PublishPurpose::Notice);
+        }
         self.take_effect(lane, &caller, asked.effect, succeeded, now);
         self.close_if_done(lane);
     }
@@ -156,18 +158,11 @@ impl Switchboard {
         self.close_if_done(lane);
     }
 
-    /// Answers a call with somebody else's error.
-    pub(super) fn fail_raw(&mut self, number: u64, error: Option<&RawValue>, now: Instant) {
-        let unreadable = || RpcError::internal("the question was answered with an error that cannot be read");
-        let read = error.and_then(|error| serde_json::from_str::<RpcError>(error.get()).ok());
-        self.fail(number, &read.unwrap_or_else(unreadable), now);
-    }
-
     /// A call took too long, or has rested long enough.
     pub(super) fn call_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         call.deadline = None;
-        let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting { .. }));
+        let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting));
         if resting {
             return self.retry(number, now);
         }

@@ -269,15 +269,13 @@ impl Switchboard {
         self.calls.values().filter_map(|call| call.params.as_ref()).map(|params| params.get().len()).sum()
     }
 
-    /// Sends a call as it stands.
+    /// Sends a call as it stands, with the input that the server wanted.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let params = self.calls.get(&number).and_then(|call| call.params.clone());
-        self.dispatch_with(number, params, now);
-    }
-
-    /// Sends a call with parameters that may differ from those it began with.
-    pub(super) fn dispatch_with(&mut self, number: u64, params: Option<Box<RawValue>>, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
+        let params = match &call.origin {
+            Origin::Caller(asked) => asked.rounds.params(call.params.clone()),
+            Origin::OwnRequest(_) => call.params.clone(),
+        };
         let era = self.lanes.get(&call.lane).map_or(Era::Legacy, |lane| lane.era);
         let asks_progress = call.asked().is_some_and(|asked| asked.token.is_some());
         let lasts = call.asked().is_some_and(|asked| asked.effect == CallEffect::Listen);

@@ -353,9 +353,8 @@ impl Caller {
     fn call_due(&mut self, id: CallId, now: Instant) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.deadline = None;
-        if let CallState::Pausing { state } = &call.state {
-            let state = state.clone();
-            return self.next_round(id, &[], state.as_deref(), now);
+        if matches!(call.state, CallState::Pausing) {
+            return self.next_round(id, now);
         }
         self.withdraw(id, "the answer took too long");
         self.end(id, Err(CallFailure::TimedOut));
@@ -416,22 +415,19 @@ impl Caller {
         }
     }
 
-    /// Sends a call as it stands: from the beginning, or its next page.
+    /// Sends a call as it stands: from the beginning, its next page, or with the input that the server wanted.
     fn send(&mut self, id: CallId) {
+        let request = RequestId(self.fresh());
         let Some(call) = self.calls.get(&id) else { return };
         let params = match &call.work {
-            Work::Call => call.params.clone(),
-            Work::List(reading) => Some(reading.params()),
+            Work::Call => self.in_era(call.params.as_deref()),
+            Work::List(reading) => self.in_era(Some(&reading.params())),
         };
-        match (self.era, self.in_era(params.as_deref())) {
-            (Era::Modern, None) => self.end(id, Err(CallFailure::InvalidParams)),
-            (_, params) => self.send_request(id, params),
+        if self.era == Era::Modern && params.is_none() {
+            return self.end(id, Err(CallFailure::InvalidParams));
         }
-    }
-
-    fn send_request(&mut self, id: CallId, params: Option<Box<RawValue>>) {
-        let request = RequestId(self.fresh());
         let Some(call) = self.calls.get_mut(&id) else { return };
+        let params = call.rounds.params(params);
         call.state = CallState::Sent(request);
         self.requests.insert(request, id);
         self.steps.push_back(CallerStep::Send { request, call: Some(id), method: call.method.clone(), params });

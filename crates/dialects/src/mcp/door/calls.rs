@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use salon_mcp::input::{InputRequired, is_input_required};
 use salon_mcp::listing::Listing;
-use salon_mcp::{Era, code, downgrade, meta, upgrade};
+use salon_mcp::{Era, code, downgrade, meta, read_error, upgrade};
 use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -350,7 +350,7 @@ impl Door {
     pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
         let Some(message) = Members::parse(payload) else { return };
         let Some(call) = self.calls.get(number) else { return };
-        let failed = message.get("error").map(read_error);
+        let failed = message.get("error").map(|error| read_error(Some(error)));
         match call.purpose {
             CallPurpose::Client(_) => return self.client_call_answered(number, message, now),
             CallPurpose::Listen(listen) => return self.listen_answered(listen, number, failed.as_ref(), now),
@@ -426,11 +426,8 @@ impl Door {
             }
         }
         self.adapt(&asked, &who, &mut message);
-        for page in &asked.pages {
-            let mut params = Members::default();
-            params.set("elicitationId", page);
-            let done = rpc::notification("notifications/elicitation/complete", Some(&params.to_raw()));
-            self.streams.say(asked.request.channel, &done);
+        for completion in asked.rounds.completions() {
+            self.streams.say(asked.request.channel, &completion);
         }
         self.pass_back(&asked.request, message);
     }
@@ -438,7 +435,7 @@ impl Door {
     /// Gives a client the answer to its request.
     pub(super) fn pass_back(&mut self, request: &DoorRequest, mut message: Members) {
         let status = match message.get("error") {
-            Some(error) if request.is_modern() => route::status(read_error(error).code),
+            Some(error) if request.is_modern() => route::status(read_error(Some(error)).code),
             _ => 200,
         };
         message.set("jsonrpc", "2.0");
@@ -474,9 +471,4 @@ fn cannot_open_pages(who: &ParticipantId) -> RpcError {
     let told = format!("`{who}` wants a page to be opened first, and the client does not offer `{ELICITATION}`");
     let data = json!({ "requiredCapabilities": { "elicitation": { "url": {} } } });
     RpcError::new(code::MISSING_CAPABILITY, told).with_data(&data)
-}
-
-/// Somebody's error, as far as it can be read.
-pub(super) fn read_error(error: &RawValue) -> RpcError {
-    serde_json::from_str(error.get()).unwrap_or_else(|_| RpcError::internal("the error that came cannot be read"))
 }
