@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use salon_mcp::input::InputRequired;
+use salon_mcp::listing::is_part;
 use salon_mcp::{Era, Revision, RpcHead, code, downgrade, meta};
 use salon_protocol::{LogLevel, Members, RpcError, rpc};
 use serde_json::json;
@@ -392,9 +393,4 @@ fn has_code(message: &Members, wanted: i64) -> bool {
 /// What a notification is about.
 fn feature_of(method: &str) -> &str {
     method.split('/').nth(1).unwrap_or_default()
-}
-
-/// Whether a URI names a resource or something below it.
-fn is_part(uri: &str, of: &str) -> bool {
-    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::Listing;
+use salon_mcp::listing::{Listing, is_part};
 use salon_protocol::{Members, ParticipantId};
 use serde_json::value::RawValue;
 
@@ -260,12 +260,6 @@ pub(super) fn filter<'a>(lists: impl Iterator<Item = &'a str>, uris: &[impl serd
     let mut params = Members::default();
     params.set("notifications", &filter);
     params.to_raw()
-}
-
-/// Whether a URI names a resource or something below it.
-// MCP 2025-11-25, Resources, "Subscriptions": an update may be of a sub-resource of the one that was subscribed to.
-fn is_part(uri: &str, of: &str) -> bool {
-    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }
 
 #[cfg(test)]
