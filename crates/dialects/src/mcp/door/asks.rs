@@ -80,7 +80,7 @@ impl Door {
             None => self.calls.find(|_, call| is_of(call)),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
-        let may_ask = self.peers.get_mut(from).is_some_and(|peer| peer.may_ask(method));
+        let may_ask = self.peers.may_ask(from, method);
         let profile = match call.and_then(|number| self.calls.get(number)) {
             Some(call) => Some(call.profile.clone()),
             None => self.client.introduced().filter(|_| may_ask),

@@ -62,8 +62,7 @@ impl CallStage {
 /// What a request is for.
 #[derive(Debug)]
 pub(super) enum CallPurpose {
-    /// A handshake.
-    Greet,
+    Handshake,
     /// A page of a list.
     List(Box<PagedList>),
     /// Its answer changes nothing.

@@ -3,14 +3,15 @@
 //! One value per session: a WebSocket, a session over HTTP, or all requests that one participant makes without a session. The client
 //! speaks MCP; in the room it is a participant whose requests are envelopes like everybody's. The door performs the MCP handshake with the others in the client's
 //! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
-//! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
+//! ([`merge`]), passes calls on ([`calls`]), answers ([`answers`]) and questions ([`asks`]) back, and says in one era what was said in the other.
 //!
 //! State is in components that know nothing of each other, each with its invariants and its tests: [`client`], [`client_streams`],
-//! [`outbox`], [`sessions`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
+//! [`outbox`], [`sessions`], [`peer_table`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
 //!
 //! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 
+mod answers;
 mod askers;
 mod asks;
 mod call_table;
@@ -29,6 +30,7 @@ mod news;
 mod opening;
 mod outbox;
 mod parting;
+mod peer_table;
 mod peers;
 mod questions;
 mod refused;
@@ -40,7 +42,6 @@ mod targets;
 mod tests;
 mod withdrawing;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use salon_mcp::{Era, Revision, code};
@@ -56,7 +57,7 @@ use client::{ClientProfile, ClientSession, DoorRequest};
 use client_streams::ClientStreams;
 use list_table::DoorLists;
 use outbox::Outbox;
-use peers::DoorPeer;
+use peer_table::DoorPeers;
 use questions::ClientQuestions;
 use sessions::DoorSessions;
 use subscriptions::ClientSubscriptions;
@@ -156,7 +157,7 @@ pub struct Door {
     streams: ClientStreams,
     outbox: Outbox,
     sessions: DoorSessions,
-    peers: BTreeMap<ParticipantId, DoorPeer>,
+    peers: DoorPeers,
     lists: DoorLists,
     calls: DoorCalls,
     questions: ClientQuestions,
@@ -172,7 +173,7 @@ impl Door {
             streams: ClientStreams::new(&options, now),
             outbox: Outbox::new(&options, stamps),
             sessions: DoorSessions::default(),
-            peers: BTreeMap::new(),
+            peers: DoorPeers::default(),
             lists: DoorLists::new(&options),
             calls: DoorCalls::default(),
             questions: ClientQuestions::default(),

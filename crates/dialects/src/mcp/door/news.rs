@@ -32,8 +32,8 @@ impl Door {
                 if let Some(call) = envelope.correlation() {
                     self.sessions.call_over(call);
                 }
-                if let Some(peer) = self.peers.get_mut(envelope.from()).filter(|_| envelope.to_session().is_some()) {
-                    peer.keeps_session = true;
+                if envelope.to_session().is_some() {
+                    self.peers.note_session_keeper(envelope.from());
                 }
                 let request = envelope.correlation();
                 if let Some(number) = request.and_then(|request| self.calls.asked_of(request, envelope.from())) {
@@ -60,7 +60,7 @@ impl Door {
 
     fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
         let from = envelope.from();
-        if !self.peers.contains_key(from) {
+        if !self.peers.has(from) {
             return;
         }
         // What names a call of another session of the same participant is for that one.
@@ -101,7 +101,7 @@ impl Door {
     }
 
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
-        if !self.peers.contains_key(from) {
+        if !self.peers.has(from) {
             return;
         }
         let is_known = listings.iter().any(|listing| self.lists.is_followed(from, *listing));
