@@ -11,7 +11,6 @@ pub mod mcp;
 pub mod mcpx;
 mod stamps;
 mod streams;
-mod timers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -17,6 +17,7 @@ mod message;
 pub mod meta;
 mod revision;
 pub mod rounds;
+pub mod timers;
 pub mod upgrade;
 
 pub use message::{Cancelled, RpcHead, code, is_method_not_found, read_error, same_id};

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use salon_protocol::EnvelopeId;
 
-use crate::timers::Timers;
 use crate::{BodyForm, DialectAction, EventFrame, Frame, StreamId};
 use buffer::FrameBuffer;
 use polls::Polls;
+use salon_mcp::timers::Timers;
 use sending::message_event;
 
 pub(crate) use buffer::Bound;

@@ -27,7 +27,6 @@ pub(super) struct CallerQuestion {
     token: Option<Box<RawValue>>,
     /// Under which it stands in the room.
     envelope: Option<EnvelopeId>,
-    deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -97,10 +96,9 @@ impl Switchboard {
         let token = params.and_then(meta::progress_token);
         let patched = params.filter(|_| token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let payload = rpc::request(number, method, patched.as_deref().or(params));
-        let deadline = now + THINKING_TIME;
-        self.set_timer(None, Some(deadline), SwitchboardTimer::Ask(number));
+        self.timers.set(SwitchboardTimer::Ask(number), now + THINKING_TIME);
         self.publish(Some(&caller), correlation, payload, PublishPurpose::Ask(number));
-        self.asks.insert(number, CallerQuestion { caller, cause, token, envelope: None, deadline });
+        self.asks.insert(number, CallerQuestion { caller, cause, token, envelope: None });
     }
 
     fn open_asks(&self, lane: LaneId) -> usize {
@@ -116,9 +114,8 @@ impl Switchboard {
     }
 
     fn take_ask(&mut self, number: u64) -> Option<CallerQuestion> {
-        let ask = self.asks.remove(&number)?;
-        self.set_timer(Some(ask.deadline), None, SwitchboardTimer::Ask(number));
-        Some(ask)
+        self.timers.forget(SwitchboardTimer::Ask(number));
+        self.asks.remove(&number)
     }
 
     /// A caller answered something.
@@ -262,7 +259,6 @@ impl Switchboard {
     /// A modern server wants answers before it goes on: its questions become real requests, all at once.
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let old = call.deadline.take();
         let Some(asked) = call.asked_mut() else { return };
         let (caller, envelope) = (asked.reply.caller.clone(), asked.reply.envelope.clone());
         let unknown = CallerState::default();
@@ -273,16 +269,14 @@ impl Switchboard {
             id_prefix: &format!("{}-{number}", self.setting.seed),
         };
         let round = asked.rounds.begin(wanted, client);
-        let retry_at = match &round {
-            Ok(InputRound::RetryAfter(delay)) => Some(now + *delay),
-            _ => None,
-        };
-        call.state = if retry_at.is_some() { LaneCallStage::Resting } else { LaneCallStage::Asking };
-        call.deadline = retry_at;
-        self.set_timer(old, retry_at, SwitchboardTimer::Call(number));
+        call.state = LaneCallStage::Asking;
+        self.timers.forget(SwitchboardTimer::Call(number));
         match round {
             Err(failure) => self.input_failed(number, failure, now),
-            Ok(InputRound::RetryAfter(_)) => {}
+            Ok(InputRound::RetryAfter(delay)) => {
+                call.state = LaneCallStage::Resting;
+                self.timers.set(SwitchboardTimer::Call(number), now + delay);
+            }
             Ok(InputRound::Retry) => self.retry(number, now),
             Ok(InputRound::Ask(questions)) => {
                 for (key, Question { method, params }) in questions {
@@ -309,8 +303,8 @@ impl Switchboard {
 
     /// Makes a call again, under a new number.
     pub(super) fn retry(&mut self, number: u64, now: Instant) {
-        let Some(mut call) = self.calls.remove(&number) else { return };
-        self.set_timer(call.deadline.take(), None, SwitchboardTimer::Call(number));
+        let Some(call) = self.calls.remove(&number) else { return };
+        self.timers.forget(SwitchboardTimer::Call(number));
         let fresh = self.fresh();
         self.calls.insert(fresh, call);
         self.dispatch(fresh, now);

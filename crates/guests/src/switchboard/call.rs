@@ -1,7 +1,6 @@
 //! Requests to the server that have no answer yet, each under a number of ours.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use salon_mcp::rounds::InputRounds;
 use salon_protocol::LogLevel;
@@ -21,7 +20,6 @@ pub(super) struct LaneCall {
     pub(super) params: Option<Box<RawValue>>,
     pub(super) origin: Origin,
     pub(super) state: LaneCallStage,
-    pub(super) deadline: Option<Instant>,
 }
 
 #[derive(Debug)]

@@ -134,7 +134,7 @@ impl Switchboard {
     /// Takes a call away, with everything that counted it.
     pub(super) fn remove(&mut self, number: u64) -> Option<LaneCall> {
         let call = self.calls.remove(&number)?;
-        self.set_timer(call.deadline, None, SwitchboardTimer::Call(number));
+        self.timers.forget(SwitchboardTimer::Call(number));
         if let Some(asked) = call.asked()
             && let Some(caller) = self.callers.get_mut(&asked.reply.caller)
         {
@@ -161,18 +161,13 @@ impl Switchboard {
 
     /// A call took too long, or has rested long enough.
     pub(super) fn call_due(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        call.deadline = None;
+        let Some(call) = self.calls.get(&number) else { return };
         let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting));
         if resting {
             return self.retry(number, now);
         }
         if self.is_waiting_for_caller(lane) {
-            let again = now + self.setting.timeout;
-            if let Some(call) = self.calls.get_mut(&number) {
-                call.deadline = Some(again);
-            }
-            return self.set_timer(None, Some(again), SwitchboardTimer::Call(number));
+            return self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout);
         }
         let seconds = self.setting.timeout.as_secs();
         let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
@@ -212,12 +207,11 @@ impl Switchboard {
     fn progressed(&mut self, lane: LaneId, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(number) = params.get("progressToken").and_then(|token| self.number_of(lane, token)) else { return };
-        let timeout = self.setting.timeout;
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let (old, new) = (call.deadline, call.deadline.map(|_| now + timeout));
-        call.deadline = new;
+        let Some(call) = self.calls.get(&number) else { return };
+        if self.timers.has(SwitchboardTimer::Call(number)) {
+            self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout);
+        }
         let told = call.asked().and_then(|asked| Some((asked.reply.clone(), asked.token.clone()?)));
-        self.set_timer(old, new, SwitchboardTimer::Call(number));
         if let Some((reply, token)) = told {
             params.set("progressToken", &token);
             let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));

@@ -254,8 +254,7 @@ impl Switchboard {
         self.callers.entry(asked.reply.caller.clone()).or_default().open += 1;
         asked.token = params.as_deref().and_then(meta::progress_token);
         let origin = Origin::Caller(Box::new(asked));
-        let call =
-            LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting, deadline: None };
+        let call = LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting };
         let number = self.fresh();
         self.calls.insert(number, call);
         if self.lanes.get(&lane).is_some_and(|lane| lane.is_open) {
@@ -291,10 +290,11 @@ impl Switchboard {
         if era == Era::Legacy {
             call.params = None;
         }
-        let old = call.deadline.take();
-        call.deadline = (!lasts).then(|| now + self.setting.timeout);
-        let (lane, new) = (call.lane, call.deadline);
-        self.set_timer(old, new, SwitchboardTimer::Call(number));
+        let lane = call.lane;
+        match lasts {
+            true => self.timers.forget(SwitchboardTimer::Call(number)),
+            false => self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout),
+        }
         self.actions.push_back(SwitchboardAction::Send { lane, request: Some(number), text: text.into(), headers });
     }
 

@@ -20,20 +20,12 @@ pub(super) struct PendingCall {
     pub(super) state: CallState,
     /// What the server has asked for.
     pub(super) rounds: InputRounds,
-    pub(super) deadline: Option<Instant>,
 }
 
 impl PendingCall {
     pub(super) fn new(method: &str, params: Option<&RawValue>, work: Work) -> Self {
         let params = params.map(ToOwned::to_owned);
-        Self {
-            method: method.into(),
-            params,
-            work,
-            state: CallState::Handshake,
-            rounds: InputRounds::default(),
-            deadline: None,
-        }
+        Self { method: method.into(), params, work, state: CallState::Handshake, rounds: InputRounds::default() }
     }
 }
 

@@ -23,7 +23,7 @@ use super::lists::PagedList;
 use super::outbox::RETRY_DELAY;
 use super::{ClientProfile, DoorRequest, DoorTimer};
 use crate::streams::Channel;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// A request in the room.
 #[derive(Debug)]

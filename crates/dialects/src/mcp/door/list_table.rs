@@ -20,7 +20,7 @@ use super::incoming::text_of;
 use super::merge::{MergedLists, OwnerLookup};
 use super::{ClientProfile, DoorRequest, DoorTimer, McpDoorOptions};
 use crate::CatalogueSnapshot;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// How long a list waits for the catalogue.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);

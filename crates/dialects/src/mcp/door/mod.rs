@@ -50,7 +50,6 @@ use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, R
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
 use call_table::DoorCalls;
 use client::{ClientProfile, ClientSession, DoorRequest};
@@ -59,6 +58,7 @@ use list_table::DoorLists;
 use outbox::Outbox;
 use peer_table::DoorPeers;
 use questions::ClientQuestions;
+use salon_mcp::timers::Timers;
 use sessions::DoorSessions;
 use subscriptions::ClientSubscriptions;
 

@@ -11,7 +11,7 @@ use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, RpcId};
 use serde_json::value::RawValue;
 
 use super::DoorTimer;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// Questions that may be open, and of them those of one participant.
 pub(super) const MAX_QUESTIONS_OPEN: usize = 64;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{ClientProfile, DoorRequest, DoorTimer};
 use crate::streams::Channel;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// Resources that one stream may name, and that a legacy client may subscribe to.
 pub(super) const MAX_URIS: usize = 1024;
