@@ -135,8 +135,9 @@ impl Framed {
             let refusal = Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
             return self.error(&PendingRequest { stream, regarding: Regarding::default() }, &refusal);
         };
-        let reply_to = PendingRequest { stream, regarding: Regarding::read(head) };
-        let done = FramedHeader::read(head).and_then(|header| match (header.method, &self.seat_state) {
+        let (regarding, header) = FramedHeader::read(head);
+        let reply_to = PendingRequest { stream, regarding };
+        let done = header.and_then(|header| match (header.method, &self.seat_state) {
             (_, SeatState::Leaving(..) | SeatState::Gone) => Err(over()),
             (Method::Connect, SeatState::Outside) => self.connect(&reply_to, body),
             (Method::Connect, _) => Err(Refusal::new(Code::InvalidParameters, "this session is connected already")),

@@ -24,7 +24,7 @@ pub fn route(frame: &[u8]) -> FrameRoute {
 fn read(frame: &[u8]) -> Result<FrameRoute, Refusal> {
     let broken = || Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
     let (header, body) = frame::split(frame).ok_or_else(broken)?;
-    let header = FramedHeader::read(header)?;
+    let header = FramedHeader::read(header).1?;
     if header.method == Method::Connect {
         return Ok(FrameRoute::Connect(Box::new(body::connect(body)?)));
     }
