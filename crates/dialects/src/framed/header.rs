@@ -258,7 +258,7 @@ pub(super) fn answer(to: &Regarding, code: u16, body: &impl Serialize, at: Times
     frame::encode(&header, &serde_json::to_vec(body).expect("a body has only string keys"))
 }
 
-/// An answer that is a no. `word` is what the request came to.
+/// A refusal. `word` is the `status` that the answer names.
 pub(super) fn refuse(to: &Regarding, word: &'static str, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
     #[derive(Serialize)]
     struct ErrorReply<'a> {

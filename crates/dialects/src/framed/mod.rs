@@ -317,7 +317,7 @@ impl Framed {
         self.receiving.push(ReceivableItem::Entry(entry));
     }
 
-    /// Tells the peer something that nobody else hears.
+    /// Queues a notice for the peer alone.
     fn tell(&mut self, kind: Kind, correlation: Option<&EnvelopeId>, payload: Box<serde_json::value::RawValue>) {
         let (id, at) = self.stamps.next(self.now);
         let correlation = correlation.map(|id| id.as_str().to_owned());
@@ -349,7 +349,7 @@ impl Framed {
     }
 
     fn recovered(&mut self) {
-        // Who has not asked meanwhile need not know that there was anything.
+        // A peer that has not received meanwhile need not know of the outage.
         if !self.receiving.take_back(|notice| notice.kind == Kind::System && notice.payload.get().contains(OUTAGE)) {
             let payload = to_raw_value(&salon_protocol::system::Ready::default()).expect("it has only string keys");
             self.tell(Kind::System, None, payload);
@@ -378,7 +378,7 @@ impl Framed {
     }
 }
 
-/// What is said to requests of a session that is no more.
+/// The refusal of requests of a session that has ended.
 fn over() -> Refusal {
     Refusal::new(Code::Unauthorized, "there is no such session, or not any more; begin with CONNECT")
 }
@@ -447,7 +447,7 @@ impl Dialect for Framed {
         if self.ends.is_some_and(|ends| ends <= now) {
             self.ends = None;
             self.seat_state = SeatState::Gone;
-            // Nobody is there to hear what became of it.
+            // No connection is left to answer on.
             self.sending.give_up();
             self.actions.push_back(DialectAction::Close(CloseReason::Bye));
         }

@@ -74,7 +74,7 @@ impl Door {
         let Some(era) = call.sent_in() else { return };
         let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
         let client = profile.era();
-        // Whoever was only listed may not ask, in an answer no more than by a request.
+        // A participant that was only listed may not ask, neither by a request nor in an answer.
         let asks = |result: &RawValue| Members::parse(result.get()).is_some_and(|result| is_input_required(&result));
         if !askers::is_call(&method) && message.get("result").is_some_and(asks) {
             let told = format!("`{who}` answered `{method}` with a question, and only who is called may ask");

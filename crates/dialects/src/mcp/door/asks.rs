@@ -22,7 +22,7 @@ use super::{Door, askers};
 use crate::streams::Channel;
 
 impl Door {
-    /// Somebody asks the client something.
+    /// A participant sends the client a request.
     pub(super) fn asked(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Instant) {
         let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
         let outcome = match method {
@@ -74,7 +74,7 @@ impl Door {
         let is_of = |call: &DoorCall| call.to == *from && call.is_client() && askers::is_call(&call.method);
         let named = envelope.correlation().and_then(|correlation| self.calls.of_envelope(correlation));
         let call = match named {
-            // Not every name is one's own to give: ids are seen by everybody in the room.
+            // A participant can name a call of another: ids are seen by everybody in the room.
             Some(number) => self.calls.get(number).filter(|call| is_of(call)).map(|_| number),
             // Of a call that is over, it may still be about something else that is going on.
             None => self.calls.find(|_, call| is_of(call)),
@@ -150,7 +150,7 @@ impl Door {
         }
     }
 
-    /// Nobody is there to answer any more.
+    /// The client has gone: every open question is refused.
     pub(super) fn refuse_asks(&mut self, now: Instant) {
         for number in self.questions.all() {
             if let Some((from, envelope, id)) = self.questions.take(number).and_then(ClientQuestion::asker) {
@@ -213,7 +213,7 @@ impl Door {
         }
     }
 
-    /// A modern client answered one of them. Keys that name none are nobody's.
+    /// A modern client answered a question. A key that names none is ignored.
     pub(super) fn question_answered(&mut self, call: u64, key: &str, answer: &RawValue, now: Instant) {
         if let Some((from, envelope, id)) = self.questions.take_keyed(call, key).and_then(ClientQuestion::asker) {
             let message = rpc::response(&id.to_raw(), answer);
@@ -246,7 +246,7 @@ impl Door {
         }
     }
 
-    /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
+    /// A call has failed, and its questions with it: they are withdrawn from the client, and their askers get an error.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
         for number in self.questions.of_call(call) {
             if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {

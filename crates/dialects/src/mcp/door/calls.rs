@@ -143,8 +143,8 @@ impl Door {
         }
     }
 
-    /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say: they may offer this client
-    /// more than they list to others.
+    /// The participant whose name stands before that of a tool or prompt. The participant itself answers whether it has such a one: it may offer
+    /// this client more than it lists to others.
     fn owner_named(&self, target: &RequestTarget) -> Option<(ParticipantId, String)> {
         let RequestTarget::Name(_, name) = target else { return None };
         let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= MAX_OWNER_LENGTH)?;
@@ -228,7 +228,7 @@ impl Door {
         self.dispatch(number, now);
     }
 
-    /// Says a request in the room, as soon as whom it asks knows the client.
+    /// Sends a request to the room, as soon as its participant has the handshake it needs.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
@@ -256,7 +256,7 @@ impl Door {
         self.send(number, era, now);
     }
 
-    /// Whether somebody said in its handshake that it has no such list.
+    /// Whether a participant declared in its handshake that it has no such list.
     fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
         let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(number) else { return false };
         let server = self.peers.server(who);
@@ -274,7 +274,7 @@ impl Door {
         let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
         let is_client = call.is_client();
         let keeps_token = call.client().is_some_and(|asked| asked.token.is_some());
-        // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
+        // A request of the door's own may have to be sent again, and so may a call across the eras whose client is asked something.
         let params = self.calls.params(number, !is_client || profile.era() != era);
         let params = match (profile.era(), era) {
             (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
@@ -310,7 +310,7 @@ impl Door {
         }
     }
 
-    /// Says it in an era. What may have to be said again as it was is kept.
+    /// Sends a draft, in an era. What may have to be sent again unchanged is kept.
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         self.sessions.note(draft.envelope(), true);
         self.calls.sent(number, &draft, era);

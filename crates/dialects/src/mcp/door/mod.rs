@@ -125,7 +125,7 @@ impl DoorScope {
 enum DoorTimer {
     /// A list has been waited for long enough.
     Gather(u64),
-    /// Somebody was asked something by the door itself and has not answered.
+    /// A participant has not answered a request in time.
     OwnRequest(u64),
     /// The questions of a call have been gathered.
     Questions(u64),
@@ -139,11 +139,11 @@ enum DoorTimer {
     Changed,
     /// A subscription has waited long enough for others.
     Listen(u64),
-    /// What the room did not take is said again.
+    /// What the room did not take is sent again.
     Late,
     /// A request that the room did not take is made again.
     Refused,
-    /// Nothing has been heard for long.
+    /// The client has been silent for long.
     Idle,
 }
 
@@ -165,7 +165,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// A session of which nothing has been heard yet.
+    /// A session before its first message.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         Self {
             last_number: options.first,
@@ -361,7 +361,7 @@ impl Dialect for Door {
         if let Some(action) = self.outbox.poll_action() {
             return Some(action);
         }
-        // What is left to be said goes out before the end does.
+        // What is left to be sent goes out before the end does.
         self.streams.poll_action()
     }
 

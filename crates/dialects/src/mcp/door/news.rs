@@ -76,7 +76,7 @@ impl Door {
             return self.passed_on(Some(number), from, method, params);
         }
         let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done() || peer.was_called);
-        // Whom the client has never turned to cannot turn to it.
+        // A participant that the client has never contacted may not notify it.
         let is_stranger =
             !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.calls.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
@@ -130,7 +130,7 @@ impl Door {
         }
     }
 
-    /// Says to a client that hears the room's log lines whether the room can be spoken in and heard. A modern one hears log lines of its
+    /// Tells a client that gets the room's log lines whether the room stores and delivers messages. A modern one hears log lines of its
     /// requests alone.
     pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
         if !self.is_room() || !self.client.is_introduced() || self.client.level().is_some_and(|wanted| level < wanted) {
@@ -190,7 +190,7 @@ impl Door {
     /// Whatever else somebody tells the client: with the call it is about, else by itself.
     fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
         let channel = match self.calls.cause(named, from).map(|call| &call.purpose) {
-            // The modern era has no ids of questions, so nothing can be told of them.
+            // The modern era has no ids of questions, so there is no notification about them.
             Some(CallPurpose::Client(asked))
                 if asked.request.is_modern() && method == "notifications/elicitation/complete" =>
             {

@@ -13,7 +13,7 @@ use super::calls::CALL_TIMEOUT;
 use super::peer_table::{DoorPeer, HandshakeEnd, HandshakeStatus, RETRY_AFTER};
 use super::{ClientProfile, Door, DoorScope};
 
-/// How long somebody who was asked by the door itself may take before nothing is expected of it.
+/// How long a participant may take to answer a request of the door's own.
 const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 impl Door {
     /// Takes note of who is in the room.
@@ -24,7 +24,7 @@ impl Door {
                 self.peers.joined(&participant.id, participant.mcp.clone());
             }
         }
-        // The host is in every room and on nobody's list.
+        // The host is in every room and in no roster.
         let host = ParticipantId::host();
         if self.is_peer(&host) {
             self.lists.found(&host);
@@ -35,12 +35,12 @@ impl Door {
     fn is_peer(&self, who: &ParticipantId) -> bool {
         match &self.options.scope {
             DoorScope::Room => *who != self.options.me,
-            // Nobody is its own server: what one says to oneself nobody else answers.
+            // A participant is not its own server: requests to itself would have no answer.
             DoorScope::One(one) => who == one && *who != self.options.me,
         }
     }
 
-    /// Somebody came or went.
+    /// A participant joined or left.
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
         let who = participant.id.clone();
         if event != PresenceEvent::Heartbeat {
@@ -114,7 +114,7 @@ impl Door {
         self.run(who, CallPurpose::Handshake, "initialize", Some(params), profile, now);
     }
 
-    /// The client calls somebody, who may ask it something from now on. A server that asked for the roots before, and was refused, asks
+    /// The client calls a participant, which may ask it something from now on. A server that asked for the roots before, and was refused, asks
     /// again when it hears that they changed.
     pub(super) fn grant_questions(&mut self, who: &ParticipantId, profile: &ClientProfile, now: Instant) {
         if self.peers.grant_questions(who) && announces_roots(&profile.capabilities) {
@@ -128,7 +128,7 @@ impl Door {
         to_raw_value(&info).expect("two strings")
     }
 
-    /// Asks somebody something for the door's own sake.
+    /// Sends a request of the door's own.
     pub(super) fn run(
         &mut self,
         who: &ParticipantId,
@@ -250,7 +250,7 @@ impl Door {
         }
     }
 
-    /// Somebody has been silent for too long: nothing is expected of it any more.
+    /// A participant has been silent for too long: the request has failed.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         // A subscription lasts, and is made again until the room takes it.
@@ -277,7 +277,7 @@ impl Door {
         }
     }
 
-    /// Asks again after a while what somebody has answered for now.
+    /// Sends a request again after a while that was answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
         self.calls.unsend(number);
         self.calls.send_again_at(number, now + RETRY_AFTER);

@@ -79,7 +79,7 @@ impl Honoured {
 pub(super) enum PartEnd {
     /// The stream is not acknowledged, and will not name these resources.
     Refused,
-    /// The client was told that it would hear of these resources.
+    /// Resources whose updates the client was promised.
     Broken,
     /// The stream names no resource of them, or is not known.
     Unnamed,
@@ -96,7 +96,7 @@ pub(super) struct ClientSubscriptions {
 }
 
 impl ClientSubscriptions {
-    /// Opens a stream of the modern era, which is acknowledged after a time, whoever has not answered.
+    /// Opens a stream of the modern era, which is acknowledged after a time, even if participants have not answered.
     pub(super) fn open(&mut self, number: u64, request: DoorRequest, honoured: Honoured, now: Instant) {
         let lists = honoured.lists.iter().map(|(_, listing)| listing.changed()).collect();
         let uris = honoured.uris.iter().map(|(who, theirs, _)| (who.clone(), theirs.clone())).collect();
