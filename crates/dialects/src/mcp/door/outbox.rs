@@ -18,8 +18,8 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::{DialectAction, DoorTimer, McpDoorOptions, RoomQuery, refusal_error};
-use crate::timers::Timers;
 use crate::{Introduction, Stamps, Ticket};
+use salon_mcp::timers::Timers;
 
 /// How long a draft that the room refused waits before it is sent again.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
