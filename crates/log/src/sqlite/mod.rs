@@ -1,7 +1,7 @@
 //! The log on one machine: SQLite, one writer thread with group commit, a few that read.
 //!
-//! A commit appends one row to a journal, whatever topics are in it; its entries stay in memory until many of them are settled at
-//! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
+//! A commit appends one row to a journal, whatever topics are in it; its entries stay in memory until many of them are settled
+//! into the tables where they are read from (see `settle`). A killed process loses neither: the journal is read back.
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
 mod checkpoint;
@@ -14,6 +14,7 @@ mod look;
 mod queue;
 mod reader;
 mod schema;
+mod settle;
 mod settled;
 mod stored;
 mod sweep;
@@ -232,7 +233,8 @@ impl Sqlite {
             temporary,
             finish,
         };
-        let limits = WriterLimits { retention: options.retention, disk, quotas: options.quotas };
+        let limits =
+            WriterLimits { durability: options.durability, retention: options.retention, disk, quotas: options.quotas };
         let writer = spawn("log-writer", &path, move || {
             let db = end.db.as_ref().expect("it is taken only at the end");
             match Writer::new(db, end.source.clone(), limits, clock, end.health.clone()) {

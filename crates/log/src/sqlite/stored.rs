@@ -4,12 +4,12 @@
 //! So an append costs two lookups in memory and no SQL, and a restart finds the counts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 
 use super::SqliteFault;
-use super::fresh::Recent;
 use super::reader::ReadSource;
 use crate::quota::StoredBytes;
 use crate::{QuotaExceeded, StoredQuotas};
@@ -109,7 +109,7 @@ impl StoredCounts {
         }
     }
 
-    /// Forgets counts where there are too many. Only while nothing is fresh, because then the database has them all.
+    /// Forgets counts where there are too many: they are read again, from the database and from what is fresh.
     pub(super) fn evict(&mut self) {
         if self.counts > MAX_COUNTS {
             self.topics.clear();
@@ -170,10 +170,10 @@ impl StoredCounts {
 const SET: &str = "INSERT INTO stored (topic, author, bytes) VALUES (?1, ?2, ?3)
     ON CONFLICT (topic, author) DO UPDATE SET bytes = excluded.bytes";
 
-/// Adds the fresh entries of a topic to its rows.
-pub(super) fn settle(step: &Connection, name: &TopicName, recent: &Recent) -> Result<(), SqliteFault> {
+/// Adds entries of a topic that are being settled to its rows.
+pub(super) fn settle(step: &Connection, name: &TopicName, entries: &[Arc<Entry>]) -> Result<(), SqliteFault> {
     let mut added: HashMap<&ParticipantId, u64> = HashMap::new();
-    for entry in recent.entries() {
+    for entry in entries {
         *added.entry(entry.envelope.from()).or_default() += bytes_of(entry);
     }
     let mut add = step.prepare_cached(

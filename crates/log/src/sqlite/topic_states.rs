@@ -11,8 +11,8 @@ use crate::Fold;
 const MAX_TOPICS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a topic takes beside its fold.
-const BYTES_BESIDE_FOLD: usize = 512;
+/// What a topic takes beside its folds.
+const BYTES_BESIDE_FOLDS: usize = 512;
 
 /// What the writer knows of a topic.
 pub(super) struct TopicState {
@@ -23,11 +23,13 @@ pub(super) struct TopicState {
     pub(super) newest: Timestamp,
     /// As of `head`.
     pub(super) fold: Fold,
+    /// As of `settled`, or of what is just being settled: what the tables say.
+    pub(super) settled_fold: Fold,
 }
 
 impl TopicState {
     fn bytes(&self) -> usize {
-        BYTES_BESIDE_FOLD + self.fold.bytes()
+        BYTES_BESIDE_FOLDS + self.fold.bytes() + self.settled_fold.bytes()
     }
 }
 
@@ -109,7 +111,15 @@ mod tests {
     use crate::contract::{presence, topic};
 
     fn nothing() -> TopicState {
-        TopicState { topic: 1, trimmed: 0, settled: 0, head: 0, newest: Timestamp(0), fold: Fold::default() }
+        TopicState {
+            topic: 1,
+            trimmed: 0,
+            settled: 0,
+            head: 0,
+            newest: Timestamp(0),
+            fold: Fold::default(),
+            settled_fold: Fold::default(),
+        }
     }
 
     fn bounded(max_topics: usize, max_bytes: usize) -> KnownTopics {
