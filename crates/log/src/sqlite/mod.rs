@@ -9,6 +9,7 @@ mod context;
 mod copy;
 mod disk;
 mod fresh;
+mod groups;
 mod journal;
 mod look;
 mod queue;

@@ -15,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 use super::checkpoint::Checkpointer;
 use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
+use super::groups::{WaitingRequests, WriteBatch};
 use super::queue::WorkQueue;
 use super::reader::ReadSource;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
@@ -25,10 +26,6 @@ use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::{AppendError, Appended, Durability, LogHealth, RetentionRules, StoredQuotas};
-
-/// The most one commit takes. More would only make those at its beginning wait.
-const BATCH_ENTRIES: usize = 1024;
-const BATCH_BYTES: usize = 4 << 20;
 
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,17 +55,10 @@ pub(super) struct SqliteWrite {
     pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
 
-type AppendOutcome = Result<Appended, AppendError>;
+pub(super) type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
 type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
-
-#[derive(Default)]
-pub(super) struct WriteBatch {
-    envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-    replies: Vec<oneshot::Sender<AppendOutcome>>,
-    writings: Vec<SqliteWrite>,
-}
 
 /// What a commit has made of a batch.
 struct Committed {
@@ -183,55 +173,25 @@ impl<'db> Writer<'db> {
 
     /// Works until the queue is closed and empty.
     pub(super) fn run(&mut self, requests: &WorkQueue<WriterRequest>) {
-        let mut waiting = VecDeque::new();
+        let mut waiting = WaitingRequests::default();
         loop {
-            let wait = match self.is_behind() {
+            let wait = match !waiting.is_empty() || self.is_behind() {
                 true => Duration::ZERO,
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
             let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
-            let open = requests.take(&mut waiting, wait);
-            self.disk.check(self.db);
-            if waiting.is_empty() {
-                self.tidy_a_little();
-            }
-            while !waiting.is_empty() {
-                let batch = self.next_batch(&mut waiting);
-                self.store(batch);
-                self.tidy_a_little();
-            }
-            if !open {
+            if !requests.take(&mut waiting.requests, wait) {
                 break;
             }
+            self.disk.check(self.db);
+            // Between any two groups, so that what has come meanwhile can be in the next one.
+            let group = waiting.next_group(&mut self.trims);
+            self.store(group);
+            self.tidy_a_little();
             self.tell_health();
         }
         self.finish();
         self.tell_health();
-    }
-
-    pub(super) fn next_batch(&mut self, waiting: &mut VecDeque<WriterRequest>) -> WriteBatch {
-        let mut batch = WriteBatch::default();
-        let mut bytes = 0;
-        while batch.replies.len() + batch.writings.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
-            match waiting.pop_front() {
-                None => break,
-                Some(WriterRequest::Append(append)) => {
-                    bytes += append.envelope.text().len();
-                    batch.envelopes.push((append.topic, append.envelope, append.stamp));
-                    batch.replies.push(append.reply);
-                }
-                Some(WriterRequest::Write(writing)) => {
-                    bytes += writing.write.value.as_ref().map_or(0, |value| value.len());
-                    batch.writings.push(writing);
-                }
-                Some(WriterRequest::Trim(reply)) => {
-                    // It is about what was appended before it, so this batch ends here.
-                    self.trims.push(reply);
-                    break;
-                }
-            }
-        }
-        batch
     }
 
     pub(super) fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {

@@ -6,6 +6,7 @@ use salon_protocol::{Envelope, Position, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 use super::super::disk::DiskGuard;
+use super::super::groups::WaitingRequests;
 use super::super::reader::ReadSource;
 use super::super::tests::directory;
 use super::super::writer::{SqliteAppend, WriterLimits, WriterRequest};
@@ -29,8 +30,8 @@ fn writer(db: &Connection, keep: Option<u64>) -> Writer<'_> {
 fn store(writer: &mut Writer<'_>, name: &str, envelope: Envelope) -> Option<Arc<Entry>> {
     let (reply, mut outcome) = oneshot::channel();
     let append = SqliteAppend { topic: topic(name), envelope, stamp: None, reply };
-    let batch = writer.next_batch(&mut VecDeque::from([WriterRequest::Append(append)]));
-    writer.store(batch);
+    let mut waiting = WaitingRequests { requests: VecDeque::from([WriterRequest::Append(append)]) };
+    writer.store(waiting.next_group(&mut Vec::new()));
     outcome.try_recv().expect("an answer").ok().map(|appended| appended.entry)
 }
 
