@@ -223,13 +223,16 @@ impl Sqlite {
             let (db, source) = (schema::open_reader(&path)?, source.clone());
             readers.push(spawn("log-reader", &path, move || source.serve(db))?);
         }
-        let checkpointer = Checkpointer::start(&path)?;
+        let database = File::open(&path).map_err(|source| OpenError::Files { path: path.clone(), source })?;
+        let database = Arc::new(database);
+        let checkpointer = Checkpointer::start(&path, database.clone())?;
         let end = WriterCleanup {
             source: source.clone(),
             requests: requests.clone(),
             health,
             readers,
             db: Some(db),
+            database: Some(database),
             lock: Some(lock),
             temporary,
             finish,
@@ -428,6 +431,7 @@ struct WriterCleanup {
     health: watch::Sender<LogHealth>,
     readers: Vec<JoinHandle<()>>,
     db: Option<rusqlite::Connection>,
+    database: Option<Arc<File>>,
     lock: Option<File>,
     temporary: Option<Temporary>,
     finish: watch::Sender<bool>,
@@ -449,6 +453,7 @@ impl Drop for WriterCleanup {
         }
         // The last connection to close removes the write-ahead log; only then may another process come.
         drop(self.db.take());
+        drop(self.database.take());
         drop(self.lock.take());
         drop(self.temporary.take());
         self.finish.send_replace(true);

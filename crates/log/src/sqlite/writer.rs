@@ -30,6 +30,9 @@ use crate::{AppendError, Appended, Durability, LogHealth, RetentionRules, Stored
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How often an idle writer looks whether the thread that writes back is done.
+const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
+
 /// How often at most, where a quota refuses entries: what retention removes makes room.
 const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -180,6 +183,8 @@ impl<'db> Writer<'db> {
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
             let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
+            let is_written_back = self.checkpointer.as_ref().is_some_and(Checkpointer::is_running);
+            let wait = if is_written_back { wait.min(CHECKPOINT_POLL) } else { wait };
             if !requests.take(&mut waiting.requests, wait) {
                 break;
             }
@@ -188,6 +193,7 @@ impl<'db> Writer<'db> {
             let group = waiting.next_group(&mut self.trims);
             self.store(group);
             self.tidy_a_little();
+            self.write_back();
             self.tell_health();
         }
         self.finish();
@@ -216,7 +222,6 @@ impl<'db> Writer<'db> {
                     // The appender may have gone; the entry stays.
                     let _ = reply.send(outcome);
                 }
-                self.write_back();
                 self.topic_states.evict();
             }
             Err(not_stored) => {
@@ -402,7 +407,9 @@ impl<'db> Writer<'db> {
             if !self.continue_settling(&mut pass, slice)? {
                 self.settling = Some(pass);
             } else if let Some(waiting) = pass.sweep_after {
-                self.checkpoint()?;
+                if let Some(checkpointer) = &mut self.checkpointer {
+                    checkpointer.request();
+                }
                 self.sweep = Some(Sweep::new(waiting));
             }
         } else if let Some(sweep) = self.sweep.take() {
@@ -433,11 +440,6 @@ impl<'db> Writer<'db> {
         {
             self.stop(&fault);
         }
-    }
-
-    /// Writes the write-ahead log back, however short it is, and says when that fails.
-    fn checkpoint(&self) -> Result<(), SqliteFault> {
-        Ok(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
     fn settle_or_stop(&mut self) {
