@@ -3,10 +3,11 @@
 //! An entry enters after its commit and leaves after the commit that settled it. So a reader that looks here first and into the
 //! database second misses nothing; what it finds in both it knows by its offset.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use salon_protocol::{Entry, EnvelopeId, Timestamp, TopicName};
+
+use crate::hash::FastMap;
 
 /// Settling is due at this many entries or bytes. More makes it cheaper by the entry, because entries of one topic change the same pages; by
 /// the byte it costs the same.
@@ -15,7 +16,7 @@ const FULL_BYTES: usize = 2 << 20;
 
 #[derive(Default)]
 pub(super) struct Fresh {
-    topics: HashMap<TopicName, Recent>,
+    topics: FastMap<TopicName, Recent>,
     entries: usize,
     bytes: usize,
 }
@@ -28,7 +29,7 @@ pub(super) struct Recent {
     pub(super) settled: u64,
     entries: Vec<Arc<Entry>>,
     /// Their offsets by id.
-    ids: HashMap<EnvelopeId, u64>,
+    ids: FastMap<EnvelopeId, u64>,
 }
 
 impl Fresh {
@@ -46,7 +47,7 @@ impl Fresh {
             topic,
             settled,
             entries: Vec::new(),
-            ids: HashMap::new(),
+            ids: FastMap::default(),
         });
         for entry in entries {
             debug_assert_eq!(entry.position.offset, recent.head() + 1, "a topic's offsets have no holes");

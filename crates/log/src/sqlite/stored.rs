@@ -11,6 +11,7 @@ use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 
 use super::SqliteFault;
 use super::reader::ReadSource;
+use crate::hash::FastMap;
 use crate::quota::StoredBytes;
 use crate::{QuotaExceeded, StoredQuotas};
 
@@ -23,7 +24,7 @@ const MAX_COUNTS: usize = 100_000;
 /// See the module.
 pub(super) struct StoredCounts {
     quotas: StoredQuotas,
-    topics: HashMap<TopicName, TopicCounts>,
+    topics: FastMap<TopicName, TopicCounts>,
     /// How many topics and authors are remembered.
     counts: usize,
     total: u64,
@@ -33,7 +34,7 @@ pub(super) struct StoredCounts {
 #[derive(Default)]
 struct TopicCounts {
     entries: u64,
-    authors: HashMap<ParticipantId, u64>,
+    authors: FastMap<ParticipantId, u64>,
     context: u64,
 }
 
@@ -45,7 +46,7 @@ impl StoredCounts {
     /// Begins with what is settled.
     pub(super) fn load(db: &Connection, quotas: StoredQuotas) -> Result<Self, SqliteFault> {
         let total = db.query_row("SELECT coalesce(sum(bytes), 0) FROM stored", [], |row| row.get(0))?;
-        Ok(Self { quotas, topics: HashMap::new(), counts: 0, total })
+        Ok(Self { quotas, topics: FastMap::default(), counts: 0, total })
     }
 
     /// Counts an entry that was read back from the journal.

@@ -1,11 +1,10 @@
 //! What the writer remembers of topics: at most so many, and so many bytes of them. The topics that were used longest ago are forgotten
 //! first; what is forgotten is read from the database again.
 
-use std::collections::HashMap;
-
 use salon_protocol::{Timestamp, TopicName};
 
 use crate::Fold;
+use crate::hash::FastMap;
 
 /// How many topics are remembered, and how many bytes of them.
 const MAX_TOPICS: usize = 10_000;
@@ -40,7 +39,7 @@ struct Remembered {
 }
 
 pub(super) struct KnownTopics {
-    topics: HashMap<TopicName, Remembered>,
+    topics: FastMap<TopicName, Remembered>,
     bytes: usize,
     /// How many times a topic was used.
     uses: u64,
@@ -50,7 +49,7 @@ pub(super) struct KnownTopics {
 
 impl Default for KnownTopics {
     fn default() -> Self {
-        Self { topics: HashMap::new(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
+        Self { topics: FastMap::default(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
     }
 }
 

@@ -25,6 +25,7 @@ use super::sweep::Sweep;
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
+use crate::hash::FastMap;
 use crate::{AppendError, Appended, Durability, LogHealth, RetentionRules, StoredQuotas};
 
 /// How often retention is looked after.
@@ -61,7 +62,7 @@ pub(super) struct SqliteWrite {
 pub(super) type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
-type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
+type Accepted = FastMap<TopicName, Vec<Arc<Entry>>>;
 
 /// What a commit has made of a batch.
 struct Committed {
@@ -243,8 +244,9 @@ impl<'db> Writer<'db> {
     ) -> Result<Committed, SqliteFault> {
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(envelopes.len());
-        let mut accepted = Accepted::new();
-        let mut ids: HashMap<(i64, EnvelopeId), Arc<Entry>> = HashMap::with_capacity(envelopes.len());
+        let mut accepted = Accepted::default();
+        let mut ids: FastMap<(i64, EnvelopeId), Arc<Entry>> = FastMap::default();
+        ids.reserve(envelopes.len());
         let mut is_quota_exceeded = false;
         self.row.clear();
         self.begin.raw_execute()?;
