@@ -210,7 +210,7 @@ settings! {
             /// Bytes of envelopes of one participant at once
             ///
             /// At least the size of one envelope. `0`: as many as `limits.byte_rate`.
-            byte_burst: Size = "64MiB";
+            byte_burst: Size = "16MiB";
             /// Bytes of envelopes a second into one topic, and eight times as many at once
             ///
             /// At this gateway. `0`: no limit.
