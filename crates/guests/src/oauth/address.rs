@@ -47,7 +47,10 @@ impl TryFrom<String> for Endpoint {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Url::parse(&text).map(Self).map_err(|_| "not a URL")
+        let url = Url::parse(&text).map_err(|_| "not a URL")?;
+        // What stands before the `@` looks like the host to a person.
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        if is_plain { Ok(Self(url)) } else { Err("a URL with a user") }
     }
 }
 

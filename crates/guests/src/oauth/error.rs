@@ -38,6 +38,14 @@ pub enum AuthorizationError {
         "the authorization server registers no clients; register Salon there and give its id with `--oauth-client-id`"
     )]
     NoRegistration,
+    /// A client with a secret, and no word on who may have it.
+    #[error(
+        "a client secret needs `--oauth-issuer`: the server could name any authorization server and get the secret"
+    )]
+    NoIssuer,
+    /// The server names no authorization server that the client was registered with.
+    #[error("the server does not name `{0}`, the authorization server of the client; no other gets its id or secret")]
+    ForeignClient(String),
     /// The device flow was asked for and is not there.
     #[error("the authorization server offers no device flow")]
     NoDeviceFlow,

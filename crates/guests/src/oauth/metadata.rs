@@ -128,9 +128,15 @@ impl AuthorizationServer {
         if !self.code_challenge_methods_supported.iter().any(|method| method == "S256") {
             return Err(AuthorizationError::NoPkce);
         }
-        let missing =
-            || AuthorizationError::metadata("the authorization server's metadata", "it has no authorization endpoint");
-        self.authorization_endpoint.as_ref().map(|Endpoint(url)| url).ok_or_else(missing)
+        let wrong = |why: &str| AuthorizationError::metadata("the authorization server's metadata", why);
+        let Endpoint(page) =
+            self.authorization_endpoint.as_ref().ok_or_else(|| wrong("it has no authorization endpoint"))?;
+        // RFC 9700 §4.4: with the page of another server, and no issuer in its answer, that server's code would come here.
+        let Endpoint(token) = &self.token_endpoint;
+        if page.origin() != token.origin() && !self.authorization_response_iss_parameter_supported {
+            return Err(wrong("its page and its token endpoint are on different servers, and it promises no `iss`"));
+        }
+        Ok(page)
     }
 
     /// Whether a client may authenticate in a way at the token endpoint. Public clients are what MCP is written for, so they may

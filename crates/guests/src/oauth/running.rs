@@ -105,6 +105,10 @@ pub(super) async fn perform(
             }
             SignInStep::Wait { prompt: shown, time } => {
                 if let Some(shown) = shown {
+                    for page in [Some(&shown.url), shown.complete_url.as_ref()].into_iter().flatten() {
+                        let page = page.parse().map_err(|_| AuthorizationError::Address(page.clone()))?;
+                        wire.check(&page)?;
+                    }
                     (prompt.show)(&SignInNotice::Code(shown));
                 }
                 sleep(time).await;

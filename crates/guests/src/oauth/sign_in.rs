@@ -97,7 +97,7 @@ impl GuestSignIn {
             }
             SignInState::TradingCode(server, client) => self.done(&answer?, server, client, clock),
             SignInState::AskingDevice(server, client) => {
-                let (grant, prompt) = DeviceGrant::read(&answer?, now)?;
+                let (grant, prompt) = DeviceGrant::read(&answer?, &server.issuer, &self.resource, now)?;
                 let time = grant.interval();
                 self.state = SignInState::Polling(server, client, grant);
                 Ok(SignInStep::Wait { prompt: Some(prompt), time })
@@ -143,6 +143,10 @@ impl GuestSignIn {
                 }
             },
             Err(why) => return Err(why),
+        };
+        let issuers = match &self.options.client {
+            Some(client) => client.own_issuers(issuers)?,
+            None => issuers,
         };
         // MCP 2025-11-25, "Scope Selection Strategy".
         let scope = self.options.challenge.scope.clone().or((!scopes.is_empty()).then(|| scopes.join(" ")));

@@ -271,7 +271,7 @@ fn a_client_that_was_registered_by_hand_signs_in() {
     run(async {
         let vault = Vault::new(|switches| switches.registers = false).await;
         vault.server.add_client("ours");
-        let client = Some(RegisteredClient::new("ours", Some("secret".into())));
+        let client = Some(RegisteredClient::new("ours", Some("secret".into())).of_issuer(vault.server.issuer()));
         let mut guest = vault.guest(OAuthOptions { client, ..vault.options(Some(browser())) }, Vec::new());
         guest.here().await;
         let mut alice = vault.stage.caller("alice").await;
