@@ -82,6 +82,11 @@ impl GuestAccess {
         &self.resource
     }
 
+    /// Whether there is a person to sign in.
+    pub(crate) fn prompts(&self) -> bool {
+        self.options.prompt.is_some()
+    }
+
     fn stored(&self) -> Option<OAuthTokens> {
         self.options.store.read(&self.resource).unwrap_or_else(|why| {
             let resource = self.resource.as_str();
@@ -181,8 +186,8 @@ impl GuestAccess {
         }
         let Ok(wire) = OAuthWire::open(&self.resource).await else { return false };
         for address in resource_addresses(&self.resource, None).into_iter().flatten() {
-            let answer = wire.ask(OAuthRequest::get(address)).await;
-            if answer.is_ok_and(|answer| ProtectedResource::read(&answer, &self.resource).is_ok()) {
+            let answer = wire.ask(OAuthRequest::get(address.clone())).await;
+            if answer.is_ok_and(|answer| ProtectedResource::read(&answer, &address, &self.resource).is_ok()) {
                 return true;
             }
         }
@@ -207,7 +212,7 @@ impl GuestAccess {
             return Ok(self.hold(newest));
         }
         let request = newest.refresh().filter(|_| *refused != newest.refresh_token);
-        let request = request.ok_or_else(|| AuthorizationError::Refused("there is no refresh token".into()))?;
+        let request = request.ok_or_else(|| AuthorizationError::Void("there is no refresh token".into()))?;
         let answer = OAuthWire::open(&self.resource).await?.ask(request).await?;
         let tokens = newest.refreshed(&answer, now()).inspect_err(|why| {
             if why.is_final() {

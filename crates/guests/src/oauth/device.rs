@@ -113,7 +113,7 @@ impl DeviceGrant {
         Ok(Form::default().with("grant_type", DEVICE_GRANT).with("device_code", &self.code))
     }
 
-    /// Takes the answer. A server that cannot be reached is asked more seldom (RFC 8628 §3.5).
+    /// Takes the answer. A server that cannot be reached, or is in trouble, is asked more seldom (RFC 8628 §3.5).
     pub(super) fn polled(
         &mut self,
         answer: Result<OAuthAnswer, AuthorizationError>,
@@ -121,6 +121,10 @@ impl DeviceGrant {
     ) -> Result<DevicePoll, AuthorizationError> {
         let answer = match answer {
             Err(AuthorizationError::Unreachable { .. }) if now < self.expires => {
+                self.interval = (self.interval * 2).min(MAX_INTERVAL);
+                return Ok(DevicePoll::Pending);
+            }
+            Ok(answer) if answer.is_passing() && now < self.expires => {
                 self.interval = (self.interval * 2).min(MAX_INTERVAL);
                 return Ok(DevicePoll::Pending);
             }

@@ -52,6 +52,12 @@ pub enum AuthorizationError {
     /// The authorization server's own error.
     #[error("the authorization server refuses: {0}")]
     Refused(String),
+    /// The tokens, or the client they were given out to, are good no more.
+    #[error("the authorization server refuses: {0}")]
+    Void(String),
+    /// The server refuses a token that was just given out for it.
+    #[error("the server refuses the token that its authorization server gave out")]
+    TokenRefused,
     /// The person said no.
     #[error("the sign-in was refused in the browser")]
     Denied,
@@ -86,7 +92,12 @@ pub enum AuthorizationError {
 impl AuthorizationError {
     /// Whether the tokens are void, and not the network or the disk to blame.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        matches!(self, Self::Void(_))
+    }
+
+    /// Whether it is the answer of a server, as at an address where there is nothing to be found.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Refused(_) | Self::Void(_))
     }
 
     pub(crate) fn metadata(what: &'static str, why: impl Into<String>) -> Self {

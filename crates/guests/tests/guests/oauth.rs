@@ -281,3 +281,15 @@ fn a_client_that_was_registered_by_hand_signs_in() {
         guest.stop().await;
     });
 }
+
+#[test]
+fn a_server_that_refuses_a_fresh_token_opens_no_second_page() {
+    run(async {
+        let vault = Vault::new(|switches| switches.refuses_tokens = true).await;
+        let guest = vault.guest(vault.options(Some(browser())), Vec::new());
+        let ended = within("the guest to end", guest.running).await.unwrap().unwrap();
+        let Err(GuestError::SignIn { why, .. }) = ended else { panic!("{ended:?}") };
+        assert!(why.to_string().contains("refuses the token"), "{why}");
+        assert_eq!(vault.server.count("GET /authorize"), 1);
+    });
+}

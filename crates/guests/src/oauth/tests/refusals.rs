@@ -221,3 +221,29 @@ fn an_authorization_server_with_the_page_of_another_is_refused() {
     let last = by_browser().ok(RESOURCE).ok(&user).last().to_owned();
     assert_eq!(last, "GET https://id.example/.well-known/openid-configuration");
 }
+
+#[test]
+fn only_errors_of_the_grant_void_tokens() {
+    let tokens = browsing().redirect(BACK).ok(TOKENS).tokens.unwrap();
+    let voided = |status, error: &str| {
+        let body = format!(r#"{{"error":"{error}"}}"#);
+        let answer = OAuthAnswer { status: StatusCode::from_u16(status).unwrap(), body };
+        tokens.refreshed(&answer, NOW).unwrap_err().is_final()
+    };
+    for error in ["invalid_grant", "invalid_client", "unauthorized_client"] {
+        assert!(voided(400, error) && voided(401, error), "{error}");
+        assert!(!voided(429, error) && !voided(503, error), "{error}");
+    }
+    for error in ["invalid_request", "invalid_scope", "temporarily_unavailable", "Not Found"] {
+        assert!(!voided(400, error) && !voided(404, error), "{error}");
+    }
+}
+
+#[test]
+fn a_device_code_outlives_trouble_of_the_server() {
+    let second = Duration::from_secs(1);
+    let script = showing().wait(5 * second).answer(503, r#"{"error":"access_denied"}"#);
+    let script = script.wait(10 * second).answer(429, "<html>");
+    assert_eq!([script.lines[6].as_str(), script.lines[8].as_str()], ["wait 10s", "wait 20s"]);
+    assert!(script.wait(20 * second).ok(TOKENS).last().starts_with("done a1"));
+}
