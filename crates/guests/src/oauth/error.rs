@@ -58,6 +58,9 @@ pub enum AuthorizationError {
     /// The server refuses a token that was just given out for it.
     #[error("the server refuses the token that its authorization server gave out")]
     TokenRefused,
+    /// The stored tokens are gone.
+    #[error("somebody has signed out (`salon logout`)")]
+    SignedOut,
     /// The person said no.
     #[error("the sign-in was refused in the browser")]
     Denied,
@@ -92,7 +95,7 @@ pub enum AuthorizationError {
 impl AuthorizationError {
     /// Whether the tokens are void, and not the network or the disk to blame.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Void(_))
+        matches!(self, Self::Void(_) | Self::SignedOut)
     }
 
     /// Whether it is the answer of a server, as at an address where there is nothing to be found.

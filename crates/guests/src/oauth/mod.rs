@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use access::GuestAccess;
 pub use address::ResourceUrl;
+pub(crate) use address::is_loopback;
 pub(crate) use challenge::BearerChallenge;
 pub use client::RegisteredClient;
 pub use device::DevicePrompt;
