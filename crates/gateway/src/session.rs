@@ -239,7 +239,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// A peer that is gone without saying that it leaves may be back in a moment: a page that is reloaded.
     fn keep_seat(&mut self) {
         if let Some(keeper) = &self.connection.seat_keeper
-            && !self.carrier.has_said_bye()
+            && !self.carrier.has_sent_close()
             && let Some(seat) = self.seat.take()
         {
             keeper.keep(seat, self.connection.access_ended());

@@ -240,7 +240,7 @@ impl DoorCalls {
     }
 
     /// The same, where it asks that participant: envelopes' ids are seen by everybody in the room.
-    pub(super) fn asked_of(&self, envelope: &EnvelopeId, who: &ParticipantId) -> Option<u64> {
+    pub(super) fn call_to(&self, envelope: &EnvelopeId, who: &ParticipantId) -> Option<u64> {
         self.of_envelope(envelope).filter(|number| self.get(*number).is_some_and(|call| call.to == *who))
     }
 
@@ -431,7 +431,7 @@ impl DoorCalls {
     }
 
     /// The participant wants a call made again once its client has done something. Whether the client is here to be asked that.
-    pub(super) fn make_anew(&mut self, number: u64) -> bool {
+    pub(super) fn resend_call(&mut self, number: u64) -> bool {
         self.timers.forget(DoorTimer::Questions(number));
         self.forget_answer(number);
         let Some(asked) = self.client_mut(number) else { return false };

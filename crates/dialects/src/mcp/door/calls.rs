@@ -250,7 +250,7 @@ impl Door {
                 return self.answered_empty(number, now);
             }
             if let Some(level) = profile.level {
-                self.want_level(&who, level, &profile, now);
+                self.request_level(&who, level, &profile, now);
             }
         }
         self.send(number, era, now);
@@ -298,7 +298,7 @@ impl Door {
         };
         match self.outbox.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
-                self.say_call(number, Box::new(draft), era);
+                self.send_call(number, Box::new(draft), era);
                 if is_client {
                     if self.peers.note_call(&who) {
                         self.lists.expire(&who, now);
@@ -311,7 +311,7 @@ impl Door {
     }
 
     /// Sends a draft, in an era. What may have to be sent again unchanged is kept.
-    pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
+    pub(super) fn send_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         self.sessions.note(draft.envelope(), true);
         self.calls.sent(number, &draft, era);
         self.outbox.publish(draft);

@@ -325,7 +325,7 @@ impl DoorLists {
     }
 
     /// A request does not wait for the catalogue any more.
-    pub(super) fn catalogue_came(&mut self, number: u64) {
+    pub(super) fn catalogue_arrived(&mut self, number: u64) {
         if let Some(waiter) = self.waiters.get_mut(&number) {
             waiter.awaits_catalogue = false;
         }
@@ -363,7 +363,7 @@ impl DoorLists {
     }
 
     /// A request for a list goes on once more before it is answered: in the client's own name. Returns what it asks for; once.
-    pub(super) fn go_on_in_own_name(&mut self, number: u64) -> Option<(Listing, Arc<ClientProfile>)> {
+    pub(super) fn retry_as_client(&mut self, number: u64) -> Option<(Listing, Arc<ClientProfile>)> {
         let waiter = self.waiters.get_mut(&number)?;
         let listing = Listing::of_method(&waiter.request.method).filter(|_| !waiter.is_in_own_name)?;
         waiter.is_in_own_name = true;
