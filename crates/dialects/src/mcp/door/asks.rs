@@ -13,8 +13,8 @@ use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcErro
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::DoorCall;
 use super::calls::CALL_TIMEOUT;
+use super::door_call::DoorCall;
 use super::incoming::{text_of, token_of};
 use super::outbox::Voice;
 use super::questions::{ClientQuestion, QuestionOrigin, too_many};

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::client::RequestAdmission;
 use super::counted::code_of;
-use super::route::{self, Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
-use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post};
+use super::route::{Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
+use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post, modern_checks};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 
@@ -88,7 +88,7 @@ impl Door {
             return;
         };
         let headers = source.request.as_ref().map(|request| &request.headers[..]);
-        let asker = match route::check(headers, method, message.params.as_deref()) {
+        let asker = match modern_checks::check(headers, method, message.params.as_deref()) {
             Ok(asker) => asker,
             Err(wrong) => {
                 self.outbox.count(code_of(&wrong.error));

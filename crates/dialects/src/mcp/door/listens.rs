@@ -9,7 +9,7 @@ use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::{CallPurpose, DoorCall};
+use super::door_call::{CallPurpose, DoorCall};
 use super::incoming::text_of;
 use super::merge::OwnerLookup;
 use super::subscriptions::{self, Honoured, LIST_FILTERS, ListenStream, MAX_URIS, PartEnd};

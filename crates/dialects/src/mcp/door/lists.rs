@@ -13,9 +13,9 @@ use salon_mcp::{Era, downgrade, handshake, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::value::RawValue;
 
-use super::call_table::CallPurpose;
+use super::door_call::CallPurpose;
 use super::incoming::text_of;
-use super::list_table::{FetchedPeerList, ListFetch};
+use super::list_copy::{FetchedPeerList, ListFetch};
 use super::{CatalogueAnswer, CatalogueQuery, ClientProfile, Door, DoorRequest, DoorScope, RoomAnswer, RoomQuery};
 use crate::CatalogueSnapshot;
 

@@ -10,7 +10,7 @@ use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::asks::ELICITATION;
-use super::call_table::{CallPurpose, DoorCall, ResumedCall};
+use super::door_call::{CallPurpose, DoorCall, ResumedCall};
 use super::incoming::{text_of, token_of};
 use super::{Door, DoorRequest, DoorScope, askers};
 
@@ -106,7 +106,7 @@ impl Door {
                     self.pass_back(&asked.request, message);
                 }
             }
-            ResumedCall::Anew => {
+            ResumedCall::Repeated => {
                 self.calls.unsend(number);
                 self.dispatch(number, now);
             }

@@ -9,8 +9,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Door;
-use super::call_table::CallPurpose;
 use super::calls::CALL_TIMEOUT;
+use super::door_call::CallPurpose;
 use super::incoming::text_of;
 use crate::streams::Channel;
 

@@ -10,7 +10,7 @@ use salon_protocol::{CloseReason, RpcError, SESSION_ENDED_METHOD};
 use serde_json::value::to_raw_value;
 
 use super::Door;
-use super::call_table::CallPurpose;
+use super::door_call::CallPurpose;
 
 /// Recipients that one envelope may name.
 const MAX_RECIPIENTS: usize = 256;

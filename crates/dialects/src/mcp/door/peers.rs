@@ -8,8 +8,8 @@ use salon_protocol::{LogLevel, McpVersion, Members, Participant, ParticipantId, 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::{CallPurpose, DoorCall};
 use super::calls::CALL_TIMEOUT;
+use super::door_call::{CallPurpose, DoorCall};
 use super::peer_table::{DoorPeer, HandshakeEnd, HandshakeStatus, RETRY_AFTER};
 use super::{ClientProfile, Door, DoorScope};
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use salon_protocol::{EnvelopeId, Refusal};
 
-use super::call_table::{CallPurpose, DoorCall};
+use super::door_call::{CallPurpose, DoorCall};
 use super::outbox::is_passing;
 use super::{Door, DoorTimer, refusal_error};
 

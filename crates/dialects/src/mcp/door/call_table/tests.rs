@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use super::super::ClientProfile;
 use super::*;
 use crate::mcp::door::empty;
 use salon_mcp::Revision;
@@ -114,7 +117,7 @@ fn a_call_that_is_to_be_made_anew_takes_no_answer() {
     calls.park(1, "state", now);
     assert!(!calls.resend_call(1));
     let CallPurpose::Client(again) = asked(Channel::SESSION, None) else { unreachable!() };
-    assert!(matches!(calls.resume(1, again.request, None), Some(ResumedCall::Anew)));
+    assert!(matches!(calls.resume(1, again.request, None), Some(ResumedCall::Repeated)));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use salon_mcp::listing::ListItem;
+
 use super::*;
 use crate::mcp::door::{DoorScope, empty};
 use crate::streams::Channel;
