@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
-import { stage } from '../support/stage.js';
 
 const ROOM = 'room:sharing';
 
@@ -58,12 +58,7 @@ test('a message, a person and a filter have addresses that lead to them', async 
 });
 
 test('a call is made again with its arguments, copied as a command, counted and saved', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor({ permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true });
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const { gateway, page, cast, done } = await entered(t, browser, ROOM, { window: { permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true }, cast: { lab: { name: 'Lab' }, robot: {} } });
   await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
     lab.offer('wipe', 'wipes something', { disk: { type: 'string' }, times: { type: 'integer' } },
@@ -110,6 +105,5 @@ test('a call is made again with its arguments, copied as a command, counted and 
   await opened.getByRole('heading', { name: ROOM }).waitFor();
   await opened.getByText('2 calls, 0 failed').waitFor();
   await offline.close();
-  await cast.context().close();
   await done();
 });
