@@ -12,16 +12,8 @@ const MAX_SHOWN = 20_000;
 /** A key that is held, or a second click, must not answer a question that nobody has read. */
 const PAUSE_MS = 400;
 
-/** Asks the person about the oldest call that waits. Stands once in the page; shows nothing while there is none. */
-export function ConfirmCall() {
-  const { rights } = useSalon();
-  useRevision(rights);
-  const pending = rights.pending[0];
-  return pending ? html`<${Question} key=${pending.id} pending=${pending} />` : null;
-}
-
 /** @param {{pending: Pending}} props */
-function Question({ pending }) {
+export function ConfirmDialog({ pending }) {
   const { rights } = useSalon();
   const { participant, tool, args, warnings } = pending;
   const [always, setAlways] = useState(false);
