@@ -15,7 +15,7 @@ const PAUSE_MS = 400;
 /** @param {{pending: Pending}} props */
 export function ConfirmDialog({ pending }) {
   const { rights } = useSalon();
-  const { participant, tool, args, warnings } = pending;
+  const { participant, tool, args, warnings, dangerous } = pending;
   const [always, setAlways] = useState(false);
   const [ready, setReady] = useState(false);
   const shown = useMemo(() => pretty(args), [args]);
@@ -57,7 +57,7 @@ export function ConfirmDialog({ pending }) {
           onChange=${(/** @type {any} */ event) => setAlways(event.currentTarget.checked)} />
           <span>Allow in this room: do not ask again for <code>${clip(tool, 120)}</code> of ${participant}</span></label>
         <div class="form-buttons">
-          <button type="submit" class="primary" disabled=${!ready}>Call</button>
+          <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} disabled=${!ready}>Call</button>
           <button type="button" onClick=${refuse}>Do not call</button>
         </div>
       </form>
