@@ -114,6 +114,11 @@ export class Visits extends Watched {
     for (const topic of [...this.open.keys()]) this.leave(topic);
   }
 
+  /** Connects again where a connection waits for a sign-in. */
+  reopen() {
+    for (const { connection } of this.all()) if (!connection.stands && connection.state.name !== 'connecting') connection.open();
+  }
+
   /** One room too many: the one that was not looked at for longest goes, unless somebody there waits for an answer. */
   makeRoom() {
     if (this.open.size < MAX_VISITS) return;
@@ -139,4 +144,17 @@ export class Visits extends Watched {
   get asks() {
     return this.all().reduce((sum, { person }) => sum + person.asks.length, 0);
   }
+}
+
+/** Does something when a connection stands, which it may do already. @param {Connection} connection @param {() => void} act */
+export function whenLive(connection, act) {
+  if (connection.stands) {
+    act();
+    return;
+  }
+  const end = connection.subscribe(() => {
+    if (!connection.stands && connection.state.name !== 'closed') return;
+    end();
+    if (connection.stands) act();
+  });
 }

@@ -21,7 +21,8 @@ import { at, newCost, problem, same, validate } from './validate.js';
  * @property {boolean[]} picked of `several`
  * @property {boolean} on whether an object is filled in
  * @property {Draft[]} parts members of an object, entries of a list, the one variant of a union
- * @property {[string, unknown][]} extra members that the schema does not name
+ * @property {string[]} names of the last of an object's parts: members that the schema does not name, but allows
+ * @property {[string, unknown][]} extra members that the schema says nothing about
  * @property {boolean} json whether the whole of it is JSON in `text`, because fields for it would be too many
  */
 
@@ -60,7 +61,7 @@ export function draftOf(shape, value = ABSENT, budget = newBudget()) {
   const { required } = shape;
   const begin = value === ABSENT ? defaultOf(shape, budget) : value;
   /** @type {Draft} */
-  const draft = { id: (ids += 1), text: '', index: NONE, picked: [], on: false, parts: [], extra: [], json: false };
+  const draft = { id: (ids += 1), text: '', index: NONE, picked: [], on: false, parts: [], names: [], extra: [], json: false };
   budget.left -= 1 + shape.options.length / OPTIONS_OF_DRAFT;
   if (isTooMuch(shape, begin, budget)) return asJson(draft, begin);
   switch (shape.kind) {
@@ -164,7 +165,41 @@ export function filledIn(shape, draft, value = {}, budget = newBudget()) {
   const members = shape.members();
   const known = new Set(members.map(({ key }) => key));
   const places = members.map(({ key, shape: member }) => ({ shape: member, value: Object.hasOwn(value, key) ? value[key] : ABSENT }));
-  return { ...draft, on: true, parts: draftsOf(places, budget), extra: Object.entries(value).filter(([key]) => !known.has(key)) };
+  const others = Object.entries(value).filter(([key]) => !known.has(key));
+  const more = shape.more?.();
+  if (!more || others.length > MAX_PARTS) return { ...draft, on: true, parts: draftsOf(places, budget), names: [], extra: others };
+  const parts = draftsOf([...places, ...others.map(([, each]) => ({ shape: more, value: each }))], budget);
+  return { ...draft, on: true, parts, names: others.map(([key]) => key), extra: [] };
+}
+
+/**
+ * @param {Shape} shape of an object
+ * @param {Draft} draft
+ * @returns {Draft} with one member more that the schema does not name
+ */
+export function withMember(shape, draft) {
+  if (!shape.more || draft.names.length >= MAX_PARTS) return draft;
+  const more = shape.more();
+  const part = draftOf(more);
+  // Most are texts: one type less to choose.
+  const begun = more.kind === 'union' && part.index === NONE ? withVariant(more, part, 0) : part;
+  return { ...draft, parts: [...draft.parts, begun], names: [...draft.names, ''] };
+}
+
+/**
+ * @param {Shape} shape of an object
+ * @param {Draft} draft
+ * @param {number} place among those
+ * @returns {Draft}
+ */
+export function withoutMember(shape, draft, place) {
+  const at_ = shape.members().length + place;
+  return { ...draft, parts: draft.parts.filter((_, index) => index !== at_), names: draft.names.filter((_, index) => index !== place) };
+}
+
+/** Where what is wrong with such a member stands: it has no name that could say it. @param {string} pointer @param {number} place */
+export function namePointer(pointer, place) {
+  return `${pointer}/#name ${place}`;
 }
 
 /** @param {Shape} shape @param {Draft} draft @param {unknown} begin @param {Budget} budget @returns {Draft} */
@@ -312,7 +347,24 @@ function readObject(shape, draft, pointer, taking) {
     if (value !== ABSENT) put(object, key, value);
   });
   draft.extra.forEach(([key, value]) => put(object, key, value));
+  readNamed(shape, draft, pointer, taking).forEach(([key, value]) => put(object, key, value));
   return object;
+}
+
+/** The members that the person has named. @param {Shape} shape @param {Draft} draft @param {string} pointer @param {Taking} taking @returns {[string, unknown][]} */
+function readNamed(shape, draft, pointer, taking) {
+  const members = shape.members();
+  const more = shape.more?.();
+  const taken = new Set(members.map(({ key }) => key));
+  if (!more) return [];
+  return draft.names.flatMap((name, place) => {
+    if (name === '') taking.errors.set(namePointer(pointer, place), 'needs a name');
+    else if (taken.has(name)) taking.errors.set(namePointer(pointer, place), 'is there already');
+    taken.add(name);
+    const part = draft.parts[members.length + place];
+    const value = part ? take(more, part, at(pointer, name), taking) : ABSENT;
+    return value === ABSENT ? [] : [/** @type {[string, unknown]} */ ([name, value])];
+  });
 }
 
 /**
@@ -345,6 +397,7 @@ function withoutDefaults(shape) {
   return {
     ...shape, schema,
     members: () => shape.members().map(({ key, shape: member }) => ({ key, shape: withoutDefaults(member) })),
+    more: shape.more && (() => withoutDefaults(/** @type {() => Shape} */ (shape.more)())),
     item: () => withoutDefaults(shape.item()),
     variants: () => shape.variants().map((variant) => ({ ...variant, shape: withoutDefaults(variant.shape) })),
   };

@@ -16,6 +16,7 @@ import { Watched } from './watched.js';
  * @property {string} tool
  * @property {string} args as JSON, exactly as it will be sent
  * @property {string[]} warnings
+ * @property {boolean} dangerous whether the tool's owner says that it may destroy something
  * @property {(answer: boolean) => void} settle
  */
 
@@ -124,7 +125,7 @@ export class Rights extends Watched {
     return new Promise((resolve) => {
       /** @type {Pending} */
       const pending = {
-        id: (this.asked += 1), participant, tool, args, warnings: warningsOf(annotations),
+        id: (this.asked += 1), participant, tool, args, warnings: warningsOf(annotations), dangerous: annotations?.destructiveHint === true,
         settle: (answer) => {
           this.pending = this.pending.filter((one) => one !== pending);
           this.changed();
@@ -167,7 +168,7 @@ export class Rights extends Watched {
 }
 
 /** @returns {Store | undefined} */
-function browserStore() {
+export function browserStore() {
   try {
     return globalThis.localStorage;
   } catch {

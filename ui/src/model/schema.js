@@ -26,6 +26,7 @@ import { clip } from './text.js';
  * @property {boolean} integer for `number`
  * @property {Option[]} options for `choice` and `several`
  * @property {() => Member[]} members for `object`; made when needed, since schemas may contain themselves
+ * @property {(() => Shape) | null} more for `object`: what members are that the schema does not name; null where it allows none, or does not say
  * @property {() => Shape} item for `list`
  * @property {() => Variant[]} variants for `union`
  * @property {number} depth
@@ -199,7 +200,7 @@ export function shapeOf(schema, { root = schema, key = '', required = true, dept
   /** @type {Shape} */
   const shape = {
     kind: 'json', schema: of, root, required, title: clip(title, LONGEST_TITLE), description: clip(words(of.description), LONGEST_DESCRIPTION),
-    nullable: false, integer: false, options: [], members: () => [], item: () => shape, variants: () => [], depth, work,
+    nullable: false, integer: false, options: [], members: () => [], more: null, item: () => shape, variants: () => [], depth, work,
   };
   if (flat) settle(shape, flat);
   return shape;
@@ -304,10 +305,13 @@ function settleType(shape, schema, type) {
     shape.kind = 'number';
     shape.integer = type === 'integer';
   }
-  if (type === 'object' && isObject(schema.properties) && Object.keys(schema.properties).length <= MAX_PARTS) {
+  const more = type === 'object' ? moreOf(schema) : undefined;
+  const named = isObject(schema.properties) ? schema.properties : more && {};
+  if (type === 'object' && named && Object.keys(named).length <= MAX_PARTS) {
     const required = new Set(Array.isArray(schema.required) ? schema.required : []);
     shape.kind = 'object';
-    shape.members = once(() => Object.entries(schema.properties).map(([key, member]) => (
+    if (more) shape.more = once(() => shapeOf(more, { root, required: true, depth: depth + 1, work }));
+    shape.members = once(() => Object.entries(named).map(([key, member]) => (
       { key, shape: shapeOf(member, { root, key, required: required.has(key), depth: depth + 1, work }) })));
   }
   if (type === 'array' && isObject(schema.items) && !Array.isArray(schema.prefixItems)) {
@@ -317,6 +321,19 @@ function settleType(shape, schema, type) {
     shape.options = options ?? [];
     shape.item = once(() => shapeOf(schema.items, { root, required: true, depth: depth + 1, work }));
   }
+}
+
+/** A value of any type, the ones that need no JSON first. */
+const ANY_VALUE = { type: ['string', 'number', 'boolean', 'object', 'array', 'null'] };
+
+/**
+ * @param {Record<string, any>} schema of an object
+ * @returns {any} the schema of members that it does not name; undefined where there are none, or their names are restricted too
+ */
+function moreOf({ additionalProperties: more, patternProperties, propertyNames }) {
+  if (patternProperties !== undefined || propertyNames !== undefined) return undefined;
+  if (more === true) return ANY_VALUE;
+  return isObject(more) ? more : undefined;
 }
 
 /**

@@ -21,9 +21,11 @@ function isSecret(key, schema) {
  */
 export function secretsIn(shape, value, depth = 0) {
   if (shape.kind !== 'object' || !isObject(value) || depth > MAX_DEPTH) return [];
-  return shape.members().flatMap(({ key, shape: member }) => {
+  const members = shape.members();
+  const named = shape.more ? Object.keys(value).filter((key) => !members.some((member) => member.key === key) && isSecret(key, undefined)) : [];
+  return [...named, ...members.flatMap(({ key, shape: member }) => {
     const given = value[key];
     if (given === undefined || given === null || given === '') return [];
     return isSecret(key, member.schema) ? [member.title || key] : secretsIn(member, given, depth + 1);
-  });
+  })];
 }

@@ -31,15 +31,10 @@ export function AskBadge(props) {
     if (!note) return;
     if (salon.panel?.panel !== 'asks') {
       const unseen = person.notes.filter(({ seen, type }) => !seen && type === 'shown').slice(-MAX_TOLD);
-      for (const each of unseen) salon.say(`${fullName(room.people, each.from)} shows you: ${clip(each.text.replace(/\s+/g, ' '), 200)}`);
+      for (const each of unseen) salon.say(`${fullName(room.people, each.from)} shows you: ${clip(each.text.replace(/\s+/g, ' '), 200)}`, 'info', 'asks');
     }
     person.mark('seen', note.id);
   }, [note?.id]);
-  // What was said of the questions is in sight now, and would only cover them.
-  const inSight = salon.panel?.panel === 'asks';
-  useEffect(() => {
-    if (inSight) salon.toasts.filter((toast) => / (asks|shows) you/.test(toast.text)).forEach((toast) => salon.unsay(toast));
-  }, [inSight]);
   const { unread } = person;
   const open = person.asks.length + unread;
   const waiting = [person.asks.length > 0 && count(person.asks.length, 'question'), unread > 0 && count(unread, 'note')].filter(Boolean);

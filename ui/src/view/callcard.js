@@ -10,7 +10,7 @@ import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
 
-const Details = lazy(async () => (await import('./calldetails.js')).Details);
+const Details = lazy(async () => (await import('./calldetails.js')).Details, { sheet: 'doing' });
 
 const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘', abandoned: '⊘' };
 const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled', abandoned: 'abandoned' };

@@ -12,18 +12,10 @@ const MAX_SHOWN = 20_000;
 /** A key that is held, or a second click, must not answer a question that nobody has read. */
 const PAUSE_MS = 400;
 
-/** Asks the person about the oldest call that waits. Stands once in the page; shows nothing while there is none. */
-export function ConfirmCall() {
-  const { rights } = useSalon();
-  useRevision(rights);
-  const pending = rights.pending[0];
-  return pending ? html`<${Question} key=${pending.id} pending=${pending} />` : null;
-}
-
 /** @param {{pending: Pending}} props */
-function Question({ pending }) {
+export function ConfirmDialog({ pending }) {
   const { rights } = useSalon();
-  const { participant, tool, args, warnings } = pending;
+  const { participant, tool, args, warnings, dangerous } = pending;
   const [always, setAlways] = useState(false);
   const [ready, setReady] = useState(false);
   const shown = useMemo(() => pretty(args), [args]);
@@ -65,7 +57,7 @@ function Question({ pending }) {
           onChange=${(/** @type {any} */ event) => setAlways(event.currentTarget.checked)} />
           <span>Allow in this room: do not ask again for <code>${clip(tool, 120)}</code> of ${participant}</span></label>
         <div class="form-buttons">
-          <button type="submit" class="primary" disabled=${!ready}>Call</button>
+          <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} disabled=${!ready}>Call</button>
           <button type="button" onClick=${refuse}>Do not call</button>
         </div>
       </form>

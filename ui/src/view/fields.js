@@ -4,7 +4,7 @@
  */
 
 import { html } from '../../vendor/ui.js';
-import { NONE, NULL, filledIn, withEntry, withVariant } from '../model/draft.js';
+import { NONE, NULL, filledIn, namePointer, withEntry, withMember, withVariant, withoutMember } from '../model/draft.js';
 import { Exact } from '../model/exact.js';
 import { MAX_PARTS } from '../model/schema.js';
 import { clip } from '../model/text.js';
@@ -241,17 +241,52 @@ function Members(props) {
     return part && html`<${Field} key=${key} shape=${member} draft=${part} id=${`${id}-${index}`} pointer=${at(pointer, key)}
       path=${[...path, index]} errors=${errors} onChange=${onChange} />`;
   });
-  if (path.length === 0) return html`<${Words} ...${props} shape=${{ ...shape, description: '' }} />${members()}`;
+  const more = () => shape.more && html`<${MoreMembers} ...${props} />`;
+  if (path.length === 0) return html`<${Words} ...${props} shape=${{ ...shape, description: '' }} />${members()}${more()}`;
   // What was not filled in by itself is to be filled in by hand, required or not.
   const optional = !shape.required || shape.nullable || !draft.on;
-  const toggle = () => onChange(path, (before) => (before.on ? { ...before, on: false, parts: [], extra: [] } : filledIn(shape, before)));
+  const toggle = () => onChange(path, (before) => (before.on ? { ...before, on: false, parts: [], names: [], extra: [] } : filledIn(shape, before)));
   return html`<${Group} ...${props} action=${html`
     ${optional && html`<button type="button" class="small" aria-expanded=${draft.on} onClick=${toggle}>
       ${draft.on ? 'Leave out' : 'Fill in'}<span class="unseen"> ${nameOf(props)}</span></button>`}${props.action}`}>
     ${draft.on && members()}
+    ${draft.on && more()}
     ${draft.on && draft.extra.length > 0 && html`
       <p class="aside">and what was written as JSON: ${clip(draft.extra.map(([key]) => key).join(', '), 500)}</p>`}
   <//>`;
+}
+
+/** Members that the schema does not name but allows: the person names them. @param {FieldProps} props */
+function MoreMembers({ shape, draft, id, pointer, path, errors, onChange }) {
+  const first = shape.members().length;
+  const add = () => {
+    onChange(path, (before) => withMember(shape, before));
+    focusSoon(`${id}-name-${draft.names.length}`, `${id}-more`);
+  };
+  const remove = (/** @type {number} */ place) => {
+    onChange(path, (before) => withoutMember(shape, before, place));
+    focusSoon(`${id}-more`);
+  };
+  const rename = (/** @type {number} */ place, /** @type {string} */ name) => onChange(path, (before) => (
+    { ...before, names: before.names.map((each, index) => (index === place ? name : each)) }));
+  return html`
+    ${draft.names.map((name, place) => {
+      const part = draft.parts[first + place];
+      const wrong = errors.get(namePointer(pointer, place));
+      return part && html`
+        <div class="more-member" key=${part.id}>
+          <div class="field">
+            <div class="field-name"><label for=${`${id}-name-${place}`}>Name of field ${place + 1}</label>
+              <button type="button" class="small" onClick=${() => remove(place)}>Remove<span class="unseen"> field ${place + 1}</span></button></div>
+            <input type="text" id=${`${id}-name-${place}`} value=${name} autocomplete="off" spellcheck=${false} aria-invalid=${wrong ? 'true' : undefined}
+              aria-describedby=${wrong ? `${id}-name-${place}-error` : undefined} onInput=${(/** @type {any} */ event) => rename(place, event.currentTarget.value)} />
+            ${wrong && html`<p class="field-error" id=${`${id}-name-${place}-error`} tabindex="-1">${wrong}</p>`}
+          </div>
+          <${Field} shape=${/** @type {() => Shape} */ (shape.more)()} draft=${part} id=${`${id}-${first + place}`} pointer=${at(pointer, name)}
+            path=${[...path, first + place]} errors=${errors} onChange=${onChange} name=${`Value of ${name || `field ${place + 1}`}`} />
+        </div>`;
+    })}
+    <button type="button" class="small add-member" id=${`${id}-more`} disabled=${draft.names.length >= MAX_PARTS} onClick=${add}>Add a field</button>`;
 }
 
 /** @param {FieldProps} props */

@@ -9,7 +9,7 @@ import { lazy } from './lazy.js';
 /** What was chosen in each room, so that going to the timeline and back loses nothing. @type {WeakMap<object, Filter>} */
 const chosen = new WeakMap();
 
-const RunDialog = lazy(async () => (await import('./run.js')).RunDialog);
+const RunDialog = lazy(async () => (await import('./run.js')).RunDialog, { sheet: 'doing', quiet: true });
 
 /** How many participants can be chosen from. */
 const MAX_CHOICES = 100;

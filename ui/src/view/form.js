@@ -33,12 +33,12 @@ const NO_ERRORS = new Map();
  * @param {string} [props.keepAs] under what it outlasts a reload, unless a secret is in it
  * @param {boolean} [props.sticky] whether its buttons stay in sight while it is scrolled
  * @param {boolean} [props.dangerous] whether the button is to look so
- * @param {string} [props.copy] what the button says that hands the value to `onCopy`
- * @param {(value: unknown, text: string) => void} [props.onCopy]
+ * @param {{label: string, act: (text: string, secrets: string[]) => void}[]} [props.actions] buttons that do something else with the value's JSON;
+ *   secrets: the titles of fields that look like one
  * @param {any} [props.children] more buttons
  */
 export function SchemaForm(props) {
-  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, sticky = false, dangerous = false, copy, onCopy, children } = props;
+  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, sticky = false, dangerous = false, actions = [], children } = props;
   const shape = useMemo(() => formOf(schema), [schema]);
   const kept = (memory && filled.get(memory)) ?? (keepAs === undefined ? undefined : /** @type {Filled|undefined} */ (keptOf(keepAs)));
   const [draft, setDraft] = useState(() => kept?.draft ?? draftOf(shape, value === undefined ? ABSENT : value));
@@ -78,9 +78,9 @@ export function SchemaForm(props) {
       onSubmit(made, stringifyExact(made));
     }
   };
-  const hand = () => {
+  const hand = (/** @type {(text: string, secrets: string[]) => void} */ act) => {
     if (outcome.errors.size > 0) setTries(tries + 1);
-    else onCopy?.(outcome.value, stringifyExact(outcome.value === ABSENT ? {} : outcome.value));
+    else act(stringifyExact(outcome.value === ABSENT ? {} : outcome.value), secrets);
   };
   const swap = () => {
     setUnfit('');
@@ -105,7 +105,7 @@ export function SchemaForm(props) {
     setText(now);
   };
   const change = (/** @type {number[]} */ path, /** @type {(draft: Draft) => Draft} */ to) => setDraft((before) => changed(before, path, to));
-  const empty = shape.kind === 'object' && shape.members().length === 0;
+  const empty = shape.kind === 'object' && shape.members().length === 0 && !shape.more;
 
   return html`
     <form class="schema-form" ref=${form} noValidate onSubmit=${send} onKeyDown=${keys}>
@@ -119,7 +119,7 @@ export function SchemaForm(props) {
         <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}
         ${onCancel && html`<button type="button" onClick=${onCancel}>${cancel}</button>`}
-        ${onCopy && html`<button type="button" class="plain" onClick=${hand}>${copy}</button>`}
+        ${actions.map(({ label, act }) => html`<button type="button" class="plain" key=${label} onClick=${() => hand(act)}>${label}</button>`)}
         ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
       </div>
     </form>`;

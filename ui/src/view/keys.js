@@ -1,23 +1,7 @@
-import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
-import { prefer, preference } from './theme.js';
+import { useEffect, useRef } from '../../vendor/ui.js';
+import { preference } from './theme.js';
 
 /** @typedef {import('../app.js').Salon} Salon */
-
-const KEYS = [
-  ['Ctrl K', 'go to a room'],
-  ['/', 'filter the room'],
-  ['c', 'write a message'],
-  ['p', 'people'],
-  ['t', 'timeline and back'],
-  ['a', 'questions to you'],
-  ['?', 'these keys'],
-  ['Esc', 'close what is open'],
-  ['↑ ↓', 'in the transcript: the row before, the next'],
-  ['Enter', 'on a row: unfold it'],
-  ['r', 'on a message: reply'],
-  ['i', 'on a row: inspect the envelope'],
-  ['End', 'in the transcript: to the newest'],
-];
 
 /**
  * Keys that work wherever nothing is being written.
@@ -66,24 +50,7 @@ function isWriting(target) {
   return target instanceof HTMLElement && (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName));
 }
 
-function areSingleKeysOn() {
+/** Whether the person wants them. */
+export function areSingleKeysOn() {
   return preference('keys', 'on') === 'on';
-}
-
-/** The list of keys. @param {{onClose: () => void}} props */
-export function KeysHelp({ onClose }) {
-  const dialog = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  const [on, setOn] = useState(areSingleKeysOn());
-  useEffect(() => { dialog.current?.showModal(); }, []);
-  return html`
-    <dialog class="dialog keys" ref=${dialog} onClose=${onClose} aria-labelledby="keys-title">
-      <h2 id="keys-title">Keys</h2>
-      <dl>${KEYS.map(([key, does]) => html`<div key=${key + does}><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl>
-      <label><input type="checkbox" checked=${on} onChange=${(/** @type {any} */ event) => {
-        prefer('keys', event.currentTarget.checked ? 'on' : 'off');
-        setOn(event.currentTarget.checked);
-      }} /> Single keys work outside of text fields</label>
-      <form method="dialog"><button type="submit">Close</button></form>
-    </dialog>
-  `;
 }

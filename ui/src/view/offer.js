@@ -3,12 +3,14 @@
 import { html, useEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
 import { exactPayload, stringifyExact } from '../model/exact.js';
 import { isObject } from '../model/raw.js';
-import { clip, duration } from '../model/text.js';
+import { SavedArguments } from '../model/saved.js';
+import { clip, duration, listed } from '../model/text.js';
 import { variablesOf, expand } from '../model/template.js';
 import { said, useRevision, useSalon } from '../app.js';
 import { AskCard, useFocusAfter } from './asks.js';
 import { SchemaForm } from './form.js';
 import { JsonTree } from './json.js';
+import { ToolHistory } from './toolhistory.js';
 import { ResultView } from './result.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
@@ -106,8 +108,10 @@ const quoted = (word) => (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${wor
 export function ToolView({ id, item, repeated }) {
   const salon = useSalon();
   const { rights, room } = salon;
-  const before = useMemo(() => (repeated ? exactPayload(repeated.request)?.params?.arguments ?? {} : undefined), [repeated]);
+  /** What the form begins with: nothing, or the arguments of an earlier call or of a saved one. An object of its own each time. */
+  const [begin, setBegin] = useState(() => (repeated ? { key: repeated.id, value: exactPayload(repeated.request)?.params?.arguments ?? {} } : null));
   useRevision(rights);
+  useRevision(room);
   const { run, start, stop } = useRun(id);
   const tool = String(item.name);
   const schema = useKept(item.inputSchema ?? { type: 'object' });
@@ -117,8 +121,16 @@ export function ToolView({ id, item, repeated }) {
     if (!(await rights.confirm({ participant: id, tool, args: text, annotations: item.annotations }))) return;
     await start('tools/call', { name: tool, arguments: value });
   };
-  const copy = (/** @type {unknown} */ _, /** @type {string} */ text) => void salon.copy(
+  const copy = (/** @type {string} */ text) => void salon.copy(
     `salon call ${[room.topic, id, tool, '--arguments', text].map(quoted).join(' ')}`, 'Copied as a command');
+  const saved = useMemo(() => new SavedArguments({ me: room.me, participant: id, tool }), [room, id, tool]);
+  const [, redraw] = useState(0);
+  const save = (/** @type {string} */ text, /** @type {string[]} */ secrets) => {
+    if (secrets.length > 0) salon.say(`Not saved: ${listed(secrets)} must not stay in this browser.`, 'error');
+    else if (!saved.add(text)) salon.say('Not saved: this browser has no room for it.', 'error');
+    redraw((times) => times + 1);
+  };
+  const use = (/** @type {any} */ value) => setBegin((last) => ({ key: `${last?.key ?? ''}+`, value }));
   const dangerous = item.annotations?.destructiveHint === true;
   const read = (/** @type {string} */ uri) => start('resources/read', { uri });
   return html`
@@ -127,9 +139,11 @@ export function ToolView({ id, item, repeated }) {
     ${allowed === 'person' && html`<p class="aside">You allowed it in this room.
       <button type="button" class="small" onClick=${() => rights.revoke({ participant: id, tool })}>Ask again</button></p>`}
     ${allowed === 'configuration' && html`<p class="aside">The gateway's configuration allows it without asking you.</p>`}
-    <${SchemaForm} key=${`${schema.key} ${repeated?.id ?? ''}`} schema=${schema.value} value=${before} memory=${repeated ?? item} 
-      sticky dangerous=${dangerous} copy="Copy as command" onCopy=${copy} busy=${run?.state === 'running' || !present} onSubmit=${call} />
+    <${SchemaForm} key=${`${schema.key} ${begin?.key ?? ''}`} schema=${schema.value} value=${begin?.value} memory=${begin ?? item}
+      sticky dangerous=${dangerous} actions=${[{ label: 'Save arguments', act: save }, { label: 'Copy as command', act: copy }]}
+      busy=${run?.state === 'running' || !present} onSubmit=${call} />
     ${run && html`<${RunView} run=${run} id=${id} onStop=${stop} onRead=${read} />`}
+    <${ToolHistory} id=${id} tool=${tool} saved=${saved} onUse=${use} onCall=${call} />
     ${isObject(item.outputSchema) && html`
       <details><summary>What it answers with</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;
 }

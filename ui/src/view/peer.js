@@ -217,6 +217,7 @@ function OneList({ kind, list, search, alone, onChoose, onRetry, last, lastId })
           <button type="button" class="offer" id=${last?.kind === kind && last.name === nameIn(item) ? lastId : undefined}
             onClick=${() => onChoose({ kind, name: nameIn(item) })}>
             <span class="offer-name">${clip(titleIn(item), 120)}</span>
+            ${item.annotations?.destructiveHint === true && html` <span class="claim" data-warn>may destroy</span>`}
             ${nameIn(item) !== titleIn(item) && html` <code>${clip(nameIn(item), 120)}</code>`}
             ${typeof item.description === 'string' && html`<span class="offer-about" dir="auto">${clip(item.description, 200)}</span>`}
           </button>

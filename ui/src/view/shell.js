@@ -6,11 +6,10 @@ import { roomName } from '../model/route.js';
 import { areNotificationsOn, canNotify, setNotifications } from '../alerts.js';
 import { AskBadge } from './badge.js';
 import { Composer } from './composer.js';
-import { ConfirmCall } from './confirm.js';
 import { Filters } from './filters.js';
 import { Guard } from './guard.js';
 import { PeopleIcon } from './icons.js';
-import { KeysHelp, useKeys } from './keys.js';
+import { useKeys } from './keys.js';
 import { lazy } from './lazy.js';
 import { Lobby } from './lobby.js';
 import { RoomList, useTitle } from './rooms.js';
@@ -22,11 +21,13 @@ import { Transcript } from './transcript.js';
 
 /** @typedef {import('./theme.js').Theme} Theme */
 
-const Asks = lazy(async () => (await import('./asks.js')).Asks);
-const Timeline = lazy(async () => (await import('./timeline.js')).Timeline);
-const PeerPanel = lazy(async () => (await import('./peer.js')).PeerPanel);
-const Switcher = lazy(async () => (await import('./switcher.js')).Switcher);
+const Asks = lazy(async () => (await import('./asks.js')).Asks, { sheet: 'doing' });
+const Timeline = lazy(async () => (await import('./timeline.js')).Timeline, { sheet: 'timeline' });
+const PeerPanel = lazy(async () => (await import('./peer.js')).PeerPanel, { sheet: 'doing' });
+const Switcher = lazy(async () => (await import('./switcher.js')).Switcher, { quiet: true });
 const Inspector = lazy(async () => (await import('./inspector.js')).Inspector);
+const ConfirmDialog = lazy(async () => (await import('./confirm.js')).ConfirmDialog, { sheet: 'doing', quiet: true });
+const KeysHelp = lazy(async () => (await import('./keyshelp.js')).KeysHelp, { quiet: true });
 
 /** The whole page: signing in, choosing a room, or being in one. */
 export function Page() {
@@ -47,16 +48,16 @@ export function Page() {
 function Place() {
   const salon = useSalon();
   useRevision(salon);
-  if (salon.starting) {
+  if (salon.account.starting) {
     return html`
       <main class="alone" id="main">
-        ${salon.problem === null ? html`<p class="faint" role="status">Opening…</p>` : html`
-          <h1>Salon</h1><p role="alert">${salon.problem}</p>
-          <button type="button" class="primary" onClick=${() => void salon.retry()}>Try again</button>`}
+        ${salon.account.problem === null ? html`<p class="faint" role="status">Opening…</p>` : html`
+          <h1>Salon</h1><p role="alert">${salon.account.problem}</p>
+          <button type="button" class="primary" onClick=${() => void salon.account.retry()}>Try again</button>`}
       </main>`;
   }
   if (!salon.session) return html`<main class="alone" id="main"><${SignIn} /></main>`;
-  if (salon.linkCode !== null) return html`<${LinkChoice} id=${salon.session.participant.id} />`;
+  if (salon.account.linkCode !== null) return html`<${LinkChoice} id=${salon.session.participant.id} />`;
   if (!salon.visit) return html`<${Front} />`;
   return html`<${Shell} key=${salon.visit.room.topic} />`;
 }
@@ -69,8 +70,8 @@ function LinkChoice({ id }) {
       <h1>Sign in by this link?</h1>
       <p>You are signed in as <b>${id}</b>. The link may sign you in as somebody else, in every tab of this browser.</p>
       <div class="form-buttons">
-        <button type="button" class="primary" onClick=${() => void salon.answerLink(true)}>Sign in by the link</button>
-        <button type="button" onClick=${() => void salon.answerLink(false)}>Stay ${id}</button>
+        <button type="button" class="primary" onClick=${() => void salon.account.answerLink(true)}>Sign in by the link</button>
+        <button type="button" onClick=${() => void salon.account.answerLink(false)}>Stay ${id}</button>
       </div>
     </main>`;
 }
@@ -154,7 +155,7 @@ export function Shell() {
       </main>
       ${panel && html`<${SidePanel} key=${`${panel.panel} ${panel.id ?? ''}`} modal=${sheet === 'panel'} />`}
       ${(panel || people) && html`<div class="scrim" onClick=${() => { setPeople(false); salon.close(); }}></div>`}
-      <${ConfirmCall} />
+      <${Confirmation} />
       ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
       ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
       ${connection.state.name === 'signed-out' && html`<${SignInAgain} />`}
@@ -232,7 +233,7 @@ function SidePanel({ modal }) {
   const { panel } = salon;
   const place = useRef(/** @type {HTMLElement|null} */ (null));
   // Opened by hand it gets the focus; a question that opens it by itself must not interrupt what is being written.
-  useEffect(() => { if (!salon.quietly) place.current?.focus(); }, []);
+  useEffect(() => { if (!salon.panels.quietly) place.current?.focus(); }, []);
   if (!panel) return null;
   return html`
     <aside class="panel" aria-label=${TITLES[panel.panel]} tabindex="-1" ref=${place} ...${modal ? { role: 'dialog', 'aria-modal': 'true' } : {}}>
@@ -248,6 +249,14 @@ function SidePanel({ modal }) {
       <//></div>
     </aside>
   `;
+}
+
+/** The question about the oldest call that waits for it. */
+function Confirmation() {
+  const { rights } = useSalon();
+  useRevision(rights);
+  const pending = rights.pending[0];
+  return pending ? html`<${ConfirmDialog} key=${pending.id} pending=${pending} />` : null;
 }
 
 /** Who one is, and what concerns the whole page. @param {{onHelp: () => void}} props */
@@ -282,7 +291,7 @@ function Account({ onHelp }) {
           <input type="checkbox" checked=${notifies} onChange=${async (/** @type {any} */ event) => setNotifies(await setNotifications(event.currentTarget.checked))} /></label>`}
         <button type="button" onClick=${() => { close(); onHelp(); }}>Keys <kbd>?</kbd></button>
         ${salon.visit && html`<button type="button" onClick=${() => salon.go({ view: 'lobby' })}>Other rooms</button>`}
-        <button type="button" onClick=${() => void salon.signOut()}>Sign out</button>
+        <button type="button" onClick=${() => void salon.account.signOut()}>Sign out</button>
       </div>
     </details>
   `;

@@ -7,14 +7,14 @@ export function SignIn({ again = false }) {
   const salon = useSalon();
   const [token, setToken] = useState('');
   const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState(salon.linkProblem);
+  const [problem, setProblem] = useState(salon.account.linkProblem);
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     if (token.trim() === '' || busy) return;
     setBusy(true);
     setProblem('');
     try {
-      await salon.signIn(token.trim());
+      await salon.account.signIn(token.trim());
     } catch (error) {
       const wrong = error instanceof HttpProblem && error.status === 401;
       setProblem(wrong ? `The gateway does not take this token: ${error.message}` : said(error));
@@ -34,7 +34,7 @@ export function SignIn({ again = false }) {
         onInput=${(/** @type {any} */ event) => setToken(event.currentTarget.value)} />
       ${problem && html`<p id="signin-problem" class="problem" role="alert">${problem}</p>`}
       <button type="submit" class="primary" disabled=${busy || token.trim() === ''}>${busy ? 'Signing in…' : 'Sign in'}</button>
-      ${again && html`<button type="button" onClick=${() => salon.forget()}>Leave the room</button>`}
+      ${again && html`<button type="button" onClick=${() => salon.account.forget()}>Leave the room</button>`}
       <details id="signin-hint" class="hint-box">
         <summary>Where do I get a token?</summary>
         <p>On the gateway’s machine:</p>

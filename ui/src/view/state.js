@@ -78,11 +78,11 @@ export function Toasts() {
   useRevision(salon);
   return html`
     <div class="toasts" role="status" aria-live="polite">
-      ${salon.toasts.map((toast) => html`
+      ${salon.toasts.list.map((toast) => html`
         <div key=${toast.key} class=${`toast ${toast.tone}`}>
-          ${toast.act ? html`<button type="button" class="link" onClick=${() => { salon.unsay(toast); toast.act?.(); }}>${toast.text}</button>`
+          ${toast.act ? html`<button type="button" class="link" onClick=${() => { salon.toasts.dismiss(toast); toast.act?.(); }}>${toast.text}</button>`
             : html`<span>${toast.text}</span>`}
-          <button type="button" class="plain" aria-label="Dismiss" onClick=${() => salon.unsay(toast)}>✕</button>
+          <button type="button" class="plain" aria-label="Dismiss" onClick=${() => salon.toasts.dismiss(toast)}>✕</button>
         </div>`)}
     </div>
   `;

@@ -51,7 +51,7 @@ export function Timeline() {
       <label class="chip"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Handshakes</label>
       <span class="spring"></span>
       <span class="faint">${count(calls.length, 'call')}</span>
-      ${!room.complete && html`<button type="button" disabled=${salon.loading} onClick=${() => void salon.older()}>Load earlier</button>`}
+      ${!room.complete && html`<button type="button" disabled=${salon.past.loading} onClick=${() => salon.older()}>Load earlier</button>`}
       <button type="button" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
       <button type="button" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
       <button type="button" onClick=${window.fit}>Fit</button>

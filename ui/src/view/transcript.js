@@ -65,7 +65,7 @@ export function Transcript() {
   const key = (/** @type {KeyboardEvent} */ event, /** @type {Item} */ item) => keyOnRow(salon, event, item);
 
   // While a filter hides most of it, or after a failure, older pages are loaded only on demand: a short list would have them all.
-  const top = () => { if (!filter && salon.loadProblem === null) void salon.older(); };
+  const top = () => { if (!filter && salon.past.problem === null) salon.older(); };
 
   if (isEmpty(room)) return html`<${Empty} />`;
   return html`
@@ -100,15 +100,15 @@ function Row({ item, onToggle }) {
 function Head() {
   const salon = useSalon();
   const { room } = salon;
-  if (salon.loadProblem !== null) {
-    return html`<p class="bad">Older messages could not be loaded: ${salon.loadProblem}
-      <button type="button" onClick=${() => void salon.older()}>Try again</button></p>`;
+  if (salon.past.problem !== null) {
+    return html`<p class="bad">Older messages could not be loaded: ${salon.past.problem}
+      <button type="button" onClick=${() => salon.older()}>Try again</button></p>`;
   }
   if (!room.history) return html`<p class="faint">What was said before is not kept in this room.</p>`;
   if (room.complete) return html`<p class="faint">The beginning of ${room.topic}</p>`;
   if (room.isFull) return html`<p class="faint">No more than these ${room.envelopes.size} envelopes are shown at a time.</p>`;
-  if (salon.filter && !salon.loading) return html`<p><button type="button" onClick=${() => void salon.older()}>Look further back</button></p>`;
-  return salon.loading ? html`<p class="faint" role="status">Loading older messages…</p>` : null;
+  if (salon.filter && !salon.past.loading) return html`<p><button type="button" onClick=${() => salon.older()}>Look further back</button></p>`;
+  return salon.past.loading ? html`<p class="faint" role="status">Loading older messages…</p>` : null;
 }
 
 /** Whether nothing has happened but somebody's coming and going. @param {RoomModel} room */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { binary } from '../support/gateway.js';
 import { stage } from '../support/stage.js';
 
@@ -159,10 +160,7 @@ test('a question within a call is put to the person, and answered', async (t) =>
 });
 
 test('an agent calls the person, as it would call any other server', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
+  const { gateway, alice, done } = await entered(t, browser, ROOM);
   const page = await stage(browser, gateway, ROOM, { robot: { kind: 'robot' } });
   const answer = page.evaluate(async () => {
     const { robot } = /** @type {any} */ (window).stage.actors;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
 import { EVIL } from '../support/hostile.mjs';
 import { stage } from '../support/stage.js';
@@ -103,10 +104,7 @@ test('names, tools, their descriptions, forms and results are only text', async 
 });
 
 test('questions are only text, and can send the person nowhere unseen', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
+  const { gateway, alice, done } = await entered(t, browser, ROOM);
   const page = await stage(browser, gateway, ROOM, { mallory: { name: EVIL, kind: 'agent' } });
   await page.evaluate(async (evil) => {
     const { mallory } = /** @type {any} */ (window).stage.actors;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { launch, scene } from '../support/browser.js';
-import { stage } from '../support/stage.js';
+import { launch } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 
 const ROOM = 'room:memory';
 /** What one more message may keep: its text, its parsed form and its row, but no elements. */
@@ -13,12 +13,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('ten thousand messages keep what they say and nothing that was drawn', { timeout: 300_000 }, async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { bob: {} });
+  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { bob: {} } });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.bob.enter());
 
   /** Bob says more, no faster than Alice's page draws it: only what was drawn once can be kept by mistake. */
@@ -47,6 +42,5 @@ test('ten thousand messages keep what they say and nothing that was drawn', { ti
   const each = (await heap() - before) / 9000;
   t.diagnostic(`${Math.round(each)} bytes a message`);
   assert.ok(each < MAX_BYTES_PER_MESSAGE, `${Math.round(each)} bytes a message`);
-  await cast.context().close();
   await done();
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
-import { stage } from '../support/stage.js';
+import { entered } from '../support/entered.js';
 
 const ROOM = 'room:open';
 
@@ -11,12 +11,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('a field for a secret is refused until the person takes the risk, and says who can read it', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { robot: { kind: 'robot' } });
+  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
   const answer = cast.evaluate(async () => {
     const { robot } = /** @type {any} */ (window).stage.actors;
     await robot.enter();
@@ -35,7 +30,6 @@ test('a field for a secret is refused until the person takes the risk, and says 
   await asks.getByLabel('Send it although everybody in this room can read it').check();
   await asks.getByRole('button', { name: 'Answer' }).click();
   assert.deepEqual(await answer, { action: 'accept', content: { user: 'ada', code: '1234' } });
-  await cast.context().close();
   await done();
 });
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
-import { stage } from '../support/stage.js';
 
 const ROOM = 'room:reading';
 
@@ -12,11 +12,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('whoever arrives can write at once, and letters are no commands', async (t) => {
-  const { visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
+  const { alice, page, done } = await entered(t, browser, ROOM);
   await page.keyboard.type('tap a cat? /p');
   assert.equal(await page.locator('#composer').inputValue(), 'tap a cat? /p');
   assert.equal(await page.locator('.panel, dialog[open], .timeline').count(), 0);
@@ -27,12 +23,7 @@ test('whoever arrives can write at once, and letters are no commands', async (t)
 });
 
 test('the newest card stays in sight when it is unfolded, and the answer of a call does', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' } });
+  const { page, cast, done } = await entered(t, browser, ROOM, { cast: { lab: { name: 'Lab' } } });
   await cast.evaluate(async () => {
     const { lab } = /** @type {any} */ (window).stage.actors;
     const text = { type: 'string' };
@@ -68,7 +59,6 @@ test('the newest card stays in sight when it is unfolded, and the answer of a ca
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.lab.say('and on'));
   await page.locator('article.chat', { hasText: 'and on' }).waitFor();
   assert.equal(await page.locator('.to-end').count(), 0, 'folded again, the end is followed');
-  await cast.context().close();
   await done();
 });
 
@@ -100,12 +90,7 @@ test('no message fills the screen unasked, and a word that is a name mentions no
 });
 
 test('calls that say nothing new are one row, pictures are seen at once, and a failure is never folded away', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const { page, cast, done } = await entered(t, browser, ROOM, { cast: { lab: { name: 'Lab' }, robot: {} } });
   const last = await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
     lab.offer('explain', '', {}, (args) => { if (args.n === 8) throw new Error('not this one\n  at line 2'); return `number ${args.n}`; });
@@ -129,6 +114,5 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 9);
   await group.click();
   await page.waitForFunction(() => document.querySelectorAll('article.call').length === 2);
-  await cast.context().close();
   await done();
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { launch, scene } from '../support/browser.js';
+import { launch } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { until } from '../support/gateway.js';
-import { stage } from '../support/stage.js';
 
 const ROOM = 'room:reload';
 
@@ -13,18 +13,14 @@ after(() => browser.close());
 
 /** Alice in the room, and a robot that asks her something; the answer it gets. */
 async function asked(t) {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { robot: { kind: 'robot' } });
+  const { gateway, alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.robot.enter());
   const answer = cast.evaluate(() => /** @type {any} */ (window).stage.actors.robot.call('alice', 'ask_human', { question: 'Left or right?' }));
   // Whether it fails is seen where it is awaited.
   answer.catch(() => {});
   const asks = alice.page.getByRole('complementary', { name: 'For you' });
   await asks.getByText('Left or right?').waitFor();
-  return { gateway, alice, page: alice.page, asks, answer, done: async () => { await cast.context().close(); await done(); } };
+  return { gateway, alice, page: alice.page, asks, answer, done };
 }
 
 test('a reload asks first, and loses neither the question nor half an answer', async (t) => {
@@ -46,12 +42,7 @@ test('a reload asks first, and loses neither the question nor half an answer', a
 });
 
 test('a form that was half filled in is so after a reload', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { robot: { kind: 'robot' } });
+  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
   const answer = cast.evaluate(async () => {
     const { robot } = /** @type {any} */ (window).stage.actors;
     await robot.enter();
@@ -71,7 +62,6 @@ test('a form that was half filled in is so after a reload', async (t) => {
   await asks.getByLabel('password').fill('');
   await asks.getByRole('button', { name: 'Answer', exact: true }).click();
   assert.deepEqual(await answer, { action: 'accept', content: { user: 'ada', size: 'l' } });
-  await cast.context().close();
   await done();
 });
 
@@ -89,12 +79,7 @@ test('looking at the rooms leaves none, and a question there still waits', async
 });
 
 test('a call outlasts the reload of its caller, and one whose caller has left is abandoned', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { lab: { name: 'Lab' }, robot: {} } });
   await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
     lab.offer('work', 'takes its time', {}, () => new Promise((resolve) => { /** @type {any} */ (window).finish = resolve; }));
@@ -123,15 +108,11 @@ test('a call outlasts the reload of its caller, and one whose caller has left is
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.robot.socket.close());
   await hanging.and(page.locator('[data-state="abandoned"]')).waitFor();
   await hanging.getByText('robot left before the answer').waitFor();
-  await cast.context().close();
   await done();
 });
 
 test('whoever closes the page for good has left a moment later', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
+  const { gateway, alice, done } = await entered(t, browser, ROOM);
   const token = await gateway.token('watcher');
   const here = async () => (await gateway.get(`/v0/topics/${ROOM}/participants`, token)).participants.map((/** @type {any} */ each) => each.id);
   await until(async () => (await here()).includes('alice'), 'alice in the room');

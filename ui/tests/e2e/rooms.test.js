@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
 import { stage } from '../support/stage.js';
 
@@ -10,11 +11,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('rooms stand beside each other with what is unread, and a reload keeps them', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter('room:one');
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:one');
   await alice.enter('room:two');
   const rooms = page.getByRole('navigation', { name: 'Rooms' });
   const entry = (/** @type {string} */ name) => rooms.getByRole('listitem').filter({ hasText: name });
@@ -68,6 +65,7 @@ test('a room is found by its name, or entered, with Ctrl+K', async (t) => {
   await page.getByRole('heading', { level: 1, name: 'workshop', exact: true }).waitFor();
   await page.locator('article.chat', { hasText: 'hello' }).waitFor();
   await page.keyboard.press('Control+k');
+  await dialog.locator('input:focus').waitFor();
   await page.keyboard.type('brand new');
   await dialog.getByRole('option', { name: /brand new.*new room/ }).waitFor();
   await page.keyboard.press('Enter');
@@ -77,11 +75,7 @@ test('a room is found by its name, or entered, with Ctrl+K', async (t) => {
 });
 
 test('a question in another room can be gone to, and answered from its card', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter('room:one');
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:one');
   await alice.enter('room:two');
   const cast = await stage(browser, gateway, 'room:one', { robot: { kind: 'robot' } });
   const answer = cast.evaluate(async () => {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
-import { stage } from '../support/stage.js';
 
 const ROOM = 'room:sharing';
 
@@ -57,17 +57,39 @@ test('a message, a person and a filter have addresses that lead to them', async 
   await done();
 });
 
+/** Saves arguments, goes back to those of an earlier call, and calls with the saved ones; fields that the schema only allows are named by hand. */
+async function again(page, panel) {
+  const disk = panel.getByLabel('disk');
+  await disk.fill('saved');
+  await panel.getByRole('button', { name: 'Add a field' }).click();
+  await panel.getByLabel('Name of field 1').fill('note');
+  await panel.getByLabel('Value of note: text').fill('for later');
+  await panel.getByRole('button', { name: 'Save arguments' }).click();
+  const saved = panel.getByRole('region', { name: 'Saved arguments' });
+  await saved.getByText('disk=saved times=4 note="for later"').first().waitFor();
+
+  const earlier = panel.getByRole('region', { name: 'Earlier calls' });
+  await earlier.getByRole('listitem').nth(1).getByRole('button', { name: /^Use/ }).click();
+  await page.waitForFunction(() => /** @type {any} */ (document.querySelector('.schema-form textarea'))?.value.includes('old'));
+  assert.equal(await panel.getByRole('textbox', { name: 'times' }).inputValue(), '3', 'the first call had three');
+  await saved.getByRole('button', { name: /^Call again/ }).click();
+  const dialog = page.locator('dialog[open]');
+  await dialog.getByText('"note": "for later"').waitFor();
+  assert.ok(await dialog.getByRole('button', { name: 'Call', exact: true }).evaluate((button) => button.classList.contains('dangerous')));
+  await dialog.getByRole('button', { name: 'Call', exact: true }).click();
+  await panel.getByText('wiped saved 4 times, for later').first().waitFor();
+  await earlier.getByRole('listitem').nth(2).waitFor();
+  await saved.getByRole('button', { name: /^Remove/ }).click();
+  await saved.waitFor({ state: 'detached' });
+}
+
 test('a call is made again with its arguments, copied as a command, counted and saved', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor({ permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true });
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter(ROOM);
-  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const { gateway, page, cast, done } = await entered(t, browser, ROOM, { window: { permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true }, cast: { lab: { name: 'Lab' }, robot: {} } });
   await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
     lab.offer('wipe', 'wipes something', { disk: { type: 'string' }, times: { type: 'integer' } },
-      (args) => `wiped ${args.disk} ${args.times} times`, { annotations: { destructiveHint: true } });
+      (args) => `wiped ${args.disk} ${args.times} times${args.note ? `, ${args.note}` : ''}`, { annotations: { destructiveHint: true } });
+    lab.listed[0].inputSchema.additionalProperties = true;
     await lab.enter();
     await robot.enter();
     await robot.call('lab', 'wipe', { disk: 'it\'s <b>old</b>', times: 3 });
@@ -90,10 +112,11 @@ test('a call is made again with its arguments, copied as a command, counted and 
   await page.locator('dialog[open]').getByRole('button', { name: 'Call', exact: true }).click();
   await panel.getByText('wiped it\'s <b>old</b> 4 times').first().waitFor();
   await page.waitForFunction(() => document.querySelectorAll('article.call[data-state="done"]').length === 2);
+  await again(page, panel);
 
   await page.getByRole('button', { name: 'Summary' }).click();
-  const dialog = page.getByRole('dialog', { name: 'sharing: 2 calls' });
-  await dialog.getByRole('row', { name: /^Lab wipe 2 0/ }).waitFor();
+  const dialog = page.getByRole('dialog', { name: 'sharing: 3 calls' });
+  await dialog.getByRole('row', { name: /^Lab wipe 3 0/ }).waitFor();
   const saved = async (/** @type {string} */ name) => {
     const [file] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button', { name }).click()]);
     return { name: file.suggestedFilename(), text: await readFile(await file.path(), 'utf8') };
@@ -108,8 +131,7 @@ test('a call is made again with its arguments, copied as a command, counted and 
   const opened = await offline.newPage();
   await opened.setContent(html.text);
   await opened.getByRole('heading', { name: ROOM }).waitFor();
-  await opened.getByText('2 calls, 0 failed').waitFor();
+  await opened.getByText('3 calls, 0 failed').waitFor();
   await offline.close();
-  await cast.context().close();
   await done();
 });

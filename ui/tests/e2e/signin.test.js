@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat, until } from '../support/gateway.js';
 
 /** @type {import('playwright-core').Browser} */
@@ -9,10 +10,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('a token signs in, and is kept nowhere', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:a');
   const cookies = await alice.context.cookies();
   assert.deepEqual(cookies.map(({ httpOnly, sameSite, path }) => ({ httpOnly, sameSite, path })), [{ httpOnly: true, sameSite: 'Strict', path: '/' }]);
   alice.keep(cookies[0].value);
@@ -68,10 +66,7 @@ test('a link signs in once, and leaves no trace in the address', async (t) => {
 });
 
 test('signing out ends it, in every tab and for whoever kept the cookie', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { gateway, alice, done } = await entered(t, browser, 'room:a');
   const [cookie] = await alice.context.cookies();
   const kept = { cookie: `${cookie.name}=${cookie.value}` };
   assert.equal((await fetch(`${gateway.url}/v0/session`, { headers: kept })).status, 200);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { until } from '../support/gateway.js';
 
 /** @type {import('playwright-core').Browser} */
@@ -23,10 +24,7 @@ async function signOut(page) {
 }
 
 test('signing out in one tab signs the other out, and out of its room', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { gateway, alice, done } = await entered(t, browser, 'room:a');
   const other = await second(alice, 'room:b');
   const token = await gateway.token('watcher');
   const here = async () => (await gateway.get('/v0/topics/room:b/participants', token)).participants.length;
@@ -40,10 +38,7 @@ test('signing out in one tab signs the other out, and out of its room', async (t
 });
 
 test('a tab that hears nothing of it is put out by the gateway', async (t) => {
-  const { visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { alice, done } = await entered(t, browser, 'room:a');
   const deaf = await alice.tab();
   await deaf.addInitScript(() => {
     window.BroadcastChannel = /** @type {any} */ (class { postMessage() {} close() {} });
@@ -58,10 +53,7 @@ test('a tab that hears nothing of it is put out by the gateway', async (t) => {
 });
 
 test('who signs in as somebody else in one tab is that in all', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { gateway, alice, done } = await entered(t, browser, 'room:a');
   const other = await second(alice, 'room:a');
   // By a link, which asks first: it would take alice's place.
   await other.goto(gateway.link ?? '');
@@ -97,10 +89,7 @@ test('a name does not make somebody else of anybody', async (t) => {
 });
 
 test('on a narrow screen a sheet keeps the focus, and gives it back', async (t) => {
-  const { visitor, done } = await scene(t, browser);
-  const alice = await visitor({ viewport: { width: 390, height: 800 } });
-  await alice.signIn('alice');
-  await alice.enter('room:a');
+  const { alice, done } = await entered(t, browser, 'room:a', { window: { viewport: { width: 390, height: 800 } } });
   await alice.page.locator('.people-button').click();
   const within = () => alice.page.evaluate(() => Boolean(document.activeElement?.closest('.side')) || document.activeElement === document.body);
   for (let times = 0; times < 12; times += 1) {

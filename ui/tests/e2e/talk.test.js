@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
 
 /** @type {import('playwright-core').Browser} */
@@ -79,10 +80,7 @@ test('what was not seen is marked', async (t) => {
 });
 
 test('two tabs of one person are one participant', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:talk');
+  const { gateway, alice, done } = await entered(t, browser, 'room:talk');
   const second = await alice.tab();
   await second.goto(`${gateway.url}/#/room/room:talk`);
   await second.locator('.dot[data-state="live"]').waitFor();

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 import { stage } from '../support/stage.js';
 import { begin, play, ROOM } from '../support/story.js';
 
@@ -155,10 +156,7 @@ test('what is pointed at is told beside the pointer, shift and a drag zoom into 
 });
 
 test('two thousand calls do not fill the page', { timeout: 120_000 }, async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  await alice.signIn('alice');
-  await alice.enter('room:busy', '/timeline');
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:busy', { view: '/timeline' });
   await alice.page.getByText('No calls yet').waitFor();
   const cast = await stage(browser, gateway, 'room:busy', { a: {}, b: {}, c: {} });
   await cast.evaluate(async () => {

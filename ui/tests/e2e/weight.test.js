@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { entered } from '../support/entered.js';
 
 /** What a first visit to a room may cost, before images. */
 const MAX_BYTES = 150_000;
@@ -11,11 +12,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('a visit to a room weighs little, and a second one next to nothing', async (t) => {
-  const { gateway, visitor, done } = await scene(t, browser);
-  const alice = await visitor();
-  const { page } = alice;
-  await alice.signIn('alice');
-  await alice.enter('room:weight');
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:weight');
   await page.waitForLoadState('networkidle');
   const visit = await weight(page);
   t.diagnostic(`a visit to a room: ${visit.sent} bytes with headers, ${visit.wire} without, ${visit.written} as written, ${visit.files} files`);

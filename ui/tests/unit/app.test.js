@@ -49,15 +49,15 @@ class Browser {
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 const who = (salon) => salon.session?.participant.id ?? null;
-const told = (salon) => salon.toasts.map((toast) => toast.text);
+const told = (salon) => salon.toasts.list.map((toast) => toast.text);
 
 test('signing out in one tab ends it in all', async () => {
   const browser = new Browser();
   const [one, two] = [browser.tab(), browser.tab()];
-  await one.signIn('alice');
-  await two.look();
+  await one.account.signIn('alice');
+  await two.account.look();
   assert.deepEqual([who(one), who(two)], ['alice', 'alice']);
-  await one.signOut();
+  await one.account.signOut();
   assert.deepEqual([who(one), who(two), browser.who], [null, null, null]);
   assert.deepEqual(told(two), ['You have signed out in another tab.']);
 });
@@ -65,9 +65,9 @@ test('signing out in one tab ends it in all', async () => {
 test('who signs in as somebody else does so in all tabs', async () => {
   const browser = new Browser();
   const [one, two] = [browser.tab(), browser.tab()];
-  await one.signIn('alice');
+  await one.account.signIn('alice');
   await settled();
-  await two.signIn('owner');
+  await two.account.signIn('owner');
   await settled();
   assert.deepEqual([who(one), who(two)], ['owner', 'owner']);
   assert.deepEqual(told(one), ['This browser is signed in as owner now.']);
@@ -76,9 +76,9 @@ test('who signs in as somebody else does so in all tabs', async () => {
 test('a sign-out that the gateway could not write down is one all the same', async () => {
   const browser = new Browser();
   const salon = browser.tab();
-  await salon.signIn('alice');
+  await salon.account.signIn('alice');
   browser.problem = new HttpProblem(500, 'internal', 'signed out, but after a restart …');
-  await salon.signOut();
+  await salon.account.signOut();
   assert.equal(who(salon), null);
   assert.match(told(salon)[0], /^You are signed out here\. .*after a restart/);
 });
@@ -86,9 +86,9 @@ test('a sign-out that the gateway could not write down is one all the same', asy
 test('a sign-out that did not happen is told as such', async () => {
   const browser = new Browser();
   const salon = browser.tab();
-  await salon.signIn('alice');
+  await salon.account.signIn('alice');
   Object.assign(browser, { problem: new HttpProblem(403, 'forbidden', 'not from here'), cleared: false });
-  await salon.signOut();
+  await salon.account.signOut();
   assert.equal(who(salon), 'alice');
   assert.deepEqual(told(salon), ['You are still signed in: not from here']);
 });
@@ -97,16 +97,16 @@ test('a link takes nobody\'s place unasked', async () => {
   const browser = new Browser();
   browser.gateway.signIn = async ({ code }) => session(browser.who = code);
   const salon = browser.tab();
-  await salon.offerLink('owner');
-  assert.deepEqual([who(salon), salon.linkCode], ['owner', null], 'nobody was here');
-  await salon.offerLink('mallory');
-  assert.deepEqual([who(salon), browser.who, salon.linkCode], ['owner', 'owner', 'mallory']);
-  await salon.answerLink(false);
-  assert.deepEqual([who(salon), salon.linkCode], ['owner', null]);
+  await salon.account.offerLink('owner');
+  assert.deepEqual([who(salon), salon.account.linkCode], ['owner', null], 'nobody was here');
+  await salon.account.offerLink('mallory');
+  assert.deepEqual([who(salon), browser.who, salon.account.linkCode], ['owner', 'owner', 'mallory']);
+  await salon.account.answerLink(false);
+  assert.deepEqual([who(salon), salon.account.linkCode], ['owner', null]);
   const later = browser.tab();
-  await later.offerLink('mallory');
-  assert.deepEqual([who(later), later.linkCode], ['owner', 'mallory'], 'also by a cookie of before');
-  await later.answerLink(true);
+  await later.account.offerLink('mallory');
+  assert.deepEqual([who(later), later.account.linkCode], ['owner', 'mallory'], 'also by a cookie of before');
+  await later.account.answerLink(true);
   assert.deepEqual([who(later), browser.who], ['mallory', 'mallory']);
 });
 

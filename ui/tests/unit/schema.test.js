@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ABSENT, NONE, changed, collect, draftFromText, draftOf, filledIn, readText, withEntry, withVariant } from '../../src/model/draft.js';
+import { ABSENT, NONE, changed, collect, draftFromText, draftOf, filledIn, readText, withEntry, withMember, withVariant, withoutMember } from '../../src/model/draft.js';
 import { parseExact, stringifyExact } from '../../src/model/exact.js';
 import { formOf, shapeOf } from '../../src/model/schema.js';
 
@@ -9,7 +9,10 @@ import { formOf, shapeOf } from '../../src/model/schema.js';
 function outline(shape, depth = 0) {
   const mark = (shape.required ? '!' : '') + (shape.nullable ? '?' : '');
   if (depth > 4) return '…';
-  if (shape.kind === 'object') return `{${shape.members().map((/** @type {any} */ { key, shape: inner }) => `${key}:${outline(inner, depth + 1)}`).join(' ')}}${mark}`;
+  if (shape.kind === 'object') {
+    const members = shape.members().map((/** @type {any} */ { key, shape: inner }) => `${key}:${outline(inner, depth + 1)}`);
+    return `{${[...members, ...(shape.more ? [`+${outline(shape.more(), depth + 1)}`] : [])].join(' ')}}${mark}`;
+  }
   if (shape.kind === 'list') return `[${outline(shape.item(), depth + 1)}]${mark}`;
   if (shape.kind === 'union') return `(${shape.variants().map((/** @type {any} */ one) => `${one.label}=${outline(one.shape, depth + 1)}`).join('|')})${mark}`;
   const options = shape.options.length > 0 ? `<${shape.options.map((/** @type {any} */ option) => option.label).join()}>` : '';
@@ -70,7 +73,7 @@ test('references within the schema, also to itself', () => {
 test('what is not understood is a field for JSON', () => {
   for (const odd of [
     true, {}, { $ref: 'https://example.org/schema' }, { $ref: '#/$defs/missing' }, { $ref: '#/properties/a' }, { type: 'array' },
-    { type: 'array', prefixItems: [{}], items: { type: 'string' } }, { type: 'object', additionalProperties: { type: 'string' } }, { not: {} },
+    { type: 'array', prefixItems: [{}], items: { type: 'string' } }, { type: 'object', patternProperties: { '^x': {} }, additionalProperties: true }, { not: {} },
     { type: 'nonsense' }, 17, null, { $ref: '#/%' },
   ]) assert.equal(form({ a: odd }), '{a:json}', JSON.stringify(odd));
 });
@@ -81,6 +84,23 @@ test('a required object that contains itself for ever ends as JSON', () => {
   assert.match(JSON.stringify(text), /is required/);
 });
 
+test('members that the schema allows and does not name are named by the person', () => {
+  const schema = { type: 'object', properties: { a: { type: 'string' } }, additionalProperties: { type: 'integer' } };
+  const shape = formOf(schema);
+  assert.equal(outline(shape), '{a:text +integer!}!');
+  const named = (/** @type {string} */ name, /** @type {string} */ text) => {
+    const draft = changed(withMember(shape, draftOf(shape)), [1], (before) => ({ ...before, text }));
+    const { value, errors } = collect(shape, { ...draft, names: [name] });
+    return errors.size > 0 ? Object.fromEntries(errors) : stringifyExact(value);
+  };
+  assert.equal(named('b', '12345678901234567890'), '{"b":12345678901234567890}');
+  assert.deepEqual(named('', '1'), { '/#name 0': 'needs a name' });
+  assert.deepEqual(named('a', '1'), { '/#name 0': 'is there already' });
+  assert.deepEqual(named('b', 'x'), { '/b': 'must be a number, such as 12 or -0.5' });
+  assert.equal(fill(schema, [], { a: 'x', c: 3, d: 4 }), '{"a":"x","c":3,"d":4}', 'values to begin with keep their names');
+  assert.deepEqual(withoutMember(shape, draftOf(shape, { c: 3, d: 4 }), 0).names, ['d']);
+});
+
 test('allOf is one', () => {
   assert.equal(
     form({ a: { allOf: [{ properties: { x: { type: 'string' } }, required: ['x'] }, { properties: { y: { type: 'string' } }, required: ['y'] }], type: 'object' } }),
@@ -88,10 +108,11 @@ test('allOf is one', () => {
   );
 });
 
-test('a tool without arguments has an empty form, one with any has JSON', () => {
+test('a tool without arguments has an empty form, one with any has fields to name', () => {
   assert.equal(outline(formOf({ type: 'object' })), '{}!');
   assert.equal(outline(formOf(undefined)), '{}!');
-  assert.equal(outline(formOf({ type: 'object', additionalProperties: true })), 'json!');
+  assert.equal(outline(formOf({ type: 'object', additionalProperties: true })), '{+(text=text!|number=number!|yes or no=boolean!|object=json!|list=json!)!?}!');
+  assert.equal(outline(formOf({ type: 'object', patternProperties: {} })), 'json!');
 });
 
 test('defaults are filled in and sent', () => {
