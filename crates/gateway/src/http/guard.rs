@@ -27,11 +27,11 @@ const ALLOWED_HEADERS: &str =
 /// What a page may read of an answer beyond what any page may.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate");
 
-/// How often an address is refused at once. Beyond that every refusal takes a moment, for which its connection waits: whoever goes on
-/// regardless costs the gateway little, and its other clients nothing.
+/// How often an address is refused at once. Beyond that every refusal takes this long, for which its connection waits: an address has
+/// a limited number of them, so a client that goes on regardless costs the gateway little.
 pub(crate) const REFUSALS_PER_SECOND: u32 = 100;
 pub(crate) const MAX_REFUSALS_AT_ONCE: u32 = 500;
-const REFUSAL_DELAY: Duration = Duration::from_millis(250);
+const REFUSAL_DELAY: Duration = Duration::from_secs(2);
 
 /// More than any call has.
 const MAX_PREFLIGHT_HEADERS: usize = 64;
