@@ -1,5 +1,6 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
 import { mediaAddress } from '../model/content.js';
+import { fitsInCard } from '../model/groups.js';
 import { argumentsLine, failureText, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
 import { threadsOf } from '../model/threads.js';
 import { clockSeconds, clip, duration, moment } from '../model/text.js';
@@ -18,12 +19,14 @@ const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: '
 /** How many sub-calls are shown before somebody asks for more, and how many pictures. */
 const MAX_INNER = 5;
 const MAX_THUMBNAILS = 4;
+/** How deep cards are drawn within each other. */
+const MAX_NESTED = 6;
 
 /**
  * A call with its answer: who asked whom for what, how far it is or how it ended, and all of it once unfolded.
- * @param {{call: Call}} props
+ * @param {{call: Call, nested?: number}} props nested: in how many other cards it stands
  */
-export function CallCard({ call }) {
+export function CallCard({ call, nested = 0 }) {
   const salon = useSalon();
   const [open, toggle] = useOpened(call.id);
   const { caller, callee, state } = call;
@@ -33,7 +36,7 @@ export function CallCard({ call }) {
   return html`
     <article class="call" data-state=${state} data-question=${isQuestion(call) ? '' : null}
       aria-label=${`${caller} to ${callee}: ${title}, ${WORDS[state]}`}>
-      ${parent && html`
+      ${parent && nested === 0 && html`
         <button type="button" class="reply-to" onClick=${() => salon.show(parent.id)}>
           <span aria-hidden="true">↳</span> during <b>${clip(titleOf(parent), 60)}</b> of ${parent.callee}
         </button>`}
@@ -52,7 +55,7 @@ export function CallCard({ call }) {
       ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
       ${state === 'done' && !open && html`<${Thumbnails} call=${call} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}
-      <${SubCalls} call=${call} />
+      <${SubCalls} call=${call} nested=${nested} />
       ${open && html`<${Details} call=${call} />`}
     </article>
   `;
@@ -142,8 +145,8 @@ function Thumbnails({ call }) {
     <img key=${at} src=${address} alt=${`picture ${at + 1} of the answer`} loading="lazy" />`)}</div>`;
 }
 
-/** @param {{call: Call}} props what was asked for its sake */
-function SubCalls({ call }) {
+/** @param {{call: Call, nested: number}} props what was asked for its sake */
+function SubCalls({ call, nested }) {
   const salon = useSalon();
   const [all, setAll] = useState(false);
   const calls = threadsOf(salon.room).calls.get(call.id) ?? [];
@@ -151,17 +154,29 @@ function SubCalls({ call }) {
   const shown = all ? calls : calls.slice(0, MAX_INNER);
   return html`
     <ul class="sub-calls" aria-label="calls made because of it">
-      ${shown.map((sub) => html`
-        <li key=${sub.id} data-state=${sub.state}>
-          <span class="mark" aria-hidden="true">${MARKS[sub.state]}</span>
-          <button type="button" class="link" onClick=${() => salon.show(sub.id)}>
-            ${sub.caller} → ${sub.callee} <b>${clip(titleOf(sub), 60)}</b>
-            <span class="faint"> ${argumentsLine(sub, 80)}</span>
-          </button>
-          <span class="faint">${sub.state === 'done' || sub.state === 'failed' ? outcomeLine(sub, 80) : WORDS[sub.state]}</span>
-        </li>`)}
+      ${shown.map((sub) => html`<${SubCall} key=${sub.id} call=${sub} nested=${nested} />`)}
       ${shown.length < calls.length && html`
         <li><button type="button" class="more" onClick=${() => setAll(true)}>${calls.length - shown.length} more</button></li>`}
     </ul>
   `;
+}
+
+/** One of them: unfolded in place where it has no row of its own. @param {{call: Call, nested: number}} props */
+function SubCall({ call, nested }) {
+  const salon = useSalon();
+  const [open, toggle] = useOpened(call.id);
+  const within = fitsInCard(call) && nested < MAX_NESTED;
+  const told = call.state === 'done' || call.state === 'failed' ? outcomeLine(call, 80) : WORDS[call.state];
+  return html`
+    <li data-state=${call.state}>
+      <div class="sub-call">
+        <span class="mark" aria-hidden="true">${MARKS[call.state]}</span>
+        <button type="button" class="link" aria-expanded=${within ? open : null} onClick=${() => (within ? toggle() : void salon.show(call.id))}>
+          ${call.caller} → ${call.callee} <b>${clip(titleOf(call), 60)}</b>
+          <span class="faint"> ${argumentsLine(call, 80)}</span>
+        </button>
+        <span class="faint">${told}</span><${Took} call=${call} />
+      </div>
+      ${within && open && html`<${CallCard} call=${call} nested=${nested + 1} />`}
+    </li>`;
 }
