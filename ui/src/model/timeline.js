@@ -40,6 +40,16 @@ export class Scale {
     return x + (to - from) + ((time - to) / (next.from - to)) * (next.x - x - (to - from));
   }
 
+  /** The moment at a place. @param {number} place */
+  time(place) {
+    const at = Math.max(0, last(this.stretches, ({ x }) => x <= place));
+    const { from, to, x } = this.stretches[at];
+    const next = this.stretches[at + 1];
+    const within = place - x;
+    if (within <= to - from || !next) return from + Math.min(Math.max(0, within), to - from);
+    return to + ((within - (to - from)) / (next.x - x - (to - from))) * (next.from - to);
+  }
+
   /** The first and the last stretch that can be seen between two places. @param {number} from @param {number} to */
   within(from, to) {
     return [from, to].map((place) => Math.max(0, last(this.stretches, ({ x }) => x <= place)));

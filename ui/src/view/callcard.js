@@ -1,24 +1,22 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
-import { mediaAddress } from '../model/content.js';
 import { fitsInCard } from '../model/groups.js';
 import { argumentsLine, failureText, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
 import { threadsOf } from '../model/threads.js';
 import { clockSeconds, clip, duration, moment } from '../model/text.js';
-import { useSalon } from '../app.js';
+import { useOpened, useSalon } from '../app.js';
 import { lazy } from './lazy.js';
-import { useOpened } from './opened.js';
 import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
 
+const Thumbnails = lazy(async () => (await import('./thumbnails.js')).Thumbnails, { quiet: true });
 const Details = lazy(async () => (await import('./calldetails.js')).Details, { sheet: 'doing' });
 
 const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘', abandoned: '⊘' };
 const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled', abandoned: 'abandoned' };
 
-/** How many sub-calls are shown before somebody asks for more, and how many pictures. */
+/** How many sub-calls are shown before somebody asks for more. */
 const MAX_INNER = 5;
-const MAX_THUMBNAILS = 4;
 /** How deep cards are drawn within each other. */
 const MAX_NESTED = 6;
 
@@ -53,7 +51,7 @@ export function CallCard({ call, nested = 0 }) {
       ${state === 'running' && html`<${Progress} call=${call} />`}
       ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'It failed without a word.'}</p>`}
       ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
-      ${state === 'done' && !open && html`<${Thumbnails} call=${call} />`}
+      ${state === 'done' && !open && picturesOf(call).length > 0 && html`<${Thumbnails} pictures=${picturesOf(call)} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}
       <${SubCalls} call=${call} nested=${nested} />
       ${open && html`<${Details} call=${call} />`}
@@ -79,6 +77,11 @@ export function GroupRow({ group, onToggle }) {
       </button>
       <time datetime=${last.request.ts} title=${moment(last.began)}>${clockSeconds(last.began)}</time>
     </div>`;
+}
+
+/** The pictures in an answer. @param {Call} call @returns {any[]} */
+function picturesOf({ result }) {
+  return Array.isArray(result?.content) ? result.content.filter((/** @type {any} */ block) => block?.type === 'image') : [];
 }
 
 /** @param {{call: Call}} props how long it took, or takes so far */
@@ -133,16 +136,6 @@ function Progress({ call }) {
       <span class="faint">${[told, message && clip(message, 200)].filter(Boolean).join(', ')}</span>
     </div>
   `;
-}
-
-/** Pictures of an answer, small; unfolded they are as they are. @param {{call: Call}} props */
-function Thumbnails({ call }) {
-  const blocks = Array.isArray(call.result?.content) ? call.result.content : [];
-  const pictures = blocks.filter((/** @type {any} */ block) => block?.type === 'image').slice(0, MAX_THUMBNAILS)
-    .map((/** @type {any} */ block) => mediaAddress('image', block.mimeType, block.data)).filter(Boolean);
-  if (pictures.length === 0) return null;
-  return html`<div class="thumbnails">${pictures.map((/** @type {any} */ address, /** @type {number} */ at) => html`
-    <img key=${at} src=${address} alt=${`picture ${at + 1} of the answer`} loading="lazy" />`)}</div>`;
 }
 
 /** @param {{call: Call, nested: number}} props what was asked for its sake */

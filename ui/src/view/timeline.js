@@ -6,6 +6,7 @@ import { briefly } from '../model/summary.js';
 import { clockSeconds, clip, count, duration, hueOf } from '../model/text.js';
 import { density, lay, saidIn, scaleOf } from '../model/timeline.js';
 import { useRevision, useSalon, useSlowRevision } from '../app.js';
+import { whenLive } from '../visits.js';
 import { Chart } from './chart.js';
 import { useSize, useWindow } from './window.js';
 import { Name } from './who.js';
@@ -42,6 +43,7 @@ export function Timeline() {
   const layout = useMemo(() => lay(calls, { by, now, said }), [calls, by, now, said]);
   const scale = useMemo(() => scaleOf(layout.bars, { fold }), [layout, fold]);
   const window = useWindow(scale);
+  useRange(scale, window, revision);
   const shown = layout.byId.get(hovered ?? selected ?? '');
   const chosen = layout.byId.get(selected ?? '');
   const critical = useMemo(() => (tracing ? criticalPath(layout, chosen) : null), [tracing, layout, chosen]);
@@ -63,6 +65,7 @@ export function Timeline() {
       <button type="button" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
       <button type="button" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
       <button type="button" onClick=${window.fit}>Fit</button>
+      <button type="button" title="Copy a link to this stretch of time" onClick=${() => void salon.copyLink(rangeOf(scale, window))}>Link</button>
       <button type="button" class="tl-live" aria-pressed=${window.follow} onClick=${window.live}>Live</button>
     </div>`;
   if (calls.length === 0) {
@@ -76,6 +79,36 @@ export function Timeline() {
       <${Details} bar=${shown} critical=${critical} />
     </section>
   `;
+}
+
+/** What is looked at, in real time: whole milliseconds around it. @param {Scale} scale @param {Window} window */
+function rangeOf(scale, { x, span }) {
+  return { from: Math.floor(scale.time(x)), to: Math.ceil(scale.time(x + span)) };
+}
+
+/**
+ * Looks at the stretch of time that the address names, once it is loaded and laid out.
+ * @param {Scale} scale @param {Window} window @param {number} revision of the room, as it is laid out
+ */
+function useRange(scale, window, revision) {
+  const salon = useSalon();
+  const { room, connection, route, past } = salon;
+  const { from, to } = route.view === 'timeline' ? route : { from: undefined, to: undefined };
+  const [wanted, setWanted] = useState(/** @type {{from: number, to: number, revision: number}|null} */ (null));
+  useEffect(() => {
+    if (from === undefined || to === undefined) return undefined;
+    let gone = false;
+    whenLive(connection, async () => {
+      await past.until(room, () => room.since <= from, () => !gone);
+      if (!gone) setWanted({ from, to, revision: room.revision });
+    });
+    return () => { gone = true; };
+  }, [room, from, to]);
+  useEffect(() => {
+    if (!wanted || revision < wanted.revision) return;
+    window.show(scale.place(wanted.from), scale.place(wanted.to));
+    setWanted(null);
+  }, [wanted, scale, revision]);
 }
 
 /** @param {{filtered: boolean}} props */

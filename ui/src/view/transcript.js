@@ -1,5 +1,5 @@
 import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
-import { useRevision, useSalon } from '../app.js';
+import { openedIn, useRevision, useSalon } from '../app.js';
 import { chatText } from '../model/envelope.js';
 import { grouped } from '../model/groups.js';
 import { nameOf } from '../model/people.js';
@@ -7,7 +7,6 @@ import { clip, count } from '../model/text.js';
 import { CallCard, GroupRow } from './callcard.js';
 import { ChatRow } from './chatrow.js';
 import { Guard } from './guard.js';
-import { openedIn } from './opened.js';
 import { DayRow, GapRow, HandshakeRow, NoticeRow, PresenceRow } from './rows.js';
 import { VirtualList } from './virtual.js';
 

@@ -72,6 +72,7 @@ test('pauses are folded, and places keep their order', () => {
   for (let time = -500; time < 3_602_000; time += 250) {
     const place = folded.place(time);
     assert.ok(place >= before && place >= 0 && place <= folded.length, `at ${time}`);
+    if (time >= 0 && time <= 3_601_000) assert.ok(Math.abs(folded.time(place) - time) < 1e-3, `back to ${time}`);
     before = place;
   }
 });
