@@ -1,0 +1,16 @@
+//! What a topic's settings allow: capabilities, roles, and rules that hold calls until somebody approves them.
+//!
+//! Every value is plain data, judged by pure functions. Deliberately absent: IO, a clock, and where the settings are stored.
+#![warn(missing_docs)]
+
+mod act;
+mod capability;
+mod pattern;
+mod role;
+mod settings;
+
+pub use act::Act;
+pub use capability::{Capability, CapabilitySet, InvalidCapability};
+pub use pattern::{InvalidPattern, NamePattern};
+pub use role::{InvalidRole, RoleName};
+pub use settings::{Access, HoldRule, InvalidSettings, Principal, TopicLimits, TopicRetention, TopicSettings};

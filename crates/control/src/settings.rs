@@ -1,0 +1,363 @@
+//! The settings of one topic: who may enter, with which role, which calls wait for approval.
+//!
+//! A topic without settings is [`TopicSettings::default`], in which every token that names the topic may do everything except moderate and manage it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use salon_protocol::{Envelope, ParticipantId, ParticipantKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::act::{Act, tool_name};
+use crate::capability::{Capability, CapabilitySet};
+use crate::role::RoleName;
+
+/// Bounds of one topic's settings. They are stored with every change, and every room has them in memory.
+const MAX_BYTES: usize = 64 << 10;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 4000;
+const MAX_PARTICIPANTS: usize = 1000;
+const MAX_ROLES: usize = 32;
+const MAX_RULES: usize = 100;
+const MAX_APPROVERS: usize = 32;
+const MAX_HOLD_MILLIS: u64 = 7 * 24 * 60 * 60 * 1000;
+const DEFAULT_HOLD_MILLIS: u64 = 5 * 60 * 1000;
+
+/// Who may enter a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Everybody whose token names the topic.
+    #[default]
+    Token,
+    /// Of them, the members.
+    Members,
+}
+
+/// Limits of one topic, beside those of the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopicLimits {
+    /// Calls in a minute of one participant that is not human.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_per_minute: Option<u32>,
+    /// The longest chain of envelopes of which each was caused by the one before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hops: Option<u32>,
+}
+
+/// How much of a topic is kept, where that is less than the gateway keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopicRetention {
+    /// The newest entries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Entries that are younger, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+}
+
+/// Participants that a rule names: one of them, or all with a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Principal {
+    /// `role:NAME`
+    Role(RoleName),
+    /// An id.
+    Participant(ParticipantId),
+}
+
+impl TryFrom<String> for Principal {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.strip_prefix("role:") {
+            Some(role) => RoleName::new(role).map(Self::Role).map_err(|why| why.to_string()),
+            None => ParticipantId::new(&text)
+                .map(Self::Participant)
+                .map_err(|why| format!("`{text}` is neither a participant nor `role:NAME`: {why}")),
+        }
+    }
+}
+
+impl From<Principal> for String {
+    fn from(principal: Principal) -> Self {
+        match principal {
+            Principal::Role(role) => format!("role:{role}"),
+            Principal::Participant(id) => id.as_str().to_owned(),
+        }
+    }
+}
+
+/// Calls that match are held until they are approved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HoldRule {
+    /// The calls, as `call:PARTICIPANT/TOOL`.
+    #[serde(with = "as_text")]
+    pub hold: Capability,
+    /// Who may approve: everyone here with `approve` for the call, where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<Principal>,
+    /// How many of them have to.
+    #[serde(default = "one")]
+    pub needs: u32,
+    /// How long the call waits for them, in milliseconds.
+    #[serde(default = "default_hold")]
+    pub expires_ms: u64,
+    /// Whether the caller may be one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub self_approval: bool,
+    /// The rule is for calls of these participants; for everybody's, where it is empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<Principal>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_hold() -> u64 {
+    DEFAULT_HOLD_MILLIS
+}
+
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::capability::Capability;
+
+    pub(super) fn serialize<S: Serializer>(capability: &Capability, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(capability)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Capability, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopicSettings {
+    /// Counts the changes. A change that was made from another version than the newest is refused.
+    pub version: u64,
+    /// What people call the topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Who may enter.
+    pub access: Access,
+    /// Roles by participant.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub members: BTreeMap<ParticipantId, RoleName>,
+    /// The role of participants that have none; `member` unless it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_role: Option<RoleName>,
+    /// Roles beside `owner`, `member` and `observer`. A topic may define the last two otherwise.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<RoleName, CapabilitySet>,
+    /// The calls that wait for approval. The first rule that matches counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<HoldRule>,
+    /// How much is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<TopicRetention>,
+    /// Limits of this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TopicLimits>,
+    /// Nothing new is stored.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
+    /// Everyone who is not human is paused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// Participants that may read and nothing else, for now.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub paused: BTreeSet<ParticipantId>,
+    /// Participants that may not enter.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<ParticipantId>,
+}
+
+/// Why settings are not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InvalidSettings {
+    /// They are not of the right shape.
+    Shape(String),
+    /// More of something than a topic may have: how many, and of what.
+    TooMany(usize, &'static str),
+    /// A role that is not defined.
+    UnknownRole(RoleName),
+    /// `owner` is defined.
+    OwnerDefined,
+    /// A rule holds something else than calls.
+    NotACall,
+    /// A rule needs no approval, or more approvals than a rule may.
+    Needs,
+    /// A rule's calls expire at once, or too late.
+    Expiry,
+    /// The topic is for members, and none of them is an owner.
+    NoOwner,
+}
+
+impl fmt::Display for InvalidSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape(why) => write!(f, "the settings cannot be read: {why}"),
+            Self::TooMany(most, what) => write!(f, "a topic has at most {most} {what}"),
+            Self::UnknownRole(role) => write!(f, "the role `{role}` is not defined"),
+            Self::OwnerDefined => f.write_str("the role `owner` may do everything and cannot be defined otherwise"),
+            Self::NotACall => f.write_str("a rule holds calls, such as `call:robot-*/move*`"),
+            Self::Needs => write!(f, "`needs` is a number from 1 to {MAX_APPROVERS}"),
+            Self::Expiry => f.write_str("a held call expires after 1 second to 7 days"),
+            Self::NoOwner => f.write_str("a topic for members needs a member with the role `owner`"),
+        }
+    }
+}
+
+impl TopicSettings {
+    /// Reads settings as they are stored.
+    pub fn parse(text: &str) -> Result<Self, InvalidSettings> {
+        let settings: Self = serde_json::from_str(text).map_err(|error| InvalidSettings::Shape(error.to_string()))?;
+        settings.checked()
+    }
+
+    /// The settings after a change: a JSON merge patch (RFC 7396), in which `null` removes a member. The version goes up by one.
+    pub fn patched(&self, patch: &Value) -> Result<Self, InvalidSettings> {
+        let shape = |error: serde_json::Error| InvalidSettings::Shape(error.to_string());
+        if !patch.is_object() {
+            return Err(InvalidSettings::Shape("a change is an object".into()));
+        }
+        let mut document = serde_json::to_value(self).map_err(shape)?;
+        merge(&mut document, patch);
+        let settings: Self = serde_json::from_value(document).map_err(shape)?;
+        Self { version: self.version + 1, ..settings }.checked()
+    }
+
+    fn checked(self) -> Result<Self, InvalidSettings> {
+        let bounded = |count: usize, most: usize, what: &'static str| {
+            if count > most { Err(InvalidSettings::TooMany(most, what)) } else { Ok(()) }
+        };
+        let chars = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
+        bounded(chars(&self.title), MAX_TITLE_CHARS, "characters in its title")?;
+        bounded(chars(&self.description), MAX_DESCRIPTION_CHARS, "characters in its description")?;
+        let named = self.members.len().max(self.paused.len()).max(self.removed.len());
+        bounded(named, MAX_PARTICIPANTS, "members, and as many paused or removed participants")?;
+        bounded(self.roles.len(), MAX_ROLES, "roles of its own")?;
+        bounded(self.rules.len(), MAX_RULES, "rules")?;
+        if self.roles.keys().any(|role| role.as_str() == RoleName::OWNER) {
+            return Err(InvalidSettings::OwnerDefined);
+        }
+        for role in self.members.values().chain(&self.default_role) {
+            self.role(role).ok_or_else(|| InvalidSettings::UnknownRole(role.clone()))?;
+        }
+        self.rules.iter().try_for_each(|rule| self.check_rule(rule))?;
+        let is_owned = self.members.values().any(|role| role.as_str() == RoleName::OWNER);
+        if self.access == Access::Members && !is_owned {
+            return Err(InvalidSettings::NoOwner);
+        }
+        let bytes = serde_json::to_string(&self).map_or(usize::MAX, |text| text.len());
+        bounded(bytes, MAX_BYTES, "bytes of settings")?;
+        Ok(self)
+    }
+
+    fn check_rule(&self, rule: &HoldRule) -> Result<(), InvalidSettings> {
+        if !matches!(rule.hold, Capability::Call(..)) {
+            return Err(InvalidSettings::NotACall);
+        }
+        if rule.approvers.len() > MAX_APPROVERS || rule.callers.len() > MAX_APPROVERS {
+            return Err(InvalidSettings::TooMany(MAX_APPROVERS, "approvers or callers in a rule"));
+        }
+        if rule.needs == 0 || rule.needs as usize > MAX_APPROVERS {
+            return Err(InvalidSettings::Needs);
+        }
+        if !(1000..=MAX_HOLD_MILLIS).contains(&rule.expires_ms) {
+            return Err(InvalidSettings::Expiry);
+        }
+        for principal in rule.approvers.iter().chain(&rule.callers) {
+            if let Principal::Role(role) = principal {
+                self.role(role).ok_or_else(|| InvalidSettings::UnknownRole(role.clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a role allows here.
+    fn role(&self, role: &RoleName) -> Option<CapabilitySet> {
+        self.roles.get(role).cloned().or_else(|| role.built_in())
+    }
+
+    /// The role of a participant; `None` for one that may not enter.
+    pub fn role_of(&self, participant: &ParticipantId) -> Option<RoleName> {
+        if self.removed.contains(participant) {
+            return None;
+        }
+        if let Some(role) = self.members.get(participant) {
+            return Some(role.clone());
+        }
+        match self.access {
+            Access::Members => None,
+            Access::Token => self.default_role.clone().or_else(|| RoleName::new(RoleName::MEMBER).ok()),
+        }
+    }
+
+    /// What a participant may do here by its role; `None` for one that may not enter.
+    pub fn capabilities_of(&self, participant: &ParticipantId) -> Option<CapabilitySet> {
+        self.role_of(participant).and_then(|role| self.role(&role))
+    }
+
+    /// Whether a participant is paused.
+    pub fn is_paused(&self, participant: &ParticipantId, kind: ParticipantKind) -> bool {
+        self.paused.contains(participant) || (self.stopped && kind != ParticipantKind::Human)
+    }
+
+    /// The rule that holds an envelope, and the tool it calls; `None` where no rule does.
+    pub fn hold(&self, envelope: &Envelope) -> Option<(&HoldRule, String)> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let tool = tool_name(envelope.payload()).unwrap_or_default();
+        let act = Act::of(envelope, &tool);
+        let Act::Call(_, called) = act else { return None };
+        let matches = |rule: &&HoldRule| {
+            let concerns = rule.callers.is_empty() || self.is_one_of(&rule.callers, envelope.from());
+            concerns && rule.hold.covers(&act)
+        };
+        let rule = self.rules.iter().find(matches)?;
+        Some((rule, called.to_owned()))
+    }
+
+    /// Whether principals include a participant.
+    pub fn is_one_of(&self, principals: &[Principal], participant: &ParticipantId) -> bool {
+        principals.iter().any(|principal| match principal {
+            Principal::Participant(id) => id == participant,
+            Principal::Role(role) => self.role_of(participant).as_ref() == Some(role),
+        })
+    }
+}
+
+/// JSON merge patch, RFC 7396 §2.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            merge(target.entry(name.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use salon_protocol::{Draft, Limits};
+use serde_json::json;
+
+use super::*;
+
+fn id(text: &str) -> ParticipantId {
+    ParticipantId::new(text).expect("an id")
+}
+
+fn settings(patch: Value) -> TopicSettings {
+    TopicSettings::default().patched(&patch).expect("settings")
+}
+
+fn refused(patch: Value) -> String {
+    TopicSettings::default().patched(&patch).expect_err("a refusal").to_string()
+}
+
+fn envelope(from: &str, to: &str, payload: Value) -> Envelope {
+    let text = json!({ "protocol": "mcp-x/v0", "id": "e1", "ts": "2026-01-01T00:00:00Z", "from": from, "to": [to], "kind": "mcp", "payload": payload });
+    Draft::parse(text.to_string(), &Limits::default()).expect("a draft").trust()
+}
+
+fn call(from: &str, to: &str, tool: &str) -> Envelope {
+    envelope(from, to, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": {} } }))
+}
+
+#[test]
+fn without_settings_everybody_is_a_member() {
+    let none = TopicSettings::default();
+    assert_eq!(none.role_of(&id("bob")).expect("a role").as_str(), "member");
+    let may = none.capabilities_of(&id("bob")).expect("a member");
+    assert!(may.allows(&Act::Say) && may.allows_all_calls() && !may.allows(&Act::Manage));
+    assert!(!none.is_paused(&id("bob"), ParticipantKind::Agent));
+    assert_eq!(none.hold(&call("a", "robot", "move")), None);
+    assert_eq!(serde_json::to_string(&none).expect("JSON"), r#"{"version":0,"access":"token"}"#);
+}
+
+#[test]
+fn a_topic_for_members() {
+    let room = settings(json!({ "access": "members", "members": { "alice": "owner", "bob": "observer" } }));
+    assert_eq!(room.version, 1);
+    assert!(room.capabilities_of(&id("alice")).expect("an owner").allows_everything());
+    assert!(!room.capabilities_of(&id("bob")).expect("an observer").allows(&Act::Say));
+    assert_eq!(room.role_of(&id("mallory")), None);
+    let without_bob = room.patched(&json!({ "members": { "bob": null } })).expect("settings");
+    assert_eq!((without_bob.version, without_bob.role_of(&id("bob"))), (2, None));
+    assert_eq!(without_bob.members.len(), 1);
+}
+
+#[test]
+fn a_removed_participant_has_no_role_even_as_a_member() {
+    let room = settings(json!({ "members": { "bob": "owner" }, "removed": ["bob"] }));
+    assert_eq!(room.role_of(&id("bob")), None);
+}
+
+#[test]
+fn a_stop_pauses_everybody_but_people() {
+    let room = settings(json!({ "stopped": true, "paused": ["carol"] }));
+    let paused = |who: &str, kind| room.is_paused(&id(who), kind);
+    assert!(paused("bot", ParticipantKind::Agent) && paused("arm", ParticipantKind::Robot));
+    assert!(!paused("alice", ParticipantKind::Human) && paused("carol", ParticipantKind::Human));
+}
+
+#[test]
+fn the_first_rule_that_matches_holds_a_call() {
+    let room = settings(json!({
+        "members": { "alice": "owner" },
+        "rules": [
+            { "hold": "call:robot-*/move*", "approvers": ["role:owner"], "callers": ["bob"] },
+            { "hold": "call:robot-*/*", "approvers": ["carol"], "needs": 1, "expires_ms": 60_000 },
+        ]
+    }));
+    let approvers = |envelope: &Envelope| room.hold(envelope).map(|(rule, tool)| (rule.expires_ms, tool));
+    assert_eq!(approvers(&call("bob", "robot-1", "move_arm")), Some((300_000, "move_arm".into())));
+    assert_eq!(approvers(&call("dave", "robot-1", "move_arm")), Some((60_000, "move_arm".into())));
+    assert_eq!(approvers(&call("dave", "rover", "move_arm")), None);
+    // A method that MCP does not know is a call of that name; a list is none.
+    let method = |method: &str| envelope("dave", "robot-1", json!({ "jsonrpc": "2.0", "id": 1, "method": method }));
+    assert_eq!(approvers(&method("arm/jump")), Some((60_000, "arm/jump".into())));
+    assert_eq!(approvers(&method("tools/list")), None);
+    // A call that names no tool is one of a tool without a name, which `*` covers.
+    let nameless = envelope("dave", "robot-1", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call" }));
+    assert_eq!(approvers(&nameless), Some((60_000, String::new())));
+    let (rule, _) = room.hold(&call("bob", "robot-1", "move")).expect("a rule");
+    assert!(room.is_one_of(&rule.approvers, &id("alice")) && !room.is_one_of(&rule.approvers, &id("bob")));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    assert_snapshot!(refused(json!({ "colour": 1 })), @"the settings cannot be read: unknown field `colour`, expected one of `version`, `title`, `description`, `access`, `members`, `default_role`, `roles`, `rules`, `retention`, `limits`, `archived`, `stopped`, `paused`, `removed`");
+    assert_snapshot!(refused(json!([])), @"the settings cannot be read: a change is an object");
+    assert_snapshot!(refused(json!({ "access": "members" })), @"a topic for members needs a member with the role `owner`");
+    assert_snapshot!(refused(json!({ "members": { "bob": "chief" } })), @"the role `chief` is not defined");
+    assert_snapshot!(refused(json!({ "roles": { "owner": [] } })), @"the role `owner` may do everything and cannot be defined otherwise");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "say" }] })), @"a rule holds calls, such as `call:robot-*/move*`");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "needs": 0 }] })), @"`needs` is a number from 1 to 32");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "expires_ms": 10 }] })), @"a held call expires after 1 second to 7 days");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "approvers": ["role:crew"] }] })), @"the role `crew` is not defined");
+    assert_snapshot!(refused(json!({ "title": "x".repeat(201) })), @"a topic has at most 200 characters in its title");
+    let much: serde_json::Map<_, _> = (0..900).map(|n| (format!("{n}{}", "x".repeat(100)), json!("member"))).collect();
+    assert_snapshot!(refused(json!({ "members": much })), @"a topic has at most 65536 bytes of settings");
+}
+
+proptest! {
+    #[test]
+    fn what_is_stored_is_read_again(stopped: bool, archived: bool, needs in 1u32..32, paused in proptest::collection::btree_set("[a-z]{1,8}", 0..4)) {
+        let room = settings(json!({
+            "stopped": stopped, "archived": archived, "paused": paused,
+            "roles": { "crew": ["read", "!say"] }, "default_role": "crew",
+            "rules": [{ "hold": "call:*/x", "needs": needs, "approvers": ["role:crew", "bob"] }],
+        }));
+        let text = serde_json::to_string(&room).expect("JSON");
+        prop_assert_eq!(TopicSettings::parse(&text).expect("settings"), room);
+    }
+}
