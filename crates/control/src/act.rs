@@ -47,6 +47,35 @@ const READ_REQUESTS: &[&str] = &[
     "tools/list",
 ];
 
+/// The gateway's own tools that only read, or judge by themselves who may use them.
+const READ_TOOLS: &[&str] = &[
+    "approval.decide",
+    "approval.list",
+    "context.get",
+    "context.list",
+    "context.unwatch",
+    "context.watch",
+    "history.get",
+    "message.status",
+    "presence.get",
+    "room.find_tools",
+    "room.wait",
+    "topic.get",
+];
+
+/// What a call of one of the gateway's own tools is.
+fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
+    match tool {
+        "chat.say" => Act::Say,
+        "topic.configure" => Act::Manage,
+        "participant.pause" | "participant.readmit" | "participant.remove" | "participant.resume" | "room.resume" | "room.stop" => {
+            Act::Moderate
+        }
+        tool if READ_TOOLS.contains(&tool) => Act::Read,
+        _ => Act::Call(host, tool),
+    }
+}
+
 /// Requests of MCP that servers send to their clients. Whom a participant may ask is decided by whether it was called.
 const CLIENT_REQUESTS: &[&str] = &["elicitation/create", "roots/list", "sampling/createMessage"];
 
@@ -68,8 +97,15 @@ const PROTOCOL_NOTIFICATIONS: &[&str] = &[
     "notifications/tools/list_changed",
 ];
 
-/// The name of the tool that `tools/call` calls; `None` where the payload names none, or more than one.
-pub(crate) fn tool_name(payload: &str) -> Option<String> {
+/// The name of the tool that an envelope calls by `tools/call`; `None` where it does not, or names none.
+pub fn called_tool(envelope: &Envelope) -> Option<String> {
+    match envelope.message() {
+        Some(Message::Request { method, .. }) if &**method == "tools/call" => tool_name(envelope.payload()),
+        _ => None,
+    }
+}
+
+fn tool_name(payload: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Call {
         params: Params,
@@ -86,6 +122,7 @@ impl<'a> Act<'a> {
     pub fn of(envelope: &'a Envelope, tool: &'a str) -> Self {
         match envelope.message() {
             Some(Message::Request { method, .. }) => match (&**method, envelope.to()) {
+                ("tools/call", [callee]) if callee.is_host() => host_act(callee, tool),
                 ("tools/call", [callee]) => Self::Call(callee, tool),
                 (method, _) if READ_REQUESTS.contains(&method) || CLIENT_REQUESTS.contains(&method) => Self::Read,
                 (method, [callee]) => Self::Call(callee, method),

@@ -5,12 +5,19 @@
 
 mod act;
 mod capability;
+mod notice;
 mod pattern;
 mod role;
 mod settings;
 
-pub use act::Act;
+pub use act::{Act, called_tool};
 pub use capability::{Capability, CapabilitySet, InvalidCapability};
+pub use notice::{
+    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision, SETTINGS_METHOD,
+    SettingsChange,
+};
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};
-pub use settings::{Access, HoldRule, InvalidSettings, Principal, TopicLimits, TopicRetention, TopicSettings};
+pub use settings::{
+    Access, CallRule, InvalidSettings, Principal, RuleEffect, TopicLimits, TopicRetention, TopicSettings,
+};

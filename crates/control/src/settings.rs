@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use salon_protocol::{Envelope, ParticipantId, ParticipantKind};
+use salon_protocol::{ParticipantId, ParticipantKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::act::{Act, tool_name};
+use crate::act::Act;
 use crate::capability::{Capability, CapabilitySet};
 use crate::role::RoleName;
 
@@ -91,13 +91,30 @@ impl From<Principal> for String {
     }
 }
 
-/// Calls that match are held until they are approved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a rule does with the calls that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleEffect {
+    /// They are held until they are approved.
+    Hold,
+    /// They pass, whatever later rules say.
+    Allow,
+    /// They are refused.
+    Deny,
+}
+
+/// Says what becomes of some calls. Exactly one of `hold`, `allow` and `deny` names them, as `call:PARTICIPANT/TOOL`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HoldRule {
-    /// The calls, as `call:PARTICIPANT/TOOL`.
-    #[serde(with = "as_text")]
-    pub hold: Capability,
+pub struct CallRule {
+    /// The calls that are held until they are approved.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
+    pub hold: Option<Capability>,
+    /// The calls that pass.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
+    pub allow: Option<Capability>,
+    /// The calls that are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
+    pub deny: Option<Capability>,
     /// Who may approve: everyone here with `approve` for the call, where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<Principal>,
@@ -124,16 +141,29 @@ fn default_hold() -> u64 {
 }
 
 mod as_text {
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use crate::capability::Capability;
 
-    pub(super) fn serialize<S: Serializer>(capability: &Capability, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(capability)
+    pub(super) fn serialize<S: Serializer>(capability: &Option<Capability>, serializer: S) -> Result<S::Ok, S::Error> {
+        capability.as_ref().map(ToString::to_string).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Capability, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Capability>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)
+    }
+}
+
+impl CallRule {
+    /// What it does, and to which calls. `None` for a rule that is not valid.
+    pub fn effect(&self) -> Option<(RuleEffect, &Capability)> {
+        match (&self.hold, &self.allow, &self.deny) {
+            (Some(calls), None, None) => Some((RuleEffect::Hold, calls)),
+            (None, Some(calls), None) => Some((RuleEffect::Allow, calls)),
+            (None, None, Some(calls)) => Some((RuleEffect::Deny, calls)),
+            _ => None,
+        }
     }
 }
 
@@ -160,9 +190,9 @@ pub struct TopicSettings {
     /// Roles beside `owner`, `member` and `observer`. A topic may define the last two otherwise.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<RoleName, CapabilitySet>,
-    /// The calls that wait for approval. The first rule that matches counts.
+    /// What becomes of calls that the role allows. The first rule that matches counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<HoldRule>,
+    pub rules: Vec<CallRule>,
     /// How much is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<TopicRetention>,
@@ -194,7 +224,7 @@ pub enum InvalidSettings {
     UnknownRole(RoleName),
     /// `owner` is defined.
     OwnerDefined,
-    /// A rule holds something else than calls.
+    /// A rule is for something else than calls, or does not say what becomes of them.
     NotACall,
     /// A rule needs no approval, or more approvals than a rule may.
     Needs,
@@ -211,7 +241,7 @@ impl fmt::Display for InvalidSettings {
             Self::TooMany(most, what) => write!(f, "a topic has at most {most} {what}"),
             Self::UnknownRole(role) => write!(f, "the role `{role}` is not defined"),
             Self::OwnerDefined => f.write_str("the role `owner` may do everything and cannot be defined otherwise"),
-            Self::NotACall => f.write_str("a rule holds calls, such as `call:robot-*/move*`"),
+            Self::NotACall => f.write_str("a rule has one of `hold`, `allow` and `deny`, with calls such as `call:robot-*/move*`"),
             Self::Needs => write!(f, "`needs` is a number from 1 to {MAX_APPROVERS}"),
             Self::Expiry => f.write_str("a held call expires after 1 second to 7 days"),
             Self::NoOwner => f.write_str("a topic for members needs a member with the role `owner`"),
@@ -265,8 +295,8 @@ impl TopicSettings {
         Ok(self)
     }
 
-    fn check_rule(&self, rule: &HoldRule) -> Result<(), InvalidSettings> {
-        if !matches!(rule.hold, Capability::Call(..)) {
+    fn check_rule(&self, rule: &CallRule) -> Result<(), InvalidSettings> {
+        if !matches!(rule.effect(), Some((_, Capability::Call(..)))) {
             return Err(InvalidSettings::NotACall);
         }
         if rule.approvers.len() > MAX_APPROVERS || rule.callers.len() > MAX_APPROVERS {
@@ -311,24 +341,17 @@ impl TopicSettings {
     }
 
     /// Whether a participant is paused.
-    pub fn is_paused(&self, participant: &ParticipantId, kind: ParticipantKind) -> bool {
-        self.paused.contains(participant) || (self.stopped && kind != ParticipantKind::Human)
+    pub fn is_paused(&self, participant: &ParticipantId, kind: Option<ParticipantKind>) -> bool {
+        self.paused.contains(participant) || (self.stopped && kind != Some(ParticipantKind::Human))
     }
 
-    /// The rule that holds an envelope, and the tool it calls; `None` where no rule does.
-    pub fn hold(&self, envelope: &Envelope) -> Option<(&HoldRule, String)> {
-        if self.rules.is_empty() {
-            return None;
-        }
-        let tool = tool_name(envelope.payload()).unwrap_or_default();
-        let act = Act::of(envelope, &tool);
-        let Act::Call(_, called) = act else { return None };
-        let matches = |rule: &&HoldRule| {
-            let concerns = rule.callers.is_empty() || self.is_one_of(&rule.callers, envelope.from());
-            concerns && rule.hold.covers(&act)
-        };
-        let rule = self.rules.iter().find(matches)?;
-        Some((rule, called.to_owned()))
+    /// The rule for a call; `None` where there is none.
+    pub fn rule_for(&self, caller: &ParticipantId, call: &Act<'_>) -> Option<(&CallRule, RuleEffect)> {
+        self.rules.iter().find_map(|rule| {
+            let (effect, calls) = rule.effect()?;
+            let concerns = rule.callers.is_empty() || self.is_one_of(&rule.callers, caller);
+            (concerns && calls.covers(call)).then_some((rule, effect))
+        })
     }
 
     /// Whether principals include a participant.

@@ -5,9 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_control::ControlNotice;
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
+    CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
     Refusal,
 };
 use serde::Serialize;
@@ -87,6 +88,14 @@ impl Mcpx {
         self.send(frame);
     }
 
+    /// Tells the caller that its request waits for approval. A peer writes no notices, so one in place of its draft says that.
+    fn tell_held(&mut self, notice: &Entry, now: Instant) {
+        let Some(ControlNotice::Requested(held)) = ControlNotice::of(&notice.envelope) else { return };
+        let payload = system::Held::new(&held.callee, held.needs, held.expires);
+        let frame = self.compose(Kind::System, Some(&held.id), payload, now);
+        self.send(frame);
+    }
+
     fn welcome(&mut self, joined: Joined, now: Instant) {
         self.participant = Some(joined.participant.clone());
         self.next_heartbeat = self.options.heartbeat.map(|every| now + every);
@@ -133,6 +142,7 @@ impl Dialect for Mcpx {
         match event {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
+            DialectEvent::Accepted { entry, .. } if ControlNotice::is_one(&entry.envelope) => self.tell_held(&entry, now),
             // The echo is the acknowledgement; the room does not say a stored envelope twice, so a repeated one is said here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))
@@ -200,7 +210,7 @@ mod tests {
     use super::*;
     use crate::History;
     use insta::assert_snapshot;
-    use salon_protocol::{Entry, Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
+    use salon_protocol::{Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
 
     /// A connection of alice's, with what it says collected as text.
     struct Wire {

@@ -182,6 +182,7 @@ pub async fn serve(
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),
         list_max_age: config.timings.list_max_age,
+        topic_creation: if config.dev { config::TopicCreation::Anyone } else { config.auth.create_topics },
     };
     let host = host::host((log.clone(), context), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);

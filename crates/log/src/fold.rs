@@ -6,13 +6,18 @@
 //! Invariant: decided by the order of the entries alone. The same entries give the same fold on every node and after every restart.
 //! A call ends once: by its first answer, or by failing, whichever stands first in the log. Nobody leaves who is not present.
 
+mod control;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use salon_control::{ControlNotice, TopicSettings};
 use salon_protocol::{
     Entry, Envelope, EnvelopeId, FailureCause, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
 };
 
+use self::control::{ControlEffect, ControlFold};
+pub use self::control::{HeldCall, MAX_HELD_CALLS};
 use crate::{FailedRequest, OpenRequest, Standing};
 
 /// How many calls of one caller may wait for an answer; of more, the oldest fails. Only a backstop: rooms refuse requests at
@@ -50,6 +55,8 @@ pub enum Ignored {
     Answer(CallClosure),
     /// It says that a participant leaves who is not present.
     Leave,
+    /// It changes settings that have changed since, or decides about a call that is held no longer.
+    Stale,
 }
 
 /// Why a call does not wait for an answer.
@@ -69,7 +76,7 @@ pub fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
 /// Whether an envelope can be one that counts for nothing.
 #[cfg(feature = "nats")]
 pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
-    answered_request(envelope).is_some() || leaver(envelope).is_some()
+    answered_request(envelope).is_some() || leaver(envelope).is_some() || ControlNotice::is_one(envelope)
 }
 
 /// Who leaves by an envelope, if somebody does.
@@ -137,6 +144,7 @@ pub struct Fold {
     callers: HashMap<ParticipantId, CallerLoad>,
     /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
     failures: BTreeMap<(u64, u64), EnvelopeId>,
+    control: ControlFold,
     /// The offset up to which every entry is folded.
     through: u64,
     /// See [`Fold::bytes`].
@@ -186,6 +194,7 @@ impl Fold {
         for FailedRequest { at, open, cause } in &standing.failed {
             fold.insert(open.clone(), Some(FoldedFailure { at: *at, cause: *cause }));
         }
+        fold.control = ControlFold::restore(&standing.control);
         fold.through = standing.head.offset;
         fold
     }
@@ -209,7 +218,8 @@ impl Fold {
             let call = self.calls.get(request).filter(|call| is_kept(call))?;
             Some(FailedRequest { at: *at, open: open((request, call)), cause: call.failed?.cause })
         });
-        Standing { head: Position { epoch, offset: self.through }, present, waiting, failed: failed.collect() }
+        let head = Position { epoch, offset: self.through };
+        Standing { head, present, waiting, failed: failed.collect(), control: self.control.entries() }
     }
 
     /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
@@ -220,9 +230,12 @@ impl Fold {
         }
         self.through = at;
         match entry.envelope.message() {
-            Some(Message::Notification { .. }) => FoldEffect::Counts,
+            Some(Message::Notification { .. }) => self.note(entry),
             Some(Message::Request { .. }) => match OpenRequest::of(entry) {
-                Some(open) => self.ask(open),
+                Some(open) => {
+                    self.control.release(&open.request);
+                    self.ask(open)
+                }
                 None => FoldEffect::Counts,
             },
             Some(Message::Response { .. }) => match entry.envelope.correlation() {
@@ -240,6 +253,55 @@ impl Fold {
                 };
                 if was_present { self.fail_calls_to(&id, at) } else { FoldEffect::Counts }
             }
+        }
+    }
+
+    /// Takes a notification: the gateway's notices, and cancellations of calls that are held.
+    fn note(&mut self, entry: &Arc<Entry>) -> FoldEffect {
+        let at = entry.position.offset;
+        let effect = match ControlNotice::of(&entry.envelope) {
+            Some(notice) => self.control.apply(entry, notice),
+            None if self.control.holds().is_empty() => ControlEffect::Counts,
+            None => self.withdraw(&entry.envelope),
+        };
+        match effect {
+            ControlEffect::Counts => FoldEffect::Counts,
+            ControlEffect::Stale => FoldEffect::Ignored(Ignored::Stale),
+            ControlEffect::Settings => self.stop_calls(at),
+            ControlEffect::Fails(call, cause) => {
+                self.insert(call, Some(FoldedFailure { at, cause }));
+                FoldEffect::FailsCalls
+            }
+        }
+    }
+
+    /// Ends the calls of callers that may do nothing any more.
+    fn stop_calls(&mut self, at: u64) -> FoldEffect {
+        let Some(settings) = self.control.settings().cloned() else { return FoldEffect::Counts };
+        let present = &self.present;
+        let is_stopped = |caller: &ParticipantId| {
+            let kind = present.get(caller).and_then(|present| present.participant.kind);
+            !caller.is_host() && (settings.role_of(caller).is_none() || settings.is_paused(caller, kind))
+        };
+        let held = self.control.release_calls_of(is_stopped);
+        let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_stopped(&call.caller));
+        let waiting: Vec<_> = waiting.map(|(request, _)| request.clone()).collect();
+        let failure = FoldedFailure { at, cause: FailureCause::Stopped };
+        let fails = !(held.is_empty() && waiting.is_empty());
+        held.into_iter().for_each(|call| self.insert(call, Some(failure)));
+        waiting.iter().for_each(|request| _ = self.fail(request, failure));
+        if fails { FoldEffect::FailsCalls } else { FoldEffect::Counts }
+    }
+
+    /// A held call that its caller cancels is held no longer.
+    fn withdraw(&mut self, envelope: &Envelope) -> ControlEffect {
+        let is_cancellation =
+            matches!(envelope.message(), Some(Message::Notification { method }) if &**method == "notifications/cancelled");
+        let id = envelope.concerned_call().filter(|_| is_cancellation);
+        let held = id.and_then(|id| self.control.held(envelope.from(), &id).cloned());
+        match held.and_then(|held| self.control.release(&held)) {
+            Some(call) => ControlEffect::Fails(call, FailureCause::Withdrawn),
+            None => ControlEffect::Counts,
         }
     }
 
@@ -268,6 +330,7 @@ impl Fold {
     /// Says whether the participant was present.
     fn leave(&mut self, id: &ParticipantId) -> bool {
         let before = self.present.remove(id);
+        self.control.release_calls_of(|caller| caller == id);
         self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
         before.is_some()
     }
@@ -349,6 +412,9 @@ impl Fold {
     pub fn ignores(&self, envelope: &Envelope) -> Option<Ignored> {
         if let Some(request) = answered_request(envelope) {
             return self.end_of(request).map(Ignored::Answer);
+        }
+        if let Some(notice) = ControlNotice::of(envelope) {
+            return self.control.is_stale(&notice).then_some(Ignored::Stale);
         }
         leaver(envelope).filter(|who| !self.is_present(who)).map(|_| Ignored::Leave)
     }
@@ -491,9 +557,29 @@ impl Fold {
         self.present.len()
     }
 
+    /// The settings of the topic, where it has some.
+    pub fn settings(&self) -> Option<&Arc<TopicSettings>> {
+        self.control.settings()
+    }
+
+    /// The calls that are held for approval, by the ids of their envelopes.
+    pub fn held_calls(&self) -> &BTreeMap<EnvelopeId, HeldCall> {
+        self.control.holds()
+    }
+
+    /// The notices that the settings and the held calls follow from, the oldest first.
+    pub(crate) fn control_entries(&self) -> Vec<Arc<Entry>> {
+        self.control.entries()
+    }
+
+    /// Whether there are neither settings nor held calls.
+    pub(crate) fn is_uncontrolled(&self) -> bool {
+        self.control.is_empty()
+    }
+
     /// How much memory it takes, roughly.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.control.bytes()
     }
 
     /// The offset up to which every entry is folded.

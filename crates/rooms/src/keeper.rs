@@ -48,6 +48,7 @@ impl Rooms {
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
         let mut again = None;
+        let mut settling = room.next_expiry().map(|wait| Instant::now() + wait);
         let mut health = self.log().health();
         // Not at once: the task that opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);
@@ -89,6 +90,15 @@ impl Rooms {
                 }
                 () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
                     host = None;
+                    Ok(())
+                }
+                () = room.control_changed.notified() => {
+                    room.remove_excluded();
+                    settling = room.settle_holds().await.map(|wait| Instant::now() + wait);
+                    Ok(())
+                }
+                () = at(settling) => {
+                    settling = room.settle_holds().await.map(|wait| Instant::now() + wait);
                     Ok(())
                 }
                 Ok(()) = health.changed() => {

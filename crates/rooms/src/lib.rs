@@ -6,6 +6,7 @@
 mod attendance;
 mod batch;
 mod bell;
+mod control;
 mod cursor;
 mod keeper;
 mod lifecycle;
@@ -27,6 +28,7 @@ mod timings;
 
 pub use batch::Batch;
 pub use bell::{BatchOutlet, OfferOutcome};
+pub use control::{Authority, OPERATOR_PERMISSION, digest, notice};
 pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use limits::{ByteRates, Rate};
 pub use publishing::{Publishing, Submission};

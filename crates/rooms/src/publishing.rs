@@ -11,7 +11,8 @@ use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, Particip
 
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::control::Authority;
+use crate::rules::{self, Accepted, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
@@ -98,11 +99,15 @@ impl Room {
         };
         let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
         let concerns_others = concerns_others(fold, author, draft.envelope());
-        drop(attendance);
         let stamp = draft.stamp().cloned();
-        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others };
+        let authority = Authority::of(fold, author, stamp.as_ref());
+        drop(attendance);
+        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others, authority };
         match rules::accept(author, draft, &circumstances) {
-            Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(Accepted { envelope, hold: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(Accepted { envelope, hold: Some((rule, tool)) }) => {
+                Publishing::LookUp(self.clone().hold(envelope, stamp, rule, tool))
+            }
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
             }
@@ -137,11 +142,13 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances =
-                Circumstances { recipient_present: false, calls_waiting: 0, referent, concerns_others: false };
             let stamp = draft.stamp().cloned();
+            // Only responses come here. They need no capability, and no rule holds them.
+            let (recipient_present, calls_waiting, concerns_others, authority) = (false, 0, false, None);
+            let circumstances =
+                Circumstances { recipient_present, calls_waiting, referent, concerns_others, authority };
             match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, stamp).await,
+                Ok(accepted) => self.submit(accepted.envelope, stamp).await,
                 Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
                 Err(refused) => Err(refused.1),
             }

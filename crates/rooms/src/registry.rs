@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
+use salon_control::TopicSettings;
+use salon_log::{Appended, Claim, Fold, HeldCall, Lapse, OpenRequest, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, TopicName,
+    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
+    TopicName,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,6 +20,7 @@ use tokio::time::Instant;
 use crate::attendance::{Attendance, EntryTerms};
 use crate::batch::Batch;
 use crate::bell::Bell;
+use crate::control::{Authority, check_access};
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::lifecycle::Lifecycle;
 use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
@@ -97,6 +100,8 @@ pub struct Admission {
     pub deliver: Deliver,
     /// Whether it wants its own.
     pub echo: bool,
+    /// What its token says.
+    pub stamp: Option<Stamp>,
 }
 
 /// Somebody is in.
@@ -134,6 +139,33 @@ impl HostAccess {
     /// Who is here.
     pub fn roster(&self) -> Vec<Arc<Participant>> {
         self.0.attendance().fold().roster().cloned().collect()
+    }
+
+    /// The settings of the topic, where it has some.
+    pub fn settings(&self) -> Option<Arc<TopicSettings>> {
+        self.0.attendance().fold().settings().cloned()
+    }
+
+    /// The calls that wait for approval.
+    pub fn held_calls(&self) -> Vec<HeldCall> {
+        self.0.attendance().fold().held_calls().values().cloned().collect()
+    }
+
+    /// The calls that wait for an answer.
+    pub fn waiting_calls(&self) -> Vec<OpenRequest> {
+        let room = &self.0;
+        room.attendance().fold().standing(room.epoch, 0).waiting
+    }
+
+    /// What the topic's settings and a token say of a participant; `None` where they forbid nothing.
+    pub fn authority(&self, participant: &ParticipantId, stamp: Option<&Stamp>) -> Option<Authority> {
+        Authority::of(self.0.attendance().fold(), participant, stamp)
+    }
+
+    /// Stores a notice of the gateway's, and waits until this room has folded it.
+    pub async fn append(&self, notice: Envelope) -> Result<Appended, Refusal> {
+        let appended = self.0.log.append(&self.0.topic, notice).await.map_err(|error| unwritable(&error))?;
+        if self.0.folded(appended.entry.position.offset).await { Ok(appended) } else { Err(closed()) }
     }
 
     /// Somebody who is here.
@@ -223,7 +255,10 @@ impl Rooms {
         let standing = self.0.log.standing(topic).await?;
         let seated = self.0.log.roster(topic).await?;
         let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
-        if present.any(|present| !seated.contains(&present.participant.id)) {
+        let is_orphaned = present.any(|present| !seated.contains(&present.participant.id));
+        // Held calls are decided, or expire.
+        let is_held = || !Fold::restore(&standing).held_calls().is_empty();
+        if is_orphaned || is_held() {
             self.visit(topic).await?;
         }
         Ok(())
@@ -286,6 +321,7 @@ impl Rooms {
         let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
         let room = visit.room().clone();
         let id = admission.participant.id.clone();
+        room.check_access(&id, admission.stamp.as_ref())?;
 
         let bell =
             Bell::new(Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo });
@@ -351,20 +387,37 @@ impl Rooms {
         page.map_err(|error| unreadable(&error))
     }
 
+    /// Whether a participant may read a topic, which is not opened for this.
+    pub async fn check_access(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        stamp: Option<&Stamp>,
+    ) -> Result<(), Refusal> {
+        if let Some(visit) = self.visit_open(topic) {
+            return visit.room().check_access(participant, stamp);
+        }
+        let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
+        check_access(&Fold::restore(&standing), participant, stamp)
+    }
+
     /// Reads a room without being in it. A room that is opened for this counts as `reader`'s.
     pub async fn observe(
         &self,
         topic: &TopicName,
         after: Option<&EnvelopeId>,
         interest: Interest,
-        reader: Option<&ParticipantId>,
+        reader: Option<(&ParticipantId, Option<&Stamp>)>,
     ) -> Result<Cursor, Refusal> {
         let after = match after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
             None => None,
         };
-        let visit = self.visit_as(topic, reader).await?;
+        let visit = self.visit_as(topic, reader.map(|(reader, _)| reader)).await?;
         let room = visit.room().clone();
+        if let Some((reader, stamp)) = reader {
+            room.check_access(reader, stamp)?;
+        }
         let began = after.unwrap_or_else(|| room.ring().head());
         Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use salon_control::ControlNotice;
 use salon_log::{AppendError, CallClosure, FoldEffect, ReadError, Standing, TopicLog};
 use salon_protocol::{CloseReason, Code, Entry, EnvelopeId, ParticipantId, Position, Refusal, Timestamp, TopicName};
 use tokio::sync::{Notify, watch};
@@ -49,6 +50,8 @@ pub(crate) struct Room {
     lifecycle: watch::Sender<Lifecycle>,
     listeners: Mutex<Listeners>,
     pub(crate) departure: Notify,
+    /// The settings or the held calls have changed.
+    pub(crate) control_changed: Notify,
     visits: AtomicUsize,
     pub(crate) solicited: Solicited,
     pub(crate) byte_budget: ByteBudget,
@@ -79,6 +82,7 @@ impl Room {
             lifecycle: watch::Sender::new(Lifecycle::Opening),
             listeners: Mutex::default(),
             departure: Notify::new(),
+            control_changed: Notify::new(),
             visits: AtomicUsize::new(0),
             announcements: Mutex::default(),
         }
@@ -108,13 +112,24 @@ impl Room {
         number
     }
 
+    /// Ends the readers that a participant is, for some of them.
+    pub(crate) fn end_readers(&self, reason: CloseReason, ends: impl Fn(&ParticipantId) -> bool) {
+        for bell in self.listeners().bells.values() {
+            if bell.interest.reader.as_ref().is_some_and(&ends) {
+                bell.end(reason);
+            }
+        }
+    }
+
     pub(crate) fn unlisten(&self, number: u64) {
         self.listeners().bells.remove(&number);
     }
 
     /// Whether nobody uses the room here, and nobody has to be removed or waited for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.visits.load(Ordering::Acquire) == 0 && self.attendance().is_idle(Instant::now())
+        let attendance = self.attendance();
+        let is_nothing_held = attendance.fold().held_calls().is_empty();
+        self.visits.load(Ordering::Acquire) == 0 && is_nothing_held && attendance.is_idle(Instant::now())
     }
 
     /// Waits until an offset is folded; says whether that happened before the room ended.
@@ -175,6 +190,7 @@ impl Room {
     /// Takes the next entries of the log and tells everyone who reads.
     pub(crate) async fn take(&self, entries: Vec<Arc<Entry>>) {
         let Some(last) = entries.last().map(|entry| entry.position.offset) else { return };
+        let changes_control = entries.iter().any(|entry| ControlNotice::is_one(&entry.envelope));
         let (first, batches) = {
             let (mut attendance, mut returning, now) = (self.attendance(), Vec::new(), Instant::now());
             let batches = Batch::cut(entries, |entry| {
@@ -202,6 +218,9 @@ impl Room {
             if some.len() == BELLS_AT_ONCE {
                 tokio::task::yield_now().await;
             }
+        }
+        if changes_control {
+            self.control_changed.notify_one();
         }
         if let Some(witness) = &self.common.settings.witness {
             for batch in &batches {
@@ -242,6 +261,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
         AppendError::ReadOnly(_) => Refusal::new(Code::Closing, READ_ONLY),
+        AppendError::Stale => Refusal::new(Code::VersionConflict, "it was decided otherwise meanwhile"),
         AppendError::Refused(_) | AppendError::NotPresent => {
             tracing::error!(%error, "room: message not stored, refused");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")

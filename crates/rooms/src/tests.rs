@@ -318,6 +318,7 @@ fn admission(id: &str, after: Option<&str>) -> Admission {
         recent: None,
         deliver: Deliver::All,
         echo: true,
+        stamp: None,
     }
 }
 

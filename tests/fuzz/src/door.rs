@@ -284,7 +284,7 @@ impl<R: Rules> Room<R> {
 
 fn stored(envelope: Envelope) -> Arc<Entry> {
     // Bob's token permits what a tool may ask for.
-    let stamp = (envelope.from().as_str() == "bob").then(|| Stamp::new(None, &["p".to_owned()])).flatten();
+    let stamp = (envelope.from().as_str() == "bob").then(|| Stamp::new(None, &["p".to_owned()], None)).flatten();
     Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp, envelope })
 }
 

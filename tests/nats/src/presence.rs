@@ -62,7 +62,7 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
         after: None,
         recent: None,
         deliver: Deliver::All,
-        echo: true,
+        echo: true, stamp: None,
     };
     rooms.enter(&room(), admission).await.expect("a seat")
 }

@@ -1,9 +1,10 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
-use salon_protocol::{Draft, Limits};
+use salon_protocol::{Draft, Envelope, Limits};
 use serde_json::json;
 
 use super::*;
+use crate::act::called_tool;
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).expect("an id")
@@ -32,8 +33,8 @@ fn without_settings_everybody_is_a_member() {
     assert_eq!(none.role_of(&id("bob")).expect("a role").as_str(), "member");
     let may = none.capabilities_of(&id("bob")).expect("a member");
     assert!(may.allows(&Act::Say) && may.allows_all_calls() && !may.allows(&Act::Manage));
-    assert!(!none.is_paused(&id("bob"), ParticipantKind::Agent));
-    assert_eq!(none.hold(&call("a", "robot", "move")), None);
+    assert!(!none.is_paused(&id("bob"), None));
+    assert_eq!(ruled(&none, &call("a", "robot", "move")), None);
     assert_eq!(serde_json::to_string(&none).expect("JSON"), r#"{"version":0,"access":"token"}"#);
 }
 
@@ -58,33 +59,43 @@ fn a_removed_participant_has_no_role_even_as_a_member() {
 #[test]
 fn a_stop_pauses_everybody_but_people() {
     let room = settings(json!({ "stopped": true, "paused": ["carol"] }));
-    let paused = |who: &str, kind| room.is_paused(&id(who), kind);
+    let paused = |who: &str, kind| room.is_paused(&id(who), Some(kind));
     assert!(paused("bot", ParticipantKind::Agent) && paused("arm", ParticipantKind::Robot));
     assert!(!paused("alice", ParticipantKind::Human) && paused("carol", ParticipantKind::Human));
 }
 
+/// What the rules say of a call: the effect, and when it would expire.
+fn ruled(room: &TopicSettings, envelope: &Envelope) -> Option<(RuleEffect, u64)> {
+    let tool = called_tool(envelope).unwrap_or_default();
+    let act = Act::of(envelope, &tool);
+    room.rule_for(envelope.from(), &act).map(|(rule, effect)| (effect, rule.expires_ms))
+}
+
 #[test]
-fn the_first_rule_that_matches_holds_a_call() {
+fn the_first_rule_that_matches_counts() {
     let room = settings(json!({
         "members": { "alice": "owner" },
         "rules": [
+            { "allow": "call:robot-*/stop" },
             { "hold": "call:robot-*/move*", "approvers": ["role:owner"], "callers": ["bob"] },
             { "hold": "call:robot-*/*", "approvers": ["carol"], "needs": 1, "expires_ms": 60_000 },
+            { "deny": "call:*/format" },
         ]
     }));
-    let approvers = |envelope: &Envelope| room.hold(envelope).map(|(rule, tool)| (rule.expires_ms, tool));
-    assert_eq!(approvers(&call("bob", "robot-1", "move_arm")), Some((300_000, "move_arm".into())));
-    assert_eq!(approvers(&call("dave", "robot-1", "move_arm")), Some((60_000, "move_arm".into())));
-    assert_eq!(approvers(&call("dave", "rover", "move_arm")), None);
+    assert_eq!(ruled(&room, &call("bob", "robot-1", "stop")).map(|(effect, _)| effect), Some(RuleEffect::Allow));
+    assert_eq!(ruled(&room, &call("bob", "robot-1", "move_arm")), Some((RuleEffect::Hold, 300_000)));
+    assert_eq!(ruled(&room, &call("dave", "robot-1", "move_arm")), Some((RuleEffect::Hold, 60_000)));
+    assert_eq!(ruled(&room, &call("dave", "rover", "move_arm")), None);
+    assert_eq!(ruled(&room, &call("dave", "disk", "format")).map(|(effect, _)| effect), Some(RuleEffect::Deny));
     // A method that MCP does not know is a call of that name; a list is none.
     let method = |method: &str| envelope("dave", "robot-1", json!({ "jsonrpc": "2.0", "id": 1, "method": method }));
-    assert_eq!(approvers(&method("arm/jump")), Some((60_000, "arm/jump".into())));
-    assert_eq!(approvers(&method("tools/list")), None);
+    assert_eq!(ruled(&room, &method("arm/jump")), Some((RuleEffect::Hold, 60_000)));
+    assert_eq!(ruled(&room, &method("tools/list")), None);
     // A call that names no tool is one of a tool without a name, which `*` covers.
     let nameless = envelope("dave", "robot-1", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call" }));
-    assert_eq!(approvers(&nameless), Some((60_000, String::new())));
-    let (rule, _) = room.hold(&call("bob", "robot-1", "move")).expect("a rule");
-    assert!(room.is_one_of(&rule.approvers, &id("alice")) && !room.is_one_of(&rule.approvers, &id("bob")));
+    assert_eq!(ruled(&room, &nameless), Some((RuleEffect::Hold, 60_000)));
+    let approvers = &room.rules[1].approvers;
+    assert!(room.is_one_of(approvers, &id("alice")) && !room.is_one_of(approvers, &id("bob")));
 }
 
 #[test]
@@ -94,7 +105,7 @@ fn what_is_wrong_is_said() {
     assert_snapshot!(refused(json!({ "access": "members" })), @"a topic for members needs a member with the role `owner`");
     assert_snapshot!(refused(json!({ "members": { "bob": "chief" } })), @"the role `chief` is not defined");
     assert_snapshot!(refused(json!({ "roles": { "owner": [] } })), @"the role `owner` may do everything and cannot be defined otherwise");
-    assert_snapshot!(refused(json!({ "rules": [{ "hold": "say" }] })), @"a rule holds calls, such as `call:robot-*/move*`");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "say" }] })), @"a rule has one of `hold`, `allow` and `deny`, with calls such as `call:robot-*/move*`");
     assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "needs": 0 }] })), @"`needs` is a number from 1 to 32");
     assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "expires_ms": 10 }] })), @"a held call expires after 1 second to 7 days");
     assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "approvers": ["role:crew"] }] })), @"the role `crew` is not defined");

@@ -112,7 +112,7 @@ fn session<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
 
 /// Admits a participant that is in the room once: two of them would both do what one was asked.
 fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
-    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    let (id, name, kind, stamp) = (grant.participant.clone(), grant.name.clone(), grant.kind, grant.stamp());
     move |Introduction { mcp, capabilities, .. }| Admission {
         participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
         claim: Claim::Exclusive,
@@ -120,6 +120,7 @@ fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'sta
         recent: None,
         deliver: Deliver::Directed,
         echo: false,
+        stamp: stamp.clone(),
     }
 }
 

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::speech::text;
 use super::tools::MAX_ENTRIES;
-use super::{context, find, gather, waiting};
+use super::{context, control, find, gather, waiting};
 use crate::host::arguments::MAX_TIME;
 
 /// The tools.
 pub(super) static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
-    let tools = [talking(), tools_of_others(), wait(), context::descriptions()].concat();
+    let tools = [talking(), tools_of_others(), wait(), control::descriptions(), context::descriptions()].concat();
     let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
     page.map(|(tools, _)| tools.into()).unwrap_or_default()
 });

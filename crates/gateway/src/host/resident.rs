@@ -26,6 +26,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use super::arguments::Arguments;
 use super::catalogue::REVALIDATION_INTERVAL;
 use super::context::RoomContext;
+use super::control::ControlCall;
 use super::library::{CatalogueRequest, Library, LibraryDesk};
 use super::office::{HostRequest, Office};
 use super::speech::{self, HostOutcome, failed, text};
@@ -253,6 +254,7 @@ impl Resident {
                 self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
             }
             WAIT => self.wait(request, arguments),
+            other if ControlCall::is_one(other) => ControlCall::serve(&self.office, request, other, arguments).await.map(Some),
             other => match self.context.call(&self.office, request, other, arguments).await {
                 Some(outcome) => outcome.map(Some),
                 None => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),

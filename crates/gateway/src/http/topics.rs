@@ -80,6 +80,7 @@ pub(super) async fn participants(incoming: Incoming, request: Request) -> Result
     let topic = incoming.topic()?;
     let grant = incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
     incoming.gateway.reads.take(&grant.participant)?;
+    incoming.gateway.rooms.check_access(&topic, &grant.participant, grant.stamp().as_ref()).await?;
     let participants = incoming.gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }

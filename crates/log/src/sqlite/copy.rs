@@ -166,7 +166,7 @@ mod tests {
             before.push(id);
         }
         log.trim_now().await;
-        let stamp = Stamp::new(Some("t1"), &["drive".into()]);
+        let stamp = Stamp::new(Some("t1"), &["drive".into()], None);
         let unsettled = log.append_stamped(&room, line("unsettled", "alice", "short"), stamp.clone());
         unsettled.await.expect("stored");
         before.push("unsettled".into());

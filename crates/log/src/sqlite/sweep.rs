@@ -123,6 +123,12 @@ impl Writer<'_> {
              WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
         )?
         .execute([topic, first, last])?;
+        // So do the settings.
+        step.prepare_cached(
+            "UPDATE control SET (arrived, text, stamp) = (SELECT arrived, text, stamp FROM entries WHERE entries.key = control.key)
+             WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
+        )?
+        .execute([topic, first, last])?;
         // From the topic's beginning: rows of requests that were removed before are of no use, either.
         step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([key(topic, 0), last])?;
         let removed = stored::trim(&step, name, (first, last))?;
@@ -134,17 +140,16 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets a topic of which nothing is kept, unless somebody is present. Whatever is called so later begins after everything
+    /// Forgets a topic of which nothing is kept, unless somebody is present or it has settings. Whatever is called so later begins after everything
     /// that was ever forgotten, so that an old position in it is a gap.
     fn forget(&mut self, name: &TopicName, topic: i64, trimmed: u64) -> Result<(), SqliteFault> {
         if self.source.fresh().of(name).is_some() {
             return Ok(());
         }
         let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
-        let present: bool = step
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1)")?
-            .query_row([topic], |row| row.get(0))?;
-        if !present {
+        let in_use = "SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1) OR EXISTS (SELECT 1 FROM control WHERE topic = ?1)";
+        let in_use: bool = step.prepare_cached(in_use)?.query_row([topic], |row| row.get(0))?;
+        if !in_use {
             step.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'floor'")?.execute([trimmed])?;
             step.prepare_cached("DELETE FROM topics WHERE topic = ?1")?.execute([topic])?;
             step.commit()?;
@@ -168,7 +173,26 @@ fn settle_topic(step: &Transaction<'_>, recent: &Recent, topic_states: &TopicSta
         keep.raw_execute()?;
     }
     settle_calls(step, recent, topic_states)?;
+    settle_control(step, recent, &topic_states.fold)?;
     settle_presence(step, recent, &topic_states.fold)
+}
+
+/// Stores which notices the settings and the held calls follow from. There is none held in a topic that never had settings.
+fn settle_control(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), SqliteFault> {
+    if fold.is_uncontrolled() {
+        return Ok(());
+    }
+    let wanted: BTreeSet<i64> =
+        fold.control_entries().iter().map(|entry| key(recent.topic, entry.position.offset)).collect();
+    let mut list = step.prepare_cached("SELECT key FROM control WHERE topic = ?1")?;
+    let stored = list.query_map([recent.topic], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>()?;
+    for gone in stored.difference(&wanted) {
+        step.prepare_cached("DELETE FROM control WHERE topic = ?1 AND key = ?2")?.execute([recent.topic, *gone])?;
+    }
+    for new in wanted.difference(&stored) {
+        step.prepare_cached("INSERT INTO control (topic, key) VALUES (?1, ?2)")?.execute([recent.topic, *new])?;
+    }
+    Ok(())
 }
 
 /// Stores which calls wait and which have failed, as far as the fresh entries have changed that.
