@@ -7,6 +7,8 @@
 //! A call ends once: by its first answer, or by failing, whichever stands first in the log. Nobody leaves who is not present.
 
 mod control;
+#[cfg(test)]
+mod control_tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
