@@ -18,6 +18,4 @@ pub use notice::{
 };
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};
-pub use settings::{
-    Access, CallRule, InvalidSettings, Principal, RuleEffect, TopicLimits, TopicRetention, TopicSettings,
-};
+pub use settings::{Access, CallRule, InvalidSettings, Principal, RuleEffect, TopicSettings};

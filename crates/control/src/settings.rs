@@ -35,30 +35,6 @@ pub enum Access {
     Members,
 }
 
-/// Limits of one topic, beside those of the gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TopicLimits {
-    /// Calls in a minute of one participant that is not human.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub calls_per_minute: Option<u32>,
-    /// The longest chain of envelopes of which each was caused by the one before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hops: Option<u32>,
-}
-
-/// How much of a topic is kept, where that is less than the gateway keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TopicRetention {
-    /// The newest entries.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub count: Option<u64>,
-    /// Entries that are younger, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub age_ms: Option<u64>,
-}
-
 /// Participants that a rule names: one of them, or all with a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -193,12 +169,6 @@ pub struct TopicSettings {
     /// What becomes of calls that the role allows. The first rule that matches counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<CallRule>,
-    /// How much is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retention: Option<TopicRetention>,
-    /// Limits of this topic.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<TopicLimits>,
     /// Nothing new is stored.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,

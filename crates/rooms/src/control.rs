@@ -46,7 +46,8 @@ impl Authority {
         Some(Self { settings: fold.settings().cloned().unwrap_or_default(), token, kind, stamp: stamp.cloned() })
     }
 
-    fn is_operator(&self) -> bool {
+    /// Whether the token is an operator's.
+    pub fn is_operator(&self) -> bool {
         self.stamp.as_ref().is_some_and(|stamp| stamp.permissions().iter().any(|name| name == OPERATOR_PERMISSION))
     }
 
@@ -251,7 +252,7 @@ impl Room {
     /// Closes the readers that may not be here any more.
     pub(crate) fn remove_excluded(&self) {
         let Some(settings) = self.attendance().fold().settings().cloned() else { return };
-        self.end_readers(CloseReason::Removed, |reader| settings.role_of(reader).is_none());
+        self.end_readers(CloseReason::Removed, |reader| !reader.is_host() && settings.role_of(reader).is_none());
     }
 }
 

@@ -100,7 +100,7 @@ fn the_first_rule_that_matches_counts() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    assert_snapshot!(refused(json!({ "colour": 1 })), @"the settings cannot be read: unknown field `colour`, expected one of `version`, `title`, `description`, `access`, `members`, `default_role`, `roles`, `rules`, `retention`, `limits`, `archived`, `stopped`, `paused`, `removed`");
+    assert_snapshot!(refused(json!({ "colour": 1 })), @"the settings cannot be read: unknown field `colour`, expected one of `version`, `title`, `description`, `access`, `members`, `default_role`, `roles`, `rules`, `archived`, `stopped`, `paused`, `removed`");
     assert_snapshot!(refused(json!([])), @"the settings cannot be read: a change is an object");
     assert_snapshot!(refused(json!({ "access": "members" })), @"a topic for members needs a member with the role `owner`");
     assert_snapshot!(refused(json!({ "members": { "bob": "chief" } })), @"the role `chief` is not defined");
