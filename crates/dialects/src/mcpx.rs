@@ -143,7 +143,7 @@ impl Dialect for Mcpx {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
             DialectEvent::Accepted { entry, .. } if ControlNotice::is_one(&entry.envelope) => self.tell_held(&entry, now),
-            // The echo is the acknowledgement; the room does not say a stored envelope twice, so a repeated one is said here.
+            // The echo is the acknowledgement; the room does not deliver a stored envelope twice, so the echo of a repeated one is sent here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))
             }
