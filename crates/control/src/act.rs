@@ -68,9 +68,12 @@ fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
     match tool {
         "chat.say" => Act::Say,
         "topic.configure" => Act::Manage,
-        "participant.pause" | "participant.readmit" | "participant.remove" | "participant.resume" | "room.resume" | "room.stop" => {
-            Act::Moderate
-        }
+        "participant.pause"
+        | "participant.readmit"
+        | "participant.remove"
+        | "participant.resume"
+        | "room.resume"
+        | "room.stop" => Act::Moderate,
         tool if READ_TOOLS.contains(&tool) => Act::Read,
         _ => Act::Call(host, tool),
     }

@@ -53,7 +53,9 @@ impl fmt::Display for InvalidCapability {
                 "`{text}` is not a capability: use `read`, `say`, `call:PARTICIPANT/TOOL`, `offer`, `approve:PARTICIPANT/TOOL`, \
                  `moderate`, `manage` or `*`, with `!` in front of what is denied"
             ),
-            Self::NoTarget(word) => write!(f, "`{word}` needs a participant and a tool, such as `{word}:robot-*/move*`"),
+            Self::NoTarget(word) => {
+                write!(f, "`{word}` needs a participant and a tool, such as `{word}:robot-*/move*`")
+            }
             Self::Target(why) => write!(f, "a participant or tool is not usable: {why}"),
             Self::TooMany => write!(f, "there are more than {MAX_CAPABILITIES} capabilities"),
         }
@@ -70,7 +72,8 @@ impl Capability {
             | (Self::Offer, Act::Offer)
             | (Self::Moderate, Act::Moderate)
             | (Self::Manage, Act::Manage) => true,
-            (Self::Call(who, what), Act::Call(callee, tool)) | (Self::Approve(who, what), Act::Approve(callee, tool)) => {
+            (Self::Call(who, what), Act::Call(callee, tool))
+            | (Self::Approve(who, what), Act::Approve(callee, tool)) => {
                 who.matches(callee.as_str()) && what.matches(tool)
             }
             _ => false,

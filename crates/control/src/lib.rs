@@ -13,8 +13,8 @@ mod settings;
 pub use act::{Act, called_tool};
 pub use capability::{Capability, CapabilitySet, InvalidCapability};
 pub use notice::{
-    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision, SETTINGS_METHOD,
-    SettingsChange,
+    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision,
+    SETTINGS_METHOD, SettingsChange,
 };
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};

@@ -211,7 +211,9 @@ impl fmt::Display for InvalidSettings {
             Self::TooMany(most, what) => write!(f, "a topic has at most {most} {what}"),
             Self::UnknownRole(role) => write!(f, "the role `{role}` is not defined"),
             Self::OwnerDefined => f.write_str("the role `owner` may do everything and cannot be defined otherwise"),
-            Self::NotACall => f.write_str("a rule has one of `hold`, `allow` and `deny`, with calls such as `call:robot-*/move*`"),
+            Self::NotACall => {
+                f.write_str("a rule has one of `hold`, `allow` and `deny`, with calls such as `call:robot-*/move*`")
+            }
             Self::Needs => write!(f, "`needs` is a number from 1 to {MAX_APPROVERS}"),
             Self::Expiry => f.write_str("a held call expires after 1 second to 7 days"),
             Self::NoOwner => f.write_str("a topic for members needs a member with the role `owner`"),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use salon_control::ControlNotice;
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
-    Refusal,
+    CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence,
+    PresenceEvent, Refusal,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -142,7 +142,9 @@ impl Dialect for Mcpx {
         match event {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
-            DialectEvent::Accepted { entry, .. } if ControlNotice::is_one(&entry.envelope) => self.tell_held(&entry, now),
+            DialectEvent::Accepted { entry, .. } if ControlNotice::is_one(&entry.envelope) => {
+                self.tell_held(&entry, now)
+            }
             // The echo is the acknowledgement; the room does not deliver a stored envelope twice, so the echo of a repeated one is sent here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))

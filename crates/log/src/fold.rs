@@ -297,8 +297,7 @@ impl Fold {
 
     /// A held call that its caller cancels is held no longer.
     fn withdraw(&mut self, envelope: &Envelope) -> ControlEffect {
-        let is_cancellation =
-            matches!(envelope.message(), Some(Message::Notification { method }) if &**method == "notifications/cancelled");
+        let is_cancellation = matches!(envelope.message(), Some(Message::Notification { method }) if &**method == "notifications/cancelled");
         let id = envelope.concerned_call().filter(|_| is_cancellation);
         let held = id.and_then(|id| self.control.held(envelope.from(), &id).cloned());
         match held.and_then(|held| self.control.release(&held)) {

@@ -137,9 +137,10 @@ impl FailureCause {
             Self::Withdrawn => {
                 Refusal::new(Code::CallEnded, format!("the call to `{callee}` was cancelled before it was approved"))
             }
-            Self::Stopped => {
-                Refusal::new(Code::CallEnded, format!("the call to `{callee}` was stopped: its caller was paused or removed"))
-            }
+            Self::Stopped => Refusal::new(
+                Code::CallEnded,
+                format!("the call to `{callee}` was stopped: its caller was paused or removed"),
+            ),
         }
     }
 }

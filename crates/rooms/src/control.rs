@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use salon_control::{
-    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, Act, ApprovalDecision, ApprovalRequest, CapabilitySet, Decision,
-    CallRule, RuleEffect, TopicSettings,
+    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, Act, ApprovalDecision, ApprovalRequest, CallRule,
+    CapabilitySet, Decision, RuleEffect, TopicSettings,
 };
 use salon_log::{AppendError, Appended, Fold, HeldCall, MAX_HELD_CALLS};
 use salon_protocol::{
-    CloseReason, Code, Compose, Envelope, EnvelopeId, Kind, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp, rpc,
+    CloseReason, Code, Compose, Envelope, EnvelopeId, Kind, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp,
+    rpc,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -80,7 +81,10 @@ impl Authority {
         let act = Act::of(envelope, tool.as_deref().unwrap_or_default());
         if act != Act::Read {
             if self.settings.archived {
-                return Err(Refusal::new(Code::Forbidden, "this topic is archived: it can be read, and nothing new is stored"));
+                return Err(Refusal::new(
+                    Code::Forbidden,
+                    "this topic is archived: it can be read, and nothing new is stored",
+                ));
             }
             if self.settings.is_paused(author, self.kind) {
                 return Err(Refusal::new(Code::Paused, "you are paused in this room: you can read, and nothing else"));

@@ -9,9 +9,9 @@ use futures_util::future::BoxFuture;
 use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
+use crate::control::Authority;
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::control::Authority;
 use crate::rules::{self, Accepted, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 

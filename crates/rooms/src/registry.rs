@@ -10,8 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_control::TopicSettings;
 use salon_log::{Appended, Claim, Fold, HeldCall, Lapse, OpenRequest, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
-    TopicName,
+    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal,
+    Stamp, TopicName,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;

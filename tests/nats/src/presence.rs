@@ -62,7 +62,8 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
         after: None,
         recent: None,
         deliver: Deliver::All,
-        echo: true, stamp: None,
+        echo: true,
+        stamp: None,
     };
     rooms.enter(&room(), admission).await.expect("a seat")
 }

@@ -159,7 +159,12 @@ async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble
     if options.json {
         return hand_over(format_args!("{answer}"));
     }
-    note(format_args!("{}: {} of {} approvals", answer["decision"].as_str().unwrap_or_default(), answer["approvals"], answer["needs"]));
+    note(format_args!(
+        "{}: {} of {} approvals",
+        answer["decision"].as_str().unwrap_or_default(),
+        answer["approvals"],
+        answer["needs"]
+    ));
     Ok(())
 }
 
@@ -197,5 +202,9 @@ fn confirm(call: &str, decision: &str) -> Result<(), Trouble> {
     note(format_args!("{call}\n\n{decision} this call? [y/N]"));
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer).map_err(Trouble::failed)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Trouble::usage(anyhow!("nothing was decided"))) }
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Trouble::usage(anyhow!("nothing was decided")))
+    }
 }

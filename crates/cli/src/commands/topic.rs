@@ -104,7 +104,9 @@ async fn topic(what: TopicCommand) -> Result<(), Trouble> {
     };
     let (topic, tool, arguments, options) = match what {
         TopicCommand::Show(TopicAlone { topic, options }) => (topic, "topic.get", json!({}), options),
-        TopicCommand::Set { topic, change, options } => (topic, "topic.configure", json!({ "change": change }), options),
+        TopicCommand::Set { topic, change, options } => {
+            (topic, "topic.configure", json!({ "change": change }), options)
+        }
         TopicCommand::Invite { topic, participant, role, options } => {
             let mut members = json!({});
             members[participant.as_str()] = json!(role);

@@ -24,7 +24,11 @@ fn envelope(from: &str, to: &str, payload: Value) -> Envelope {
 }
 
 fn call(from: &str, to: &str, tool: &str) -> Envelope {
-    envelope(from, to, json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": {} } }))
+    envelope(
+        from,
+        to,
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool, "arguments": {} } }),
+    )
 }
 
 #[test]

@@ -45,7 +45,8 @@ pub(crate) const KEYSPACES: [Keyspace; 3] = [tickets::TICKETS, signouts::SIGN_OU
 
 /// The stamp of a token. One that is limited has a stamp that says so, whatever it is too long for.
 pub(crate) fn stamp(token: Option<&str>, permissions: &[String], capabilities: Option<&[String]>) -> Option<Stamp> {
-    Stamp::new(token, permissions, capabilities).or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
+    Stamp::new(token, permissions, capabilities)
+        .or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
 }
 
 /// A verified token: who, which topics, which permissions, until when.

@@ -10,9 +10,9 @@ use salon_log::Durability;
 
 use super::Overrides;
 use super::value::{
-    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
-    LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, Store, StoreName,
-    StoreUrl, ToolPattern, TopicCreation, Topics,
+    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
+    Issuer, KeysAt, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span,
+    Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
 };
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;

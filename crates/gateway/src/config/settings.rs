@@ -22,9 +22,9 @@ use super::file::{TopicKey, TopicOf};
 use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
-    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
-    Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl,
-    ToolPattern, Topics,
+    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
+    Issuer, KeysAt, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName,
+    StoreUrl, ToolPattern, Topics,
 };
 use crate::timings::Timings;
 

@@ -102,7 +102,11 @@ impl<'a> ControlCall<'a> {
         arguments.end()?;
         let make = |before: &TopicSettings| {
             let mut list = before.paused.clone();
-            if paused { list.insert(who.clone()) } else { list.remove(&who) };
+            if paused {
+                list.insert(who.clone())
+            } else {
+                list.remove(&who)
+            };
             Ok(json!({ "paused": list }))
         };
         self.change(reason, Box::new(make)).await
@@ -114,7 +118,11 @@ impl<'a> ControlCall<'a> {
         arguments.end()?;
         let make = |before: &TopicSettings| {
             let mut list = before.removed.clone();
-            if removed { list.insert(who.clone()) } else { list.remove(&who) };
+            if removed {
+                list.insert(who.clone())
+            } else {
+                list.remove(&who)
+            };
             Ok(json!({ "removed": list }))
         };
         self.change(reason, Box::new(make)).await
@@ -230,7 +238,9 @@ impl<'a> ControlCall<'a> {
         if *who == held.caller && !held.self_approval {
             return Err("a participant does not decide about its own call".into());
         }
-        let Some(authority) = self.desk().authority(who, self.stamp()) else { return Err("nothing is held here".into()) };
+        let Some(authority) = self.desk().authority(who, self.stamp()) else {
+            return Err("nothing is held here".into());
+        };
         let kind = self.desk().participant(who).and_then(|participant| participant.kind);
         if authority.settings().is_paused(who, kind) {
             return Err("you are paused in this room".into());
@@ -241,7 +251,11 @@ impl<'a> ControlCall<'a> {
             return authority.check(who, &act).map_err(|refusal| refusal.message);
         }
         // A token that is limited to other things does not decide, whoever it is of.
-        if is_named && authority.token_allows(&act) { Ok(()) } else { Err("you are not an approver of this call".into()) }
+        if is_named && authority.token_allows(&act) {
+            Ok(())
+        } else {
+            Err("you are not an approver of this call".into())
+        }
     }
 
     async fn decide(&self, mut arguments: Arguments<'_>) -> HostOutcome {
@@ -257,7 +271,9 @@ impl<'a> ControlCall<'a> {
         let reason = read_reason(&mut arguments)?;
         arguments.end()?;
         let Some(hold) = self.desk().held_calls().into_iter().find(|hold| hold.request.id == id) else {
-            return Ok(failed(&format!("no call `{id}` waits for approval: it was decided about, cancelled, or never held")));
+            return Ok(failed(&format!(
+                "no call `{id}` waits for approval: it was decided about, cancelled, or never held"
+            )));
         };
         if hold.request.digest != digest {
             return Ok(failed("the digest is of another text: read the request again, and decide about what it says"));

@@ -259,7 +259,9 @@ impl Resident {
                 self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
             }
             WAIT => self.wait(request, arguments),
-            other if ControlCall::is_one(other) => ControlCall::serve(&self.office, request, other, arguments).await.map(Some),
+            other if ControlCall::is_one(other) => {
+                ControlCall::serve(&self.office, request, other, arguments).await.map(Some)
+            }
             other => match self.context.call(&self.office, request, other, arguments).await {
                 Some(outcome) => outcome.map(Some),
                 None => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),

@@ -198,7 +198,15 @@ impl Stage {
 
 fn admission(id: &str, mcp: McpVersion) -> Admission {
     let participant = Participant { mcp, ..Participant::new(ParticipantId::new(id).expect("an id")) };
-    Admission { participant, claim: Claim::Shared, after: None, recent: None, deliver: Deliver::Directed, echo: false, stamp: None }
+    Admission {
+        participant,
+        claim: Claim::Shared,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+        stamp: None,
+    }
 }
 
 async fn within<T>(wait: impl Future<Output = T>) -> T {

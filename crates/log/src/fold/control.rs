@@ -134,9 +134,7 @@ impl ControlFold {
     pub(super) fn is_stale(&self, notice: &ControlNotice) -> bool {
         match notice {
             ControlNotice::Settings(change) => change.settings.version != self.version() + 1,
-            ControlNotice::Requested(held) => {
-                self.holds.contains_key(&held.id) || self.holds.len() >= MAX_FOLDED_HOLDS
-            }
+            ControlNotice::Requested(held) => self.holds.contains_key(&held.id) || self.holds.len() >= MAX_FOLDED_HOLDS,
             ControlNotice::Decided(decided) => !self.is_open(decided),
         }
     }
@@ -212,7 +210,8 @@ impl ControlFold {
 
     /// The held call of a caller with a JSON-RPC id, that is not approved yet.
     pub(super) fn held(&self, caller: &ParticipantId, id: &RpcId) -> Option<&EnvelopeId> {
-        let held = self.holds.values().find(|hold| hold.call.caller == *caller && hold.call.id == *id && !hold.is_approved());
+        let held =
+            self.holds.values().find(|hold| hold.call.caller == *caller && hold.call.id == *id && !hold.is_approved());
         held.map(|hold| &hold.call.request)
     }
 }

@@ -75,19 +75,34 @@ impl Log {
         let (caller, callee, tool) = (id("bob"), id("robot"), "move".to_owned());
         let id = envelope_id(&format!("c{number}"));
         let held = ApprovalRequest {
-            id, request, digest, caller, callee, tool, needs, approvers: Vec::new(), self_approval: false, expires: Timestamp(1),
+            id,
+            request,
+            digest,
+            caller,
+            callee,
+            tool,
+            needs,
+            approvers: Vec::new(),
+            self_approval: false,
+            expires: Timestamp(1),
         };
         self.notice(APPROVAL_REQUESTED_METHOD, &held)
     }
 
     fn decide(&mut self, number: u8, decision: Decision, by: Option<&str>, digest: &str) -> FoldEffect {
-        let decided =
-            ApprovalDecision { id: envelope_id(&format!("c{number}")), digest: digest.into(), decision, by: by.map(id), reason: None };
+        let decided = ApprovalDecision {
+            id: envelope_id(&format!("c{number}")),
+            digest: digest.into(),
+            decision,
+            by: by.map(id),
+            reason: None,
+        };
         self.notice(APPROVAL_DECIDED_METHOD, &decided)
     }
 
     fn cancel(&mut self, number: u8) -> FoldEffect {
-        let payload = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": number } });
+        let payload =
+            json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": number } });
         let id = format!("x{}", self.offset);
         self.take(text(&id, "bob", &["robot"], &payload))
     }
@@ -122,7 +137,11 @@ fn of_two_changes_from_one_version_the_first_counts() {
 #[test]
 fn nobody_but_the_gateway_writes_notices() {
     let mut log = Log::new();
-    let change = SettingsChange { settings: TopicSettings::default().patched(&json!({ "archived": true })).expect("settings"), by: id("bob"), reason: None };
+    let change = SettingsChange {
+        settings: TopicSettings::default().patched(&json!({ "archived": true })).expect("settings"),
+        by: id("bob"),
+        reason: None,
+    };
     let payload = json!({ "jsonrpc": "2.0", "method": SETTINGS_METHOD, "params": change });
     assert_eq!(log.take(text("m1", "bob", &[], &payload)), FoldEffect::Counts);
     assert_eq!(log.fold.settings(), None);

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName};
+use salon_protocol::{
+    Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -209,7 +211,8 @@ impl Snapshot {
             Some(Arc::new(Entry { position: Position { epoch, offset }, arrived: Timestamp(arrived), stamp, envelope }))
         };
         let present = form.present.into_iter().map(|(offset, arrived, text)| entry(offset, arrived, text, None));
-        let control = form.control.into_iter().map(|(offset, arrived, text, stamp)| entry(offset, arrived, text, stamp));
+        let control =
+            form.control.into_iter().map(|(offset, arrived, text, stamp)| entry(offset, arrived, text, stamp));
         let stopped: HashMap<_, _> = form.stopped.into_iter().collect();
         let cancelled: HashSet<_> = form.cancelled.into_iter().collect();
         let failed = form.failed.into_iter().map(|(at, call)| {

@@ -111,7 +111,8 @@ impl Writer<'_> {
             return Ok(());
         }
         let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
-        let in_use = "SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1) OR EXISTS (SELECT 1 FROM control WHERE topic = ?1)";
+        let in_use =
+            "SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1) OR EXISTS (SELECT 1 FROM control WHERE topic = ?1)";
         let in_use: bool = step.prepare_cached(in_use)?.query_row([topic], |row| row.get(0))?;
         if !in_use {
             step.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'floor'")?.execute([trimmed])?;
