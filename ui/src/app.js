@@ -1,24 +1,22 @@
-// The page's state: who is signed in, which room is entered, and what stands beside it. Views get it by `useSalon`.
+// The page's state: who is signed in, which room is shown, and what stands beside it. Views get it by `useSalon`.
 
-import { createContext, useContext, useEffect, useState } from '../vendor/ui.js';
-import { RoomModel } from './model/room.js';
-import { Rights } from './model/rights.js';
-import { Connection } from './net/connection.js';
-import { Peer } from './net/peer.js';
-import { CLIENT_CAPABILITIES, Person } from './net/person.js';
+import { said } from './hooks.js';
+import { Alerts } from './alerts.js';
+import { forgetAll } from './model/kept.js';
 import { Gateway, HttpProblem } from './net/session.js';
 import { openTabs } from './net/tabs.js';
 import { hashOf, linkOf, routeOf } from './model/route.js';
 import { Watched } from './model/watched.js';
+import { Visits } from './visits.js';
 
 /** @typedef {import('./model/types.js').Panel} Panel */
 /** @typedef {import('./model/types.js').Route} Route */
-/** @typedef {import('./model/types.js').Changing} Changing */
 /** @typedef {import('./model/types.js').SessionInfo} SessionInfo */
 /** @typedef {import('./model/types.js').Envelope} Envelope */
 /** @typedef {import('./model/types.js').Item} Item */
-/** @typedef {{room: RoomModel, connection: Connection, peer: Peer, person: Person, rights: Rights}} Visit */
-/** @typedef {{key: number, text: string, tone: 'info'|'error', about?: string}} Toast */
+/** @typedef {import('./model/room.js').RoomModel} RoomModel */
+/** @typedef {import('./visits.js').Visit} Visit */
+/** @typedef {{key: number, text: string, tone: 'info'|'error', about?: string, act?: () => void}} Toast act: what choosing it does */
 
 /** How many older envelopes are asked for at once. */
 const PAGE = 200;
@@ -69,7 +67,13 @@ export class Salon extends Watched {
     this.loadProblem = null;
     /** @type {Toast[]} */
     this.toasts = [];
-    /** @type {Visit|null} */
+    const alerts = new Alerts(this);
+    this.visits = new Visits({
+      gateway, onState: (visit) => this.stateOf(visit), onHeard: (visit, envelope) => alerts.heard(visit, envelope), onAsked: (visit) => alerts.asked(visit),
+    });
+    /** Whether the rooms of before a reload were entered again. */
+    this.restored = false;
+    /** @type {Visit|null} the room that is shown */
     this.visit = null;
     /** @type {Visit|null} */
     this.latest = null;
@@ -106,9 +110,14 @@ export class Salon extends Watched {
   /** Begins: signs in by a link's code if there is one, and follows the address. */
   async start() {
     addEventListener('hashchange', () => this.follow());
-    const wake = () => { if (!document.hidden && this.visit?.connection.state.name === 'waiting') this.visit.connection.tryNow(); };
+    const wake = () => {
+      if (document.hidden) return;
+      for (const { connection } of this.visits.all()) if (connection.state.name === 'waiting') connection.tryNow();
+    };
     addEventListener('online', wake);
     document.addEventListener('visibilitychange', wake);
+    // Whoever waits for an answer waits on for a reload, but not for ever.
+    addEventListener('beforeunload', (event) => { if (this.visits.asks > 0) event.preventDefault(); });
     await this.follow();
   }
 
@@ -191,13 +200,14 @@ export class Salon extends Watched {
     this.session = session;
     this.tabs.tell(session.participant.id);
     this.linkProblem = '';
-    if (same && this.visit) this.visit.connection.open();
+    if (same) this.reopen();
     else this.leave();
   }
 
   /** Forgets who was here, without asking the gateway. */
   forget() {
     this.leave();
+    forgetAll();
     this.session = null;
     this.go({ view: 'lobby' });
     this.changed();
@@ -230,15 +240,15 @@ export class Salon extends Watched {
 
   /** Somebody has signed in or out in another tab. @param {string|null} who */
   async elsewhere(who) {
-    const { session, visit } = this;
+    const { session } = this;
     if (who === null) {
       if (!session) return;
       this.forget();
       this.say('You have signed out in another tab.');
     } else if (session?.participant.id !== who) {
       await this.another();
-    } else if (visit?.connection.state.name === 'signed-out') {
-      visit.connection.open();
+    } else {
+      this.reopen();
     }
   }
 
@@ -247,56 +257,114 @@ export class Salon extends Watched {
     const before = this.session?.participant.id;
     await this.look();
     const now = this.session?.participant.id;
-    if (now === before && this.visit?.connection.state.name !== 'another') return;
+    if (now === before && !this.visits.all().some(({ connection }) => connection.state.name === 'another')) return;
     this.leave();
     this.arrive();
     if (before !== undefined) this.say(now === undefined ? 'You are signed out.' : `This browser is signed in as ${now} now.`);
   }
 
-  /** Takes the address for the route, and enters or leaves the room accordingly. */
+  /** Connects again where the connection waits for a sign-in. */
+  reopen() {
+    for (const { connection } of this.visits.all()) if (!connection.stands && connection.state.name !== 'connecting') connection.open();
+  }
+
+  /** Takes the address for the route, and enters the room that it names. Other rooms are not left. */
   arrive() {
     this.route = routeOf(location.hash);
+    const { session } = this;
+    if (session && !this.restored) {
+      this.restored = true;
+      this.visits.restore(session);
+    }
     const topic = this.route.view === 'lobby' ? null : this.route.topic;
-    if (this.visit && this.visit.room.topic !== topic) this.leave();
-    if (this.session && topic !== null && !this.visit) this.latest = this.visit = this.enter(topic, this.session);
+    const next = session && topic !== null ? this.visits.enter(topic, session) : null;
+    if (next !== this.visit) this.turnTo(next);
+    if (next) this.heed(next);
     this.changed();
   }
 
-  /** @param {string} topic @param {SessionInfo} session @returns {Visit} */
-  enter(topic, session) {
-    const me = session.participant.id;
-    const room = new RoomModel({ topic, me });
-    const connection = new Connection({ room, gateway: this.gateway });
-    const peer = new Peer({ connection, room, capabilities: CLIENT_CAPABILITIES });
-    const rights = new Rights({ topic, me, patterns: session.allow });
-    const person = new Person({ peer, room });
-    connection.subscribe(() => {
-      if (connection.state.name === 'live') this.loadProblem = null;
-      if (connection.state.name === 'another') void this.another();
-    });
-    connection.open();
-    return { room, connection, peer, person, rights };
+  /** Shows what the address names beside the room, once the room is there. @param {Visit} visit */
+  heed(visit) {
+    const { route } = this;
+    if (route.view === 'lobby') return;
+    const { show, person } = route;
+    if (person !== undefined) this.open({ panel: 'peer', id: person });
+    if (show === undefined) return;
+    // The same address may be followed again.
+    history.replaceState(null, '', hashOf({ view: route.view, topic: route.topic }));
+    this.route = { view: route.view, topic: route.topic };
+    whenLive(visit.connection, () => { if (this.visit === visit) void this.show(show); });
   }
 
-  leave() {
-    const { visit } = this;
-    this.visit = null;
-    this.panel = null;
+  /** Copies the address of something in this room. @param {Partial<import('./model/route.js').RoomRoute>} what */
+  async copyLink(what) {
+    const { route } = this;
+    if (route.view === 'lobby') return;
+    const link = new URL(hashOf({ view: route.view, topic: route.topic, ...what }), document.baseURI).href;
+    await this.copy(link, 'Link copied. Whoever opens it needs access to this room.');
+  }
+
+  /** @param {string} text @param {string} done what is said then */
+  async copy(text, done) {
+    try {
+      await navigator.clipboard.writeText(text);
+      this.say(done);
+    } catch {
+      // Not every page may write to the clipboard.
+      this.say(text);
+    }
+  }
+
+  /** Shows another room, or none. @param {Visit|null} next */
+  turnTo(next) {
+    if (this.visit) this.visit.panel = this.panel;
+    this.visit = next;
+    this.panel = next?.panel ?? null;
+    // What stood there when the person went is no news.
+    this.quietly = true;
     this.intruded = false;
     this.replyTo = null;
     this.filter = null;
     this.target = null;
     this.loadProblem = null;
-    if (!visit) return;
-    visit.person.close();
-    visit.rights.close();
-    visit.connection.close();
-    visit.peer.close();
+    if (!next) return;
+    this.latest = next;
+    this.visits.look(next);
+  }
+
+  /** @param {Visit} visit whose connection has changed */
+  stateOf(visit) {
+    const { name } = visit.connection.state;
+    if (name === 'live' && visit === this.visit) this.loadProblem = null;
+    if (name === 'another') void this.another();
+  }
+
+  /** Leaves one room for good. @param {string} topic */
+  leaveRoom(topic) {
+    const shown = this.visit?.room.topic === topic;
+    if (shown) this.turnTo(null);
+    this.visits.leave(topic);
+    if (shown) this.go({ view: 'lobby' });
+    this.changed();
+  }
+
+  /** Leaves all rooms. */
+  leave() {
+    if (this.visit) this.turnTo(null);
+    this.visits.leaveAll();
   }
 
   /** @param {Route} route */
   go(route) {
     location.hash = hashOf(route);
+  }
+
+  /** Shows a room, and perhaps an envelope in it. @param {string} topic @param {string} [envelopeId] */
+  goTo(topic, envelopeId) {
+    this.go({ view: 'room', topic });
+    // The address is followed later; what is shown is needed now.
+    this.arrive();
+    if (envelopeId !== undefined) void this.show(envelopeId);
   }
 
   /** @param {Panel} panel */
@@ -400,9 +468,10 @@ export class Salon extends Watched {
   /**
    * Shows a short message for a while, also to screen readers.
    * @param {string} text @param {'info'|'error'} [tone] @param {Panel['panel']} [about] the panel that makes it needless
+   * @param {() => void} [act] what choosing it does
    */
-  say(text, tone = 'info', about) {
-    const toast = { key: this.revision, text, tone, about };
+  say(text, tone = 'info', about, act) {
+    const toast = { key: this.revision, text, tone, about, act };
     this.toasts = [...this.toasts.slice(1 - MAX_TOASTS), toast];
     setTimeout(() => this.unsay(toast), TOAST_TIME);
     this.changed();
@@ -415,46 +484,17 @@ export class Salon extends Watched {
   }
 }
 
-/** @param {unknown} problem @returns {string} */
-export function said(problem) {
-  return problem instanceof Error ? problem.message : String(problem);
+/** Does something when a connection stands, which it may do already. @param {import('./net/connection.js').Connection} connection @param {() => void} act */
+function whenLive(connection, act) {
+  if (connection.stands) {
+    act();
+    return;
+  }
+  const end = connection.subscribe(() => {
+    if (!connection.stands && connection.state.name !== 'closed') return;
+    end();
+    if (connection.stands) act();
+  });
 }
 
-export const SalonContext = createContext(/** @type {Salon|null} */ (null));
-
-/** @returns {Salon} */
-export function useSalon() {
-  const salon = useContext(SalonContext);
-  if (!salon) throw new Error('no Salon around this view');
-  return salon;
-}
-
-/** What is to be drawn in the next frame, all at once: what a parent takes away is then gone before it is drawn. @type {Set<() => void>} */
-const waiting = new Set();
-
-function drawAll() {
-  const draws = [...waiting];
-  waiting.clear();
-  for (const draw of draws) draw();
-}
-
-/** Renders again after a change, at most once per animation frame. @param {Changing} changing @returns {number} its revision */
-export function useRevision(changing) {
-  const [, redraw] = useState(0);
-  const seen = changing.revision;
-  useEffect(() => {
-    const draw = () => redraw((times) => times + 1);
-    const later = () => {
-      if (waiting.size === 0) requestAnimationFrame(drawAll);
-      waiting.add(draw);
-    };
-    const end = changing.subscribe(later);
-    // Something may have changed between drawing and subscribing.
-    if (changing.revision !== seen) later();
-    return () => {
-      end();
-      waiting.delete(draw);
-    };
-  }, [changing]);
-  return seen;
-}
+export { SalonContext, said, useRevision, useSalon, useSlowRevision } from './hooks.js';

@@ -38,7 +38,7 @@ try {
     await ada.page.getByLabel('Token').waitFor();
     await look(ada, `signin-${shape}`);
     await ada.signIn('ada', { name: 'Ada' });
-    await ada.page.locator('.room', { hasText: ROOM }).waitFor();
+    await ada.page.locator('.room', { hasText: ROOM.slice('room:'.length) }).waitFor();
     await look(ada, `lobby-${shape}`);
     await ada.enter(ROOM);
     await ada.page.locator('article.call[data-state="running"]').waitFor();

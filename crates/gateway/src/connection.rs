@@ -13,6 +13,7 @@ use crate::auth::{RevocationWatch, SignedInVisit};
 use crate::clock;
 use crate::meters::Meters;
 use crate::outages::OutageWatch;
+use crate::seat_keeper::SeatKeeper;
 use crate::stamps::ConnectionStamps;
 
 /// The span of one accepted connection. Its id is in every log line of the connection, and of the session that begins with it. An error's
@@ -39,6 +40,8 @@ pub(crate) struct ConnectionContext {
     pub(crate) visit: Option<Arc<SignedInVisit>>,
     /// The gateways of the log, where it can have several.
     pub(crate) outages: Option<Arc<OutageWatch>>,
+    /// Keeps its seat when it is lost, for one that has asked for that.
+    pub(crate) seat_keeper: Option<SeatKeeper>,
 }
 
 impl ConnectionContext {
@@ -57,6 +60,7 @@ impl ConnectionContext {
             revocation: RevocationWatch::never(&grant),
             visit: None,
             outages: None,
+            seat_keeper: None,
         }
     }
 

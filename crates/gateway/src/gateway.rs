@@ -26,6 +26,7 @@ use crate::http::{PeerAddress, Requester, guard};
 use crate::is_loopback;
 use crate::meters::Meters;
 use crate::outages::OutageWatch;
+use crate::seat_keeper::SeatKeeper;
 use crate::stamps::ConnectionStamps;
 use crate::ui::Ui;
 
@@ -55,6 +56,7 @@ pub(crate) struct GatewayState {
     pub(crate) refusals: Failures,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,
+    pub(crate) seat_keeper: SeatKeeper,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) reads: ReadRates,
     by_participant: Arc<KeyedCounter<ParticipantId>>,
@@ -94,6 +96,7 @@ impl GatewayState {
             audit,
             meters,
             started: Instant::now(),
+            seat_keeper: SeatKeeper::new(shutdown.subscribe()),
             shutdown,
             sessions: Mutex::default(),
         }
@@ -129,6 +132,7 @@ impl GatewayState {
             revocation: self.revocations.revoked_later(grant),
             visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
             outages: self.outages.clone(),
+            seat_keeper: None,
         }
     }
 

@@ -24,6 +24,7 @@ mod outages;
 mod private_file;
 #[cfg(test)]
 mod scratch;
+mod seat_keeper;
 mod server;
 mod session;
 mod stamps;

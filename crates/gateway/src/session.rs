@@ -174,6 +174,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
                         io::ErrorKind::TimedOut => CloseReason::TooSlow,
                         _ => CloseReason::Bye,
                     };
+                    self.keep_seat();
                     return Poll::Ready(self.ending.map_or(broken, |(reason, _)| reason));
                 }
             }
@@ -232,6 +233,16 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     fn enter(&mut self, introduction: Introduction) {
         if let Some(entrance) = &mut self.entrance {
             entrance.enter(introduction);
+        }
+    }
+
+    /// A peer that is gone without saying that it leaves may be back in a moment: a page that is reloaded.
+    fn keep_seat(&mut self) {
+        if let Some(keeper) = &self.connection.seat_keeper
+            && !self.carrier.has_said_bye()
+            && let Some(seat) = self.seat.take()
+        {
+            keeper.keep(seat, self.connection.access_ended());
         }
     }
 
@@ -355,6 +366,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
                 Received::Closed => {
                     self.dialect.handle_event(DialectEvent::StreamClosed(StreamId::ONLY), now);
                     self.act(now);
+                    self.keep_seat();
                     self.end(CloseReason::Bye, now);
                     break;
                 }

@@ -2,7 +2,7 @@
 
 import { messageType } from './envelope.js';
 import { exactPayload, stringifyExact } from './exact.js';
-import { isObject } from './schema.js';
+import { isObject } from './raw.js';
 
 /** @typedef {import('./types.js').Envelope} Envelope */
 /** @typedef {import('./types.js').Call} Call */
@@ -28,6 +28,8 @@ export class Calls {
     this.about = new Map();
     /** @type {Map<string, Set<Call>>} those that wait, by whom they are asked of */
     this.byCallee = new Map();
+    /** @type {Map<string, Set<Call>>} the same, by who asks */
+    this.byCaller = new Map();
     /** @type {Map<string, {call: Call, order: number}[]>} by what a notification may name them by, oldest first; ended ones go when they are met */
     this.named = new Map();
   }
@@ -45,9 +47,11 @@ export class Calls {
     if (parent) call.parent = parent.id;
     this.all.set(call.id, call);
     this.open.set(call.id, call);
-    const waiting = this.byCallee.get(call.callee);
-    if (waiting) waiting.add(call);
-    else this.byCallee.set(call.callee, new Set([call]));
+    for (const [map, id] of /** @type {const} */ ([[this.byCallee, call.callee], [this.byCaller, call.caller]])) {
+      const waiting = map.get(id);
+      if (waiting) waiting.add(call);
+      else map.set(id, new Set([call]));
+    }
     this.name(call.callee, call.caller, 'progress', params?._meta?.progressToken, call);
     this.name(call.caller, call.callee, 'cancelled', envelope.payload.id, call);
     return call;
@@ -100,13 +104,18 @@ export class Calls {
     return call;
   }
 
-  /** Ends the calls to somebody who left. @param {string} id @param {Envelope} envelope @returns {Call[]} */
+  /** Ends the calls to and from somebody who left: nobody answers the ones, and nobody waits for the others. @param {string} id @param {Envelope} envelope @returns {Call[]} */
   left(id, envelope) {
     const ended = [...this.byCallee.get(id) ?? []];
     for (const call of ended) {
       call.error = { code: 'recipient_not_found', message: `${id} left before answering` };
       call.state = 'failed';
       this.end(call, envelope);
+    }
+    for (const call of [...this.byCaller.get(id) ?? []]) {
+      call.state = 'abandoned';
+      this.end(call, envelope);
+      ended.push(call);
     }
     return ended;
   }
@@ -119,9 +128,11 @@ export class Calls {
     if (took < 0) took = by.heard !== undefined && request.heard !== undefined ? by.heard - request.heard : 0;
     call.ended = call.began + Math.max(0, took);
     this.open.delete(call.id);
-    const waiting = this.byCallee.get(call.callee);
-    waiting?.delete(call);
-    if (waiting?.size === 0) this.byCallee.delete(call.callee);
+    for (const [map, id] of /** @type {const} */ ([[this.byCallee, call.callee], [this.byCaller, call.caller]])) {
+      const waiting = map.get(id);
+      waiting?.delete(call);
+      if (waiting?.size === 0) map.delete(id);
+    }
   }
 
   /** Something notified about a call: progress, logging, cancelling. @param {Envelope} envelope @returns {Call|undefined} */

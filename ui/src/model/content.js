@@ -2,7 +2,7 @@
 
 import { RawJson } from './raw.js';
 import { stringifyExact } from './exact.js';
-import { isObject } from './schema.js';
+import { isObject } from './raw.js';
 
 /** @typedef {{columns: string[], rows: unknown[][]}} Table a cell is undefined where a row has nothing under that name */
 

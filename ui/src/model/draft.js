@@ -4,9 +4,10 @@
  * Drafts are not changed; `changed` makes a new one. Pure: no DOM.
  */
 
-import { Exact, exactNumber, parseExact, put, stringifyExact } from './exact.js';
-import { MAX_PARTS, isLong, isObject } from './schema.js';
-import { at, canonical, newCost, problem, same, validate } from './validate.js';
+import { Exact, canonical, exactNumber, parseExact, put, stringifyExact } from './exact.js';
+import { isObject } from './raw.js';
+import { MAX_PARTS, isLong } from './schema.js';
+import { at, newCost, problem, same, validate } from './validate.js';
 
 /** @typedef {import('./schema.js').Shape} Shape */
 /** @typedef {import('./validate.js').Errors} Errors */

@@ -4,7 +4,7 @@
  * Stricter than JSON.parse in what the gateway would refuse: a key that stands twice, a lone surrogate, too deep nesting.
  */
 
-import { RawJson, at as partAt } from './raw.js';
+import { RawJson, at as partAt, isObject } from './raw.js';
 
 /** @typedef {import('./types.js').Envelope} Envelope */
 
@@ -236,4 +236,25 @@ class Reader {
     if (!this.take('}')) this.fail('`,` or `}` was expected');
     return members;
   }
+}
+
+/**
+ * @param {unknown} value
+ * @returns {number | bigint} not a number for what is none
+ */
+export function comparable(value) {
+  if (typeof value === 'number') return value;
+  if (!(value instanceof Exact)) return NaN;
+  return /^-?\d{1,1000}$/.test(value.text) ? BigInt(value.text) : Number(value.text);
+}
+
+/**
+ * @param {unknown} value
+ * @returns {string} the same for values that are equal as JSON
+ */
+export function canonical(value) {
+  if (value instanceof Exact) return String(comparable(value));
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (!isObject(value)) return JSON.stringify(value) ?? 'null';
+  return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
 }

@@ -9,6 +9,9 @@ export class RawJson {
   }
 }
 
+/** @param {unknown} value @returns {value is Record<string, any>} */
+export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof RawJson);
+
 /** Like `JSON.stringify`, with every `RawJson` in its place. @param {any} value @returns {string} */
 export function stringify(value) {
   if (value instanceof RawJson) return value.text;

@@ -2,6 +2,7 @@
 
 import { answered, asked } from './calls.js';
 import { exactPayload } from './exact.js';
+import { clip } from './text.js';
 import { oneLine } from './threads.js';
 
 /** @typedef {import('./types.js').Call} Call */
@@ -27,4 +28,15 @@ export function argumentsLine(call, most = 140) {
 export function outcomeLine(call, most = 200) {
   // A refusal is the gateway's own, and no answer to read from.
   return oneLine(answered(call.answer?.kind === 'mcp' ? exactPayload(call.answer) : call), most);
+}
+
+/** How many lines of a failure are shown. */
+const MAX_FAILURE_LINES = 12;
+
+/** Why it failed, with its lines as they are: a traceback on one line is no help. @param {Call} call */
+export function failureText(call) {
+  const text = answered(call.answer?.kind === 'mcp' ? exactPayload(call.answer) : call).trim();
+  const lines = text.split('\n');
+  const shown = lines.length > MAX_FAILURE_LINES ? [...lines.slice(0, MAX_FAILURE_LINES), '…'] : lines;
+  return clip(shown.join('\n'), 1500);
 }

@@ -3,7 +3,7 @@
 import { Calls, isPreparation } from './calls.js';
 import { CHAT, GATEWAY, chatText, isStored, messageType, repliesTo } from './envelope.js';
 import { introduced, present, welcomed } from './people.js';
-import { dayKey, names } from './text.js';
+import { dayKey, mentions } from './text.js';
 import { Watched } from './watched.js';
 
 /** @typedef {import('./types.js').Envelope} Envelope */
@@ -166,7 +166,7 @@ export class RoomModel extends Watched {
     const text = chatText(envelope);
     if (text === null || envelope.from === this.me) return false;
     const name = this.people.get(this.me)?.name;
-    return envelope.to.includes(this.me) || names(text, this.me) || (name !== undefined && names(text, name));
+    return envelope.to.includes(this.me) || mentions(text, this.me) || (name !== undefined && mentions(text, name));
   }
 
   /** @param {Envelope} envelope */

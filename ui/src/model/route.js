@@ -1,23 +1,48 @@
 // The page's addresses: all in the fragment, which never leaves the browser. Pure.
 
+import { KINDS, isEmpty } from './filter.js';
+
 /** @typedef {import('./types.js').Route} Route */
+/** @typedef {Extract<Route, {topic: string}>} RoomRoute */
 
 /** What may be in a topic's name without escaping. */
 const PLAIN = /%(3A|40)/g;
 
 /** @param {string} hash @returns {Route} */
 export function routeOf(hash) {
-  const [, kind, name, view] = hash.replace(/^#/, '').split('/');
+  const [path, query = ''] = hash.replace(/^#/, '').split(/\?(.*)/s);
+  const [, kind, name, view] = path.split('/');
   const topic = kind === 'room' && name ? decoded(name) : '';
   if (topic === '') return { view: 'lobby' };
-  return { view: view === 'timeline' ? 'timeline' : 'room', topic };
+  return { view: view === 'timeline' ? 'timeline' : 'room', topic, ...detailsOf(new URLSearchParams(query)) };
+}
+
+/** What of a room an address is about. @param {URLSearchParams} query @returns {Pick<RoomRoute, 'show'|'person'|'filter'>} */
+function detailsOf(query) {
+  const [show, person] = [query.get('show'), query.get('person')];
+  const kinds = KINDS.map(({ kind }) => kind).filter((kind) => query.getAll('kind').includes(kind));
+  const filter = { people: query.getAll('of'), kinds, method: query.get('method') ?? '', text: query.get('text') ?? '' };
+  return { ...(show ? { show } : {}), ...(person ? { person } : {}), ...(isEmpty(filter) ? {} : { filter }) };
+}
+
+/** @param {RoomRoute} route */
+function queryOf({ show, person, filter }) {
+  const query = new URLSearchParams();
+  if (show) query.set('show', show);
+  if (person) query.set('person', person);
+  for (const id of filter?.people ?? []) query.append('of', id);
+  for (const kind of filter?.kinds ?? []) query.append('kind', kind);
+  if (filter?.method) query.set('method', filter.method);
+  if (filter?.text) query.set('text', filter.text);
+  const text = query.toString();
+  return text === '' ? '' : `?${text}`;
 }
 
 /** @param {Route} route @returns {string} */
 export function hashOf(route) {
   if (route.view === 'lobby') return '#/';
   const name = encodeURIComponent(route.topic).replace(PLAIN, (code) => decodeURIComponent(code));
-  return `#/room/${name}${route.view === 'timeline' ? '/timeline' : ''}`;
+  return `#/room/${name}${route.view === 'timeline' ? '/timeline' : ''}${queryOf(route)}`;
 }
 
 /** The code, and perhaps the room, of a link that signs in. @param {string} hash @returns {{code: string, topic?: string}|null} */
@@ -36,6 +61,11 @@ function decoded(text) {
   } catch {
     return '';
   }
+}
+
+/** A room's name for people: most topics begin with `room:`, which says nothing. @param {string} topic */
+export function roomName(topic) {
+  return /^room:./.test(topic) ? topic.slice('room:'.length) : topic;
 }
 
 /** Whether a name is a topic's, as the gateway judges it. @param {string} name */

@@ -6,7 +6,7 @@
 
 import { stringifyExact } from './exact.js';
 import { isJudged } from './pattern.js';
-import { RawJson } from './raw.js';
+import { isObject } from './raw.js';
 import { clip } from './text.js';
 
 /** @typedef {{label: string, value: unknown, description?: string}} Option */
@@ -52,9 +52,6 @@ const NUMBER_WORDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximu
 /** What says something about members that are not named. */
 const OPEN_WORDS = ['additionalProperties', 'patternProperties', 'propertyNames', 'unevaluatedProperties', 'minProperties', '$ref', 'allOf',
   'anyOf', 'oneOf'];
-
-/** @param {unknown} value @returns {value is Record<string, any>} */
-export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof RawJson);
 
 /** @returns {Work} */
 export const newWork = () => ({ left: MAX_WORK });

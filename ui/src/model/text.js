@@ -1,30 +1,16 @@
 // Small things about text and time, for every view. Pure.
 
 /** How many hues there are for names. */
-const HUES = 8;
-/** How many participants' hues are remembered. */
-const MAX_HUES = 4096;
-/** @type {Map<string, number>} */
-const hues = new Map();
+export const HUES = 24;
 
-/**
- * A participant's hue, 0 to 7, for `data-hue`: the same after a reload, unless somebody seen before has it and another is free.
- * @param {string} id
- */
+/** A participant's hue, for `data-hue`: it follows from the id alone, so it is the same for everybody and after a reload. @param {string} id */
 export function hueOf(id) {
-  const known = hues.get(id);
-  if (known !== undefined) return known;
-  let sum = 7;
-  for (let at = 0; at < id.length; at += 1) sum = (sum * 31 + id.charCodeAt(at)) >>> 0;
-  const wanted = ((sum ^ (sum >>> 15)) >>> 0) % HUES;
-  if (hues.size >= MAX_HUES) return wanted;
-  const used = Array(HUES).fill(0);
-  for (const hue of hues.values()) used[hue] += 1;
-  const fewest = Math.min(...used);
-  let hue = wanted;
-  while (used[hue] > fewest) hue = (hue + 1) % HUES;
-  hues.set(id, hue);
-  return hue;
+  let sum = 2166136261;
+  for (let at = 0; at < id.length; at += 1) sum = Math.imul(sum ^ id.charCodeAt(at), 16777619);
+  // Neighbouring ids are to be far apart.
+  sum = Math.imul(sum ^ (sum >>> 15), 0x2c1b3c6d);
+  sum = Math.imul(sum ^ (sum >>> 12), 0x297a2d39);
+  return ((sum ^ (sum >>> 15)) >>> 0) % HUES;
 }
 
 /** One or two letters that stand for somebody. @param {string} name */
@@ -44,10 +30,25 @@ export function clip(text, most) {
   return `${text.slice(0, end)}…`;
 }
 
-/** Whether a text names a participant as a word of its own. @param {string} text @param {string} id */
-export function names(text, id) {
+/** How much of a text is shown before somebody asks for more; a long one must neither hold up the page nor fill the screen. */
+const MAX_SHOWN_CHARS = 6000;
+const MAX_SHOWN_LINES = 60;
+
+/** The beginning of a long text; the text where it is not long. @param {string} text */
+export function beginning(text) {
+  let end = -1;
+  for (let line = 0; line < MAX_SHOWN_LINES; line += 1) {
+    end = text.indexOf('\n', end + 1);
+    if (end < 0) break;
+  }
+  const lines = end < 0 ? text : text.slice(0, end);
+  return lines.length > MAX_SHOWN_CHARS ? lines.slice(0, MAX_SHOWN_CHARS) : lines;
+}
+
+/** Whether a text mentions a participant: `@` and its id or name. A word that happens to be somebody's name is none. @param {string} text @param {string} id */
+export function mentions(text, id) {
   if (!id) return false;
-  const [within, word] = [text.toLowerCase(), id.toLowerCase()];
+  const [within, word] = [text.toLowerCase(), `@${id.toLowerCase()}`];
   const inside = (/** @type {string|undefined} */ c) => c !== undefined && /[\p{L}\p{N}_-]/u.test(c);
   for (let at = within.indexOf(word); at >= 0; at = within.indexOf(word, at + 1)) {
     if (!inside(within[at - 1]) && !inside(within[at + word.length])) return true;

@@ -196,12 +196,14 @@ export function visible(layout, scale, { x, span, width, top, bottom }, chosen) 
     let before;
     for (let at = first; at < bars.length; at += 1) {
       const bar = bars[at];
-      const from = pixel(bar.from);
-      if (from > width) break;
+      const begins = pixel(bar.from);
+      if (begins > width) break;
+      // Each is drawn at least three pixels wide. What begins under the one before it would cover that, so it begins behind it.
+      const from = before ? Math.max(begins, Math.min(before.to + 1, Math.max(begins, pixel(bar.to) - 3))) : begins;
       const to = Math.max(pixel(bar.to), from + 3);
       const failed = bar.call.state === 'failed';
       const alone = bar === chosen || before?.bar === chosen;
-      if (before && !alone && from < before.to + 1 && to - from < 6 && before.to - before.from < 24) {
+      if (before && !alone && begins < before.to + 1 && to - begins < 6 && before.to - before.from < 24) {
         before.to = Math.max(before.to, to);
         before.crowd += 1;
         before.failed ||= failed;

@@ -49,7 +49,8 @@
  * @property {Envelope} [answer] the response, or the gateway's refusal
  * @property {any} [result]
  * @property {any} [error] a JSON-RPC error, or `{code, message}` of a refusal
- * @property {'running'|'done'|'failed'|'cancelled'} state `failed` includes a result with `isError`
+ * @property {'running'|'done'|'failed'|'cancelled'|'abandoned'} state `failed` includes a result with `isError`; `abandoned`: the caller
+ *   has left and nobody waits for the answer
  * @property {number} began
  * @property {number} [ended]
  * @property {Progress} [progress]
@@ -102,10 +103,13 @@
 
 /**
  * What stands in the panel at the side.
- * @typedef {{panel: 'peer'|'inspector'|'asks', id?: string}} Panel
+ * @typedef {{panel: 'peer'|'inspector'|'asks', id?: string, again?: string}} Panel again: the call whose tool and arguments are to be called again
  */
 
-/** @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string}} Route */
+/**
+ * Where the address leads. In a room it may name an envelope to show, somebody to look at, and a filter.
+ * @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, filter?: import('./filter.js').Filter}} Route
+ */
 
 /**
  * What a handler of a request is given beside its params.

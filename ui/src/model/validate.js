@@ -4,9 +4,10 @@
  * The schema is a stranger's: it can cost a bounded number of steps, and no pattern of its may hang the page.
  */
 
-import { Exact } from './exact.js';
+import { Exact, canonical, comparable } from './exact.js';
 import { matches } from './pattern.js';
-import { flatten, isObject, newWork, typesOf } from './schema.js';
+import { isObject } from './raw.js';
+import { flatten, newWork, typesOf } from './schema.js';
 import { clip, count } from './text.js';
 
 /** @typedef {Map<string, string>} Errors by JSON pointer; the first found counts */
@@ -187,30 +188,9 @@ function hasType(value, type) {
   }
 }
 
-/**
- * @param {unknown} value
- * @returns {number | bigint} not a number for what is none
- */
-function comparable(value) {
-  if (typeof value === 'number') return value;
-  if (!(value instanceof Exact)) return NaN;
-  return /^-?\d{1,1000}$/.test(value.text) ? BigInt(value.text) : Number(value.text);
-}
-
 /** @param {unknown} one @param {unknown} other */
 export function same(one, other) {
   return canonical(one) === canonical(other);
-}
-
-/**
- * @param {unknown} value
- * @returns {string} the same for values that are equal as JSON
- */
-export function canonical(value) {
-  if (value instanceof Exact) return String(comparable(value));
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  if (!isObject(value)) return JSON.stringify(value) ?? 'null';
-  return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
 }
 
 /** A limit that a schema sets, as a plain number; one that none can break where it sets none. @param {unknown} value @param {number} none */

@@ -1,6 +1,6 @@
 // A seat in the room: a WebSocket that resumes where it was, and comes back by itself.
 
-import { isStored, readEnvelope, readList } from '../model/envelope.js';
+import { CHAT, isStored, readEnvelope, readList } from '../model/envelope.js';
 import { stringify } from '../model/raw.js';
 import { HttpProblem } from './session.js';
 import { Watched } from '../model/watched.js';
@@ -62,6 +62,9 @@ export class Refused extends Error {
  * @property {(reason: Error) => void} reject
  */
 
+/** Statuses of a ticket's refusal that do not pass. */
+const FINAL = new Set([400, 403, 404, 422]);
+
 /** The refusals that are no no for good. */
 const PASSING = ['closing', 'rate_limited'];
 
@@ -118,6 +121,12 @@ export class Connection extends Watched {
     return this.outbox.size;
   }
 
+  /** The chat that has no echo yet, oldest first. @returns {{id: string, text: string, isSent: boolean}[]} */
+  unsent() {
+    const chat = [...this.outbox].map(([id, { text, isSent }]) => ({ id, isSent, payload: JSON.parse(text).payload }));
+    return chat.filter(({ payload }) => payload?.method === CHAT).map(({ id, isSent, payload }) => ({ id, isSent, text: String(payload.params?.text ?? '') }));
+  }
+
   /** Begins; also after signing in again. */
   open() {
     this.failures = 0;
@@ -131,7 +140,8 @@ export class Connection extends Watched {
 
   /** Ends it for good. */
   close() {
-    this.drop();
+    // 1000 says that the person leaves. Without a code, or by a reload, the gateway keeps their seat for a moment.
+    this.drop(1000);
     this.become({ name: 'closed' });
     this.lost(new Refused('closing', 'The room was left.'));
   }
@@ -192,7 +202,7 @@ export class Connection extends Watched {
       return;
     }
     if (attempt !== this.attempt) return;
-    const query = new URLSearchParams({ topic: this.room.topic, ticket, share: 'true', kind: 'human' });
+    const query = new URLSearchParams({ topic: this.room.topic, ticket, share: 'true', grace: 'true', kind: 'human' });
     if (this.last === null) query.set('history', String(FIRST_PAGE));
     else query.set('after', this.last);
     this.listen(this.platform.socket(`v0/ws?${query}`), attempt);
@@ -346,9 +356,10 @@ export class Connection extends Watched {
       this.wait('Something went wrong.');
     } else if (problem.status === 401) {
       this.become({ name: 'signed-out', why: 'You are signed out.' });
-    } else if (problem.status === 403) {
+    } else if (FINAL.has(problem.status)) {
+      // Trying again would change nothing: the room may not be entered, or there can be none of that name.
       this.become({ name: 'closed', why: problem.message });
-      this.lost(new Refused('forbidden', problem.message));
+      this.lost(new Refused(problem.code, problem.message));
     } else {
       this.wait(problem.message, (problem.retryAfter ?? 0) * 1000);
     }
@@ -377,15 +388,15 @@ export class Connection extends Watched {
     else this.alarm(this.silence, 'The gateway has gone silent.');
   }
 
-  /** Gives the present attempt up. */
-  drop() {
+  /** Gives the present attempt up. @param {number} [code] */
+  drop(code) {
     this.attempt += 1;
     this.platform.never(this.timer);
     this.platform.never(this.again);
     this.again = null;
     const { socket } = this;
     this.socket = null;
-    if (socket) socket.close();
+    if (socket) socket.close(code);
     for (const [id, waiting] of this.outbox) {
       waiting.isUnderWay = false;
       if (waiting.isWithdrawn) this.forget(id, waiting);

@@ -1,7 +1,8 @@
 /** What others ask of the person, and what they show them: a queue to work off. */
 
 import { html, useEffect, useId, useRef, useState } from '../../vendor/ui.js';
-import { isObject } from '../model/schema.js';
+import { keep, kept } from '../model/kept.js';
+import { isObject } from '../model/raw.js';
 import { fullName } from '../model/people.js';
 import { clip, clock, moment } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
@@ -100,6 +101,7 @@ export function AskCard({ ask }) {
     <article class="ask" tabindex="-1" data-type=${ask.type} aria-label=${`${fullName(salon.room.people, ask.from)} ${DOES[ask.type]}`}>
       <${From} id=${ask.from} at=${ask.at} does=${DOES[ask.type]} />
       ${ask.text && html`<div class="ask-text"><${Markdown} text=${ask.text} /></div>`}
+      ${ask.type !== 'page' && html`<p class="audience">Everybody who may enter ${salon.room.topic} can read your answer, now and later.</p>`}
       <${Body} ask=${ask} />
       <button type="button" class="plain small" onClick=${() => salon.show(ask.envelope)}>Show in the conversation</button>
       <${Mute} id=${ask.from} />
@@ -125,23 +127,29 @@ function QuestionBody({ ask }) {
     <${Answer} ask=${ask} label=${ask.choices.length > 0 ? 'Or another answer' : 'Your answer'} submit="Answer" decline="Do not answer" />`;
 }
 
-/** @type {WeakMap<Ask, string>} answers that were begun: the panel may be closed meanwhile */
-const written = new WeakMap();
+/** Under what a begun answer is kept: the panel may be closed meanwhile, and the page reloaded. @param {string} topic @param {Ask} ask */
+const keyOf = (topic, ask) => `answer.${topic}.${ask.envelope}`;
 
 /** A text to answer with. @param {{ask: Ask, label: string, submit: string, decline: string, rows?: number}} props */
 function Answer({ ask, label, submit, decline, rows = 2 }) {
-  const [text, setText] = useState(written.get(ask) ?? '');
+  const { room } = useSalon();
+  const key = keyOf(room.topic, ask);
+  const [text, setText] = useState(() => String(kept(key) ?? ''));
   const [missing, setMissing] = useState(false);
   const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const id = useId();
+  const settle = (/** @type {import('../net/person.js').Outcome} */ outcome) => {
+    keep(key, undefined);
+    ask.settle(outcome);
+  };
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (text.trim() !== '') return ask.settle({ action: 'accept', text });
+    if (text.trim() !== '') return settle({ action: 'accept', text });
     setMissing(true);
     return field.current?.focus();
   };
   const write = (/** @type {any} */ event) => {
-    written.set(ask, event.currentTarget.value);
+    keep(key, event.currentTarget.value || undefined);
     setText(event.currentTarget.value);
   };
   const keys = (/** @type {KeyboardEvent} */ event) => {
@@ -158,15 +166,16 @@ function Answer({ ask, label, submit, decline, rows = 2 }) {
       </div>
       <div class="form-buttons">
         <button type="submit" class="primary">${submit}</button>
-        <button type="button" onClick=${() => ask.settle({ action: 'decline' })}>${decline}</button>
+        <button type="button" onClick=${() => settle({ action: 'decline' })}>${decline}</button>
       </div>
     </form>`;
 }
 
 /** @param {{ask: Ask}} props */
 function FormBody({ ask }) {
+  const { room } = useSalon();
   return html`
-    <${SchemaForm} schema=${ask.schema} memory=${ask} submit="Answer" raw=${false}
+    <${SchemaForm} schema=${ask.schema} memory=${ask} keepAs=${keyOf(room.topic, ask)} submit="Answer" raw=${false}
       onSubmit=${(/** @type {unknown} */ content) => ask.settle({ action: 'accept', content })}
       onCancel=${() => ask.settle({ action: 'cancel' })} cancel="Not now">
       <button type="button" onClick=${() => ask.settle({ action: 'decline' })}>Decline</button>

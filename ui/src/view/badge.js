@@ -23,7 +23,7 @@ export function AskBadge(props) {
     const text = `${fullName(room.people, newest.from)} asks you something.`;
     // Where the question is in sight already, no message over it is needed.
     const seen = salon.panel?.panel === 'asks' || (salon.panel?.panel === 'peer' && salon.panel.id === newest.from);
-    if (!seen) salon.say(text, 'info', 'asks');
+    if (!seen) salon.say(text, 'info', 'asks', () => salon.open({ panel: 'asks' }));
     setTold({ id: newest.id, text: seen ? text : '' });
   }, [newest?.id]);
   const note = person.notes[person.notes.length - 1];

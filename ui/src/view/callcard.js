@@ -1,25 +1,23 @@
-import { html, useEffect, useMemo, useState } from '../../vendor/ui.js';
-import { exactPayload, parseExact, stringifyExact } from '../model/exact.js';
-import { noticed } from '../model/calls.js';
-import { at } from '../model/raw.js';
-import { argumentsLine, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
-import { oneLine, threadsOf } from '../model/threads.js';
-import { clock, clockSeconds, clip, count, duration, moment } from '../model/text.js';
+import { html, useEffect, useState } from '../../vendor/ui.js';
+import { mediaAddress } from '../model/content.js';
+import { argumentsLine, failureText, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
+import { threadsOf } from '../model/threads.js';
+import { clockSeconds, clip, duration, moment } from '../model/text.js';
 import { useSalon } from '../app.js';
-import { JsonTree } from './json.js';
+import { lazy } from './lazy.js';
 import { useOpened } from './opened.js';
-import { ResultView } from './result.js';
-import { Who } from './who.js';
+import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
-/** @typedef {import('../model/types.js').Envelope} Envelope */
 
-const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘' };
-const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled' };
+const Details = lazy(async () => (await import('./calldetails.js')).Details);
 
-/** How many sub-calls and notices are shown before somebody asks for more. */
+const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘', abandoned: '⊘' };
+const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled', abandoned: 'abandoned' };
+
+/** How many sub-calls are shown before somebody asks for more, and how many pictures. */
 const MAX_INNER = 5;
-const MAX_NOTICES = 100;
+const MAX_THUMBNAILS = 4;
 
 /**
  * A call with its answer: who asked whom for what, how far it is or how it ended, and all of it once unfolded.
@@ -46,16 +44,38 @@ export function CallCard({ call }) {
           <b>${clip(title, 120)}</b> <span class="faint">${argumentsLine(call)}</span>
         </button>
         <${Took} call=${call} />
-        <time datetime=${call.request.ts} title=${moment(call.began)}>${clock(call.began)}</time>
+        <time datetime=${call.request.ts} title=${moment(call.began)}>${clockSeconds(call.began)}</time>
         <${Actions} call=${call} />
       </header>
       ${state === 'running' && html`<${Progress} call=${call} />`}
-      ${state === 'failed' && html`<p class="failure">${says || 'It failed without a word.'}</p>`}
+      ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'It failed without a word.'}</p>`}
+      ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
+      ${state === 'done' && !open && html`<${Thumbnails} call=${call} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}
       <${SubCalls} call=${call} />
       ${open && html`<${Details} call=${call} />`}
     </article>
   `;
+}
+
+/**
+ * Many calls of one tool that went well.
+ * @param {{group: import('../model/groups.js').Group, onToggle: () => void}} props
+ */
+export function GroupRow({ group, onToggle }) {
+  const { calls, id, open } = group;
+  const [, toggle] = useOpened(id);
+  const [first, last] = [calls[0].call, calls[calls.length - 1].call];
+  const slowest = Math.max(...calls.map(({ call }) => (call.ended ?? call.began) - call.began));
+  return html`
+    <div class="call-group">
+      <button type="button" class="fold" aria-expanded=${open} onClick=${() => { toggle(); onToggle(); }}>
+        <span class="fold-mark" aria-hidden="true">${open ? '▾' : '▸'}</span>
+        <span><b>${calls.length} × ${clip(titleOf(first), 80)}</b>, all ok
+          <span class="faint"> <${Name} id=${first.caller} /> → <${Name} id=${first.callee} />, up to ${duration(slowest)}</span></span>
+      </button>
+      <time datetime=${last.request.ts} title=${moment(last.began)}>${clockSeconds(last.began)}</time>
+    </div>`;
 }
 
 /** @param {{call: Call}} props how long it took, or takes so far */
@@ -76,6 +96,8 @@ function Actions({ call }) {
   const salon = useSalon();
   const [asked, setAsked] = useState(false);
   const mine = call.caller === salon.room.me && call.state === 'running';
+  // A question to the person, which waits for them.
+  const isMine = call.callee === salon.room.me && call.state === 'running' && isQuestion(call);
   const cancel = () => {
     setAsked(true);
     if (salon.peer.cancel(call.id)) return;
@@ -86,8 +108,12 @@ function Actions({ call }) {
       .catch((why) => salon.say(`Not cancelled: ${why.message}`, 'error'));
   };
   return html`
-    <span class="row-actions" data-kept=${mine ? '' : null}>
+    <span class="row-actions" data-kept=${mine || isMine ? '' : null}>
+      ${isMine && html`<button type="button" class="primary" onClick=${() => salon.open({ panel: 'asks' })}>Answer</button>`}
       ${mine && html`<button type="button" class="danger" disabled=${asked} onClick=${cancel}>Cancel</button>`}
+      ${call.tool !== undefined && salon.room.people.get(call.callee)?.present && call.callee !== salon.room.me && html`
+        <button type="button" title="Call it again with these arguments" onClick=${() => salon.open({ panel: 'peer', id: call.callee, again: call.id })}>Again</button>`}
+      <button type="button" title="Copy a link to this call" onClick=${() => void salon.copyLink({ view: 'room', show: call.id })}>Link</button>
       <button type="button" onClick=${() => salon.open({ panel: 'inspector', id: call.id })}>Inspect</button>
     </span>
   `;
@@ -104,6 +130,16 @@ function Progress({ call }) {
       <span class="faint">${[told, message && clip(message, 200)].filter(Boolean).join(', ')}</span>
     </div>
   `;
+}
+
+/** Pictures of an answer, small; unfolded they are as they are. @param {{call: Call}} props */
+function Thumbnails({ call }) {
+  const blocks = Array.isArray(call.result?.content) ? call.result.content : [];
+  const pictures = blocks.filter((/** @type {any} */ block) => block?.type === 'image').slice(0, MAX_THUMBNAILS)
+    .map((/** @type {any} */ block) => mediaAddress('image', block.mimeType, block.data)).filter(Boolean);
+  if (pictures.length === 0) return null;
+  return html`<div class="thumbnails">${pictures.map((/** @type {any} */ address, /** @type {number} */ at) => html`
+    <img key=${at} src=${address} alt=${`picture ${at + 1} of the answer`} loading="lazy" />`)}</div>`;
 }
 
 /** @param {{call: Call}} props what was asked for its sake */
@@ -128,65 +164,4 @@ function SubCalls({ call }) {
         <li><button type="button" class="more" onClick=${() => setAll(true)}>${calls.length - shown.length} more</button></li>`}
     </ul>
   `;
-}
-
-/** @param {{call: Call}} props */
-function Details({ call }) {
-  const { request, answer, notices } = call;
-  const path = call.tool === undefined ? ['payload', 'params'] : ['payload', 'params', 'arguments'];
-  const given = useMemo(() => exact(request, path), [request]);
-  const error = useMemo(() => answer && exact(answer, ['payload', 'error']), [answer]);
-  return html`
-    <div class="call-details">
-      <section aria-label="Arguments"><h4>Arguments</h4>
-        ${given === undefined ? html`<p class="faint">none</p>` : html`<${JsonTree} value=${given} open=${2} />`}
-      </section>
-      ${notices.length > 0 && html`<${Notices} notices=${notices} />`}
-      ${answer && html`
-        <section aria-label=${call.error ? 'Error' : 'Result'}><h4>${call.error ? 'Error' : 'Result'}</h4>
-          ${call.error ? html`<${JsonTree} value=${error ?? call.error} open=${2} />`
-            : html`<${ResultView} result=${call.result} raw=${answer.raw} />`}
-        </section>`}
-    </div>
-  `;
-}
-
-/** @param {{notices: Envelope[]}} props */
-function Notices({ notices }) {
-  const salon = useSalon();
-  const left = notices.length - MAX_NOTICES;
-  return html`
-    <section aria-label="Meanwhile"><h4>Meanwhile</h4>
-      ${left > 0 && html`<p class="faint">${count(left, 'earlier notice')} not shown</p>`}
-      <ol class="notices">
-        ${notices.slice(-MAX_NOTICES).map((notice) => html`
-          <li key=${notice.id}>
-            <time datetime=${notice.ts}>${clockSeconds(notice.at)}</time>
-            <button type="button" class="link" onClick=${() => salon.open({ panel: 'inspector', id: notice.id })}>
-              ${noticeLine(notice)}
-            </button>
-          </li>`)}
-      </ol>
-    </section>
-  `;
-}
-
-/** @param {Envelope} notice */
-function noticeLine(notice) {
-  const { progress, total, message, reason } = exactPayload(notice)?.params ?? {};
-  if (progress !== undefined) {
-    const told = [stringifyExact(progress), total && `of ${stringifyExact(total)}`, typeof message === 'string' && message];
-    return oneLine(told.filter(Boolean).join(' '));
-  }
-  return oneLine(typeof reason === 'string' ? `cancelled: ${reason}` : noticed(notice));
-}
-
-/** A part of an envelope with every digit as it was sent. @param {Envelope} envelope @param {string[]} path @returns {any} */
-function exact(envelope, path) {
-  const text = at(envelope.raw, path);
-  try {
-    return text === undefined ? undefined : parseExact(text);
-  } catch {
-    return JSON.parse(text ?? 'null');
-  }
 }

@@ -1,6 +1,6 @@
 import { html, useMemo, useState } from '../../vendor/ui.js';
 import { chatText } from '../model/envelope.js';
-import { argumentsLine, isQuestion, titleOf } from '../model/reading.js';
+import { argumentsLine, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
 import { clock, clockSeconds, clip, duration, hueOf } from '../model/text.js';
 import { oneLine, threadsOf } from '../model/threads.js';
 import { axis, beside, marks, visible } from '../model/timeline.js';
@@ -38,7 +38,9 @@ export function Chart({ layout, scale, window, by, selected, hovered, onSelect, 
   const chosen = layout.byId.get(selected ?? '');
   const seen = visible(layout, scale, { ...view, ...rows }, chosen);
   const height = layout.rows.length * tall;
-  const drag = useDrag(ref, window, width);
+  const drag = useDrag(ref, window, width, labels);
+  const [pointer, setPointer] = useState({ x: 0, y: 0 });
+  const pointed = layout.byId.get(hovered ?? '');
   useWheel(ref, window, labels, width);
 
   const select = (/** @type {Bar|undefined} */ bar) => {
@@ -63,7 +65,8 @@ export function Chart({ layout, scale, window, by, selected, hovered, onSelect, 
   return html`
     <div class="tl-scroll" ref=${ref} tabindex="0" role="application" aria-roledescription="timeline"
       aria-label=${`Calls over time. ${help}`} aria-activedescendant=${marked ? `tl-${marked.bar.order}` : null}
-      onKeyDown=${keys} onScroll=${(/** @type {any} */ event) => setTop(event.currentTarget.scrollTop)} ...${drag.handlers}>
+      onKeyDown=${keys} onScroll=${(/** @type {any} */ event) => setTop(event.currentTarget.scrollTop)} ...${drag.handlers}
+      onPointerOver=${(/** @type {PointerEvent} */ event) => setPointer({ x: event.clientX, y: event.clientY })}>
       <${Axis} scale=${scale} view=${view} labels=${labels} />
       <div class="tl-body" style=${{ height: `${height}px` }}>
         ${by === 'people' ? html`<${LaneLabels} ...${{ layout, labels, rows, view }} />` : html`<${RowLabels} ...${{ layout, labels, rows, view }} />`}
@@ -77,10 +80,27 @@ export function Chart({ layout, scale, window, by, selected, hovered, onSelect, 
             <${Piece} key=${each.bar.call.id} ...${{ each, scale, view }} picked=${each.bar === chosen}
               onHover=${onHover} onPick=${() => !drag.moved() && select(each.bar)}
               onOpen=${() => salon.open({ panel: 'inspector', id: each.bar.call.id })} />`)}
+          ${drag.brush && html`<rect class="tl-brush" x=${Math.min(drag.brush.from, drag.brush.to)} y="0" width=${Math.abs(drag.brush.to - drag.brush.from)} height=${height} />`}
         </svg>
       </div>
+      ${pointed && !drag.brush && html`<${Tip} bar=${pointed} crowd=${seen.find((each) => each.bar === pointed)?.crowd ?? 1} at=${pointer} />`}
     </div>
   `;
+}
+
+/** What is pointed at, beside the pointer; the line below the chart says the same to screen readers. @param {{bar: Bar, crowd: number, at: {x: number, y: number}}} props */
+function Tip({ bar: { call, from, to }, crowd, at }) {
+  const right = at.x > innerWidth / 2;
+  const low = at.y > innerHeight / 2;
+  const place = { [right ? 'right' : 'left']: `${right ? innerWidth - at.x + 14 : at.x + 14}px`, [low ? 'bottom' : 'top']: `${low ? innerHeight - at.y + 14 : at.y + 14}px` };
+  return html`
+    <div class="tl-tip" aria-hidden="true" data-state=${call.state} style=${place}>
+      <b>${clip(titleOf(call), 60)}</b>${crowd > 1 && html` <span class="faint">and ${crowd - 1} more</span>`}
+      <div class="faint"><${Name} id=${call.caller} /> → <${Name} id=${call.callee} /></div>
+      <div><span class="state">${call.state}</span>, ${duration(to - from)}, at ${clockSeconds(call.began)}</div>
+      <div class="clipped">${argumentsLine(call, 100)}</div>
+      <div class="clipped faint">${outcomeLine(call, 100)}</div>
+    </div>`;
 }
 
 /**
@@ -102,7 +122,7 @@ function press(event, { layout, chosen, window, select, open, onSelect }) {
   } else if (key === '0') {
     window.fit();
   } else if (key === 'l' || key === 'L') {
-    window.toggle();
+    window.live();
   } else if (key === 'Enter' && chosen) {
     open(chosen.call.id);
   } else if (key === 'Escape' && chosen) {
@@ -217,11 +237,11 @@ function Piece({ each, scale, view, picked, onHover, onPick, onOpen }) {
   const y = bar.row * view.tall + 4;
   const left = Math.max(from, -10);
   const width = Math.min(to, view.width + 10) - left;
-  const title = crowd > 1 ? '' : `${titleOf(call)} ${argumentsLine(call, 60)}`.trim();
+  const title = crowd > 1 ? `×${crowd}` : `${titleOf(call)} ${argumentsLine(call, 60)}`.trim();
   const inside = width > 44 || each.room - to < width;
   const space = inside ? width - 12 : each.room - to - 10;
   // Where there is no room for words, a failure still has its mark.
-  const label = space > 24 ? clip(title, Math.floor(space / 6.4)) : failed && width > 14 ? '✗' : '';
+  const label = space > (crowd > 1 ? 14 : 24) ? clip(title, Math.floor(space / 6.4)) : failed && width > 14 ? '✗' : '';
   const done = call.state === 'running' && call.progress?.total ? Math.min(1, call.progress.done / call.progress.total) : null;
   const state = failed ? 'failed' : call.state;
   const told = crowd > 1 ? `${crowd} calls to ${call.callee}` : describe(call);

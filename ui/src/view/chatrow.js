@@ -2,7 +2,7 @@ import { html, useState } from '../../vendor/ui.js';
 import { chatText, repliesTo } from '../model/envelope.js';
 import { givenName, nameOf } from '../model/people.js';
 import { countReplies, gist, threadsOf } from '../model/threads.js';
-import { clock, count, hueOf, initials, moment, names } from '../model/text.js';
+import { clock, count, hueOf, initials, moment } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
 import { Markdown } from './markdown.js';
 import { useOpened } from './opened.js';
@@ -28,7 +28,7 @@ export function ChatRow({ item, nested = 0 }) {
   const text = chatText(envelope) ?? '';
   const markdown = envelope.payload?.params?.format === 'markdown';
   const name = nameOf(room.people, envelope.from);
-  const called = envelope.from !== room.me && (names(text, room.me) || names(text, room.people.get(room.me)?.name ?? ''));
+  const called = room.namesMe(envelope);
   const replies = countReplies(threadsOf(room), envelope.id);
   return html`
     <article class=${called ? 'chat called' : 'chat'} aria-label=${`${name} at ${clock(envelope.at)}`}>
@@ -40,6 +40,7 @@ export function ChatRow({ item, nested = 0 }) {
           <time datetime=${envelope.ts} title=${moment(envelope.at)}>${clock(envelope.at)}</time>
           <span class="row-actions">
             <button type="button" onClick=${() => salon.reply(envelope)}>Reply</button>
+            <button type="button" title="Copy a link to this message" onClick=${() => void salon.copyLink({ view: 'room', show: envelope.id })}>Link</button>
             <button type="button" onClick=${() => salon.open({ panel: 'inspector', id: envelope.id })}>Inspect</button>
           </span>
         </header>

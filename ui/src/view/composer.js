@@ -4,6 +4,8 @@ import { completed, mentionAt, offered } from '../model/mention.js';
 import { fullName, nameOf, presentPeople } from '../model/people.js';
 import { chatText, GATEWAY } from '../model/envelope.js';
 import { clip, count, hueOf } from '../model/text.js';
+import { keep, kept } from '../model/kept.js';
+import { roomName } from '../model/route.js';
 import { prefer, preference } from './theme.js';
 import { Name } from './who.js';
 
@@ -13,9 +15,6 @@ import { Name } from './who.js';
 /** To how many a message can be addressed by choosing; others are named in it. */
 const MAX_OFFERED = 200;
 
-/** What was being written in each room, so that going to the timeline and back loses nothing. @type {WeakMap<object, string>} */
-const drafts = new WeakMap();
-
 /** Where the person writes. */
 export function Composer() {
   const salon = useSalon();
@@ -23,17 +22,20 @@ export function Composer() {
   useRevision(room);
   useRevision(connection);
   const area = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
-  const [text, setText] = useState(() => drafts.get(room) ?? '');
+  const [text, setText] = useState(() => String(kept(`draft.${room.topic}`) ?? ''));
   const [to, setTo] = useState('');
   const [format, setFormat] = useState(() => preference('format', 'markdown'));
   const mention = useMention(area, text, room);
-  useEffect(() => { drafts.set(room, text); }, [text]);
+  // Neither the timeline nor a reload loses what is being written.
+  useEffect(() => keep(`draft.${room.topic}`, text || undefined), [text]);
   useGrowing(area, text);
 
   const send = async () => {
     if (text.trim() === '') return;
     const about = salon.replyTo;
     setText('');
+    // The next message is to everybody again: who answers somebody once does not answer them for ever.
+    setTo('');
     salon.reply(null);
     room.read();
     salon.showEnd();
@@ -41,9 +43,12 @@ export function Composer() {
       const how = { format: /** @type {any} */ (format), to: to === '' ? [] : [to], correlationId: about?.id };
       await salon.peer.say(text, how);
     } catch (problem) {
+      // Taken back by the person.
+      if (problem instanceof DOMException) return;
       salon.say(`Not sent: ${said(problem)}`, 'error');
       // What was written must not be lost.
       setText((now) => (now === '' ? text : now));
+      setTo((now) => (now === '' ? to : now));
     }
   };
 
@@ -72,10 +77,11 @@ export function Composer() {
   const others = presentPeople(room.people).filter((person) => person.id !== room.me && person.id !== GATEWAY).slice(0, MAX_OFFERED);
   return html`
     <form class="composer" aria-label="Write a message" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); void send(); }}>
+      <${Queue} />
       <${ReplyBar} />
       <div class="composer-box">
         ${mention.offers.length > 0 && html`<${Offers} mention=${mention} onChoose=${complete} />`}
-        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? room.topic : nameOf(room.people, to)}`}
+        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? roomName(room.topic) : nameOf(room.people, to)}`}
           aria-label="Message" aria-autocomplete="list" aria-controls=${mention.offers.length > 0 ? 'mentions' : null}
           aria-activedescendant=${mention.offers.length > 0 ? `mention-${mention.chosen}` : null}
           onInput=${(/** @type {any} */ event) => { setText(event.currentTarget.value); mention.moved(); }}
@@ -90,6 +96,7 @@ export function Composer() {
             ${to !== '' && !others.some((person) => person.id === to) && html`<option value=${to}>${to}${room.people.get(to)?.present ? '' : ' (not here)'}</option>`}
           </select>
         </label>
+        ${to !== '' && html`<span class="audience" role="status">Addressed to ${nameOf(room.people, to)}, and readable by everybody in the room</span>`}
         <label><input type="checkbox" checked=${format === 'markdown'} onChange=${(/** @type {any} */ event) => {
           const next = event.currentTarget.checked ? 'markdown' : 'plain';
           prefer('format', next);
@@ -115,6 +122,21 @@ function ReplyBar() {
       <button type="button" class="plain" aria-label="Do not reply" title="Do not reply (Esc)" onClick=${() => salon.reply(null)}>✕</button>
     </div>
   `;
+}
+
+/** Messages that the room has not got, with a way to take them back while nothing has been sent. */
+function Queue() {
+  const { connection } = useSalon();
+  useRevision(connection);
+  if (connection.state.name === 'live') return null;
+  const waiting = connection.unsent();
+  if (waiting.length === 0) return null;
+  return html`
+    <ul class="queue" aria-label="Not sent yet">
+      ${waiting.map(({ id, text, isSent }) => html`
+        <li key=${id}><span class="badge-word">${isSent ? 'Not confirmed' : 'Not sent yet'}</span> <span class="clipped">${clip(text, 200)}</span>
+          ${!isSent && html`<button type="button" class="small" onClick=${() => connection.withdraw(id)}>Take back</button>`}</li>`)}
+    </ul>`;
 }
 
 /** What has no echo yet. */

@@ -2,11 +2,14 @@ import { html, useEffect, useMemo, useState } from '../../vendor/ui.js';
 import { choices, EVERYTHING, isEmpty, KINDS, predicate } from '../model/filter.js';
 import { count } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
+import { lazy } from './lazy.js';
 
 /** @typedef {import('../model/filter.js').Filter} Filter */
 
 /** What was chosen in each room, so that going to the timeline and back loses nothing. @type {WeakMap<object, Filter>} */
 const chosen = new WeakMap();
+
+const RunDialog = lazy(async () => (await import('./run.js')).RunDialog);
 
 /** How many participants can be chosen from. */
 const MAX_CHOICES = 100;
@@ -18,6 +21,7 @@ export function Filters() {
   const revision = useRevision(room);
   const [filter, setFilter] = useState(() => chosen.get(room) ?? EVERYTHING);
   const [open, setOpen] = useState(false);
+  const [run, setRun] = useState(false);
   const [found, setFound] = useState(EMPTY);
 
   const change = (/** @type {Partial<Filter>} */ part) => {
@@ -26,10 +30,13 @@ export function Filters() {
     setFilter(next);
     salon.setFilter(predicate(next));
   };
+  const wanted = salon.route.view === 'lobby' ? undefined : salon.route.filter;
   useEffect(() => {
-    setFilter(chosen.get(room) ?? EVERYTHING);
-    salon.setFilter(predicate(chosen.get(room) ?? EVERYTHING));
-  }, [room]);
+    const now = wanted ?? chosen.get(room) ?? EVERYTHING;
+    chosen.set(room, now);
+    setFilter(now);
+    salon.setFilter(predicate(now));
+  }, [room, wanted]);
   // What there is to choose from is looked up when somebody wants to choose, not with every envelope.
   useEffect(() => {
     if (open) setFound(choices(room));
@@ -53,7 +60,9 @@ export function Filters() {
         <output class="faint" aria-live="polite">
           ${isEmpty(filter) ? count(rows.length, 'row') : `${shown} shown, ${rows.length - shown} hidden`}
         </output>
-        ${!isEmpty(filter) && html`<button type="button" class="link" onClick=${() => change(EVERYTHING)}>Clear</button>`}
+        ${!isEmpty(filter) && html`<button type="button" class="link" onClick=${() => change(EVERYTHING)}>Clear</button>
+          <button type="button" class="link" title="Copy a link to the room with this filter" onClick=${() => void salon.copyLink({ filter })}>Link</button>`}
+        <button type="button" title="Numbers of this run, and the transcript as a file" onClick=${() => setRun(true)}>Summary</button>
       </div>
       <div id="filter-more" class="filters-more" hidden=${!open}>
         <fieldset><legend>Kind</legend>
@@ -73,6 +82,7 @@ export function Filters() {
           <datalist id="filter-methods">${found.methods.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
         </label>
       </div>
+      ${run && html`<${RunDialog} onClose=${() => setRun(false)} />`}
     </form>
   `;
 }

@@ -3,8 +3,10 @@
 import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/ui.js';
 import { ABSENT, changed, collect, draftFromText, draftOf, readText } from '../model/draft.js';
 import { stringifyExact } from '../model/exact.js';
+import { keep, kept as keptOf } from '../model/kept.js';
 import { formOf } from '../model/schema.js';
-import { count } from '../model/text.js';
+import { secretsIn } from '../model/secrets.js';
+import { clip, count, listed } from '../model/text.js';
 import { Field } from './fields.js';
 
 /** @typedef {import('../model/validate.js').Errors} Errors */
@@ -28,23 +30,28 @@ const NO_ERRORS = new Map();
  * @param {boolean} [props.raw] whether JSON may be written instead
  * @param {boolean} [props.busy]
  * @param {object} [props.memory] what the form is for: closed and opened again for the same, it is as it was left
+ * @param {string} [props.keepAs] under what it outlasts a reload, unless a secret is in it
+ * @param {boolean} [props.sticky] whether its buttons stay in sight while it is scrolled
+ * @param {boolean} [props.dangerous] whether the button is to look so
+ * @param {string} [props.copy] what the button says that hands the value to `onCopy`
+ * @param {(value: unknown, text: string) => void} [props.onCopy]
  * @param {any} [props.children] more buttons
  */
 export function SchemaForm(props) {
-  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, children } = props;
+  const { schema, value, onSubmit, onCancel, submit = 'Call', cancel = 'Close', raw = true, busy = false, memory, keepAs, sticky = false, dangerous = false, copy, onCopy, children } = props;
   const shape = useMemo(() => formOf(schema), [schema]);
-  const kept = memory && filled.get(memory);
+  const kept = (memory && filled.get(memory)) ?? (keepAs === undefined ? undefined : /** @type {Filled|undefined} */ (keptOf(keepAs)));
   const [draft, setDraft] = useState(() => kept?.draft ?? draftOf(shape, value === undefined ? ABSENT : value));
   /** @type {[string | null, (text: string | null) => void]} null: the fields are shown */
   const [text, setText] = useState(kept?.text ?? null);
   const [tries, setTries] = useState(0);
   const [unfit, setUnfit] = useState('');
+  const [secretsTried, setSecretsTried] = useState(false);
+  const [risked, setRisked] = useState(false);
+  const untouched = useRef(draft);
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   const id = useId();
 
-  useEffect(() => {
-    if (memory) filled.set(memory, { draft, text });
-  }, [draft, text]);
   useEffect(() => {
     const first = tries > 0 && form.current?.querySelector('[aria-invalid="true"], .field-error');
     if (first instanceof HTMLElement) first.focus();
@@ -53,15 +60,27 @@ export function SchemaForm(props) {
   const outcome = useMemo(() => (text === null ? collect(shape, draft) : readText(schema, text)), [shape, draft, text]);
   // Mistakes are shown once the person has tried to send, and from then on at once.
   const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
+  // MCP 2025-11-25, Elicitation, "Security Considerations": a form must not be used for sensitive information. Nothing stops a stranger.
+  const secrets = useMemo(() => (outcome.errors.size > 0 ? [] : secretsIn(shape, outcome.value)), [shape, outcome]);
+  useEffect(() => {
+    if (memory) filled.set(memory, { draft, text });
+    if (keepAs !== undefined && draft !== untouched.current) keep(keepAs, secrets.length > 0 || text !== null ? undefined : { draft, text });
+  }, [draft, text]);
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (busy) return;
     setUnfit('');
     if (outcome.errors.size > 0) setTries(tries + 1);
+    else if (secrets.length > 0 && !risked) setSecretsTried(true);
     else {
+      if (keepAs !== undefined) keep(keepAs, undefined);
       const made = outcome.value === ABSENT ? {} : outcome.value;
       onSubmit(made, stringifyExact(made));
     }
+  };
+  const hand = () => {
+    if (outcome.errors.size > 0) setTries(tries + 1);
+    else onCopy?.(outcome.value, stringifyExact(outcome.value === ABSENT ? {} : outcome.value));
   };
   const swap = () => {
     setUnfit('');
@@ -94,14 +113,28 @@ export function SchemaForm(props) {
         : empty ? html`<p class="aside">There is nothing to fill in.</p>`
         : html`<${Field} shape=${shape} draft=${draft} id=${id} pointer="" path=${[]} errors=${errors} name="value"
             onChange=${change} />`}
-      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'thing')} to fix above.`}</p>
-      <div class="form-buttons">
-        <button type="submit" class="primary" aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
+      ${secretsTried && secrets.length > 0 && html`<${SecretsWarning} names=${secrets} risked=${risked} onRisk=${setRisked} />`}
+      <p class="form-errors" role="alert">${errors.size > 0 && !unfit && `Not sent: ${count(errors.size, 'error')} above.`}</p>
+      <div class=${sticky ? 'form-buttons sticky' : 'form-buttons'}>
+        <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}
         ${onCancel && html`<button type="button" onClick=${onCancel}>${cancel}</button>`}
+        ${onCopy && html`<button type="button" class="plain" onClick=${hand}>${copy}</button>`}
         ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
       </div>
     </form>`;
+}
+
+/** What is sent into a room is everybody's. @param {{names: string[], risked: boolean, onRisk: (risked: boolean) => void}} props */
+function SecretsWarning({ names, risked, onRisk }) {
+  const looks = names.length === 1 ? 'looks like a secret' : 'look like secrets';
+  return html`
+    <div class="warning" role="alert">
+      <p>${!risked && 'Not sent: '}${clip(listed(names), 300)} ${looks}, and everybody in this room would read it.
+        Use a room that only the two of you may enter, or ask for a web page where you can enter it.</p>
+      <label class="check"><input type="checkbox" checked=${risked} onChange=${(/** @type {any} */ event) => onRisk(event.currentTarget.checked)} />
+        <span>Send it although everybody in this room can read it</span></label>
+    </div>`;
 }
 
 /** @param {{id: string, text: string, errors: Errors, onText: (text: string) => void}} props */

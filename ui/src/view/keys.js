@@ -4,6 +4,7 @@ import { prefer, preference } from './theme.js';
 /** @typedef {import('../app.js').Salon} Salon */
 
 const KEYS = [
+  ['Ctrl K', 'go to a room'],
   ['/', 'filter the room'],
   ['c', 'write a message'],
   ['p', 'people'],
@@ -20,13 +21,18 @@ const KEYS = [
 
 /**
  * Keys that work wherever nothing is being written.
- * @param {Salon} salon @param {{people: () => void, help: () => void, escape?: () => boolean}} does escape: whether there was something to close
+ * @param {Salon} salon @param {{people: () => void, help: () => void, find: () => void, escape?: () => boolean}} does escape: whether there was something to close
  */
 export function useKeys(salon, does) {
   const now = useRef(does);
   now.current = does;
   useEffect(() => {
     const key = (/** @type {KeyboardEvent} */ event) => {
+      if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === 'k' && !document.querySelector('dialog[open]')) {
+        event.preventDefault();
+        now.current.find();
+        return;
+      }
       if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
       if (event.key === 'Escape' && !document.querySelector('dialog[open]') && now.current.escape?.()) return;
       if (isWriting(event.target) || document.querySelector('dialog[open]') || !areSingleKeysOn()) return;

@@ -1,10 +1,12 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
-import { said, useSalon } from '../app.js';
-import { isTopic, opens } from '../model/route.js';
+import { said, useRevision, useSalon } from '../app.js';
+import { isTopic, opens, roomName } from '../model/route.js';
 import { ago, count, moment } from '../model/text.js';
 
 /** @typedef {import('../net/session.js').Topic} Topic */
 
+/** From so many on one wants to search. */
+const MANY = 8;
 /** How often the list is looked up, in milliseconds. */
 const AGAIN = 10_000;
 
@@ -13,6 +15,7 @@ export function Lobby() {
   const salon = useSalon();
   const [topics, setTopics] = useState(/** @type {Topic[]|null} */ (null));
   const [problem, setProblem] = useState('');
+  const [search, setSearch] = useState('');
   useEffect(() => {
     let left = false;
     const look = async () => {
@@ -41,6 +44,8 @@ export function Lobby() {
   const unentered = named.filter((name) => !known.some((topic) => topic.name === name)).map((name) => ({ name }));
   const rooms = [...known, ...unentered]
     .sort((a, b) => (b.participants ?? 0) - (a.participants ?? 0) || (b.newest ?? '').localeCompare(a.newest ?? ''));
+  const wanted = search.trim().toLowerCase();
+  const fits = rooms.filter(({ name }) => name.toLowerCase().includes(wanted));
   return html`
     <main class="lobby" id="main" tabindex="-1">
       <h1>Rooms</h1>
@@ -49,7 +54,9 @@ export function Lobby() {
       ${topics !== null && rooms.length === 0 && html`
         <p class="faint">Nobody has entered a room yet. A room needs no creating: name one below and enter it.</p>`}
       ${rooms.length > 0 && html`
-        <ul class="rooms">${rooms.map((topic) => html`<${RoomLink} key=${topic.name} topic=${topic} />`)}</ul>`}
+        ${rooms.length > MANY && html`<input type="search" class="search" placeholder="Find a room" aria-label="Find a room" value=${search}
+          onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
+        <ul class="rooms">${fits.map((topic) => html`<${RoomLink} key=${topic.name} topic=${topic} />`)}</ul>`}
       <${EnterByName} patterns=${patterns} />
     </main>
   `;
@@ -59,10 +66,12 @@ export function Lobby() {
 function RoomLink({ topic }) {
   const salon = useSalon();
   const { name, participants, envelopes, newest } = topic;
+  useRevision(salon.visits);
+  const visit = salon.visits.get(name);
   return html`
     <li>
       <button type="button" class="room" onClick=${() => salon.go({ view: 'room', topic: name })}>
-        <b>${name}</b>
+        <b title=${name}>${roomName(name)}${visit && html` <span class="entered">entered</span>`}${visit && visit.room.unread > 0 && html` <span class="count">${visit.room.unread} unread</span>`}</b>
         <span class="room-here" data-some=${(participants ?? 0) > 0 ? '' : null}>${participants ? `${participants} here` : 'empty'}</span>
         <span class="faint" title=${newest ? moment(Date.parse(newest)) : ''}>
           ${envelopes ? count(envelopes, 'envelope') : 'nothing said yet'}${newest ? `, the newest ${ago(Date.parse(newest), Date.now())}` : ''}

@@ -1,14 +1,11 @@
 import { html, h, useMemo, useState } from '../../vendor/ui.js';
 import { hiddenHost, textOf } from '../model/links.js';
 import { parse, parsePlain } from '../model/markdown.js';
-import { count } from '../model/text.js';
+import { beginning, count } from '../model/text.js';
 import { useSalon } from '../app.js';
 
 /** @typedef {import('../model/markdown.js').Block} Block */
 /** @typedef {import('../model/markdown.js').Inline} Inline */
-
-/** How many characters are shown before somebody asks for more; a long text must not hold up the page. */
-const MAX_SHOWN = 12_000;
 
 /**
  * What somebody wrote: Markdown, or plain text with its links and mentions. Made of elements and text, never of markup.
@@ -16,14 +13,16 @@ const MAX_SHOWN = 12_000;
  */
 export function Markdown({ text, plain = false }) {
   const [all, setAll] = useState(false);
-  const long = text.length > MAX_SHOWN;
-  const shown = long && !all ? text.slice(0, MAX_SHOWN) : text;
-  const tree = useMemo(() => (plain ? parsePlain(shown).map(inline) : parse(shown).map(block)), [shown, plain]);
+  const start = useMemo(() => beginning(text), [text]);
+  const rest = text.length - start.length;
+  const shown = all ? text : start;
+  // What is remembered is what the text says, never elements: those keep the tree around them as it was when they were first drawn.
+  const said = useMemo(() => (plain ? { words: parsePlain(shown) } : { blocks: parse(shown) }), [shown, plain]);
   return html`
-    <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${tree}</div>
-    ${long && !all && html`
-      <button type="button" class="more" onClick=${() => setAll(true)}>
-        Show ${count(text.length - MAX_SHOWN, 'more character')}
+    <div class=${plain ? 'prose plain' : 'prose'} dir="auto">${said.words ? said.words.map(inline) : said.blocks.map(block)}</div>
+    ${rest > 0 && html`
+      <button type="button" class="more" aria-expanded=${all} onClick=${() => setAll(!all)}>
+        ${all ? 'Show less' : `Show ${count(rest, 'more character')}`}
       </button>`}
   `;
 }
@@ -37,7 +36,7 @@ function block(node) {
       // Below the page's own headings, and still a heading for screen readers.
       return h(`h${Math.min(6, node.level + 2)}`, null, node.children.map(inline));
     case 'fence':
-      return html`<pre tabindex="0" aria-label=${node.lang ? `code, ${node.lang}` : 'code'}><code>${node.text}</code></pre>`;
+      return html`<${Code} lang=${node.lang} text=${node.text} />`;
     case 'quote':
       return html`<blockquote>${node.blocks.map(block)}</blockquote>`;
     case 'list': {
@@ -83,6 +82,16 @@ function inline(node) {
     default:
       return h(node.type, null, node.children.map(inline));
   }
+}
+
+/** A block of code, with a way to take it along. @param {{lang: string, text: string}} props */
+function Code({ lang, text }) {
+  const salon = useSalon();
+  return html`
+    <div class="code-block">
+      <pre tabindex="0" aria-label=${lang ? `code, ${lang}` : 'code'}><code>${text}</code></pre>
+      <button type="button" class="small copy-code" onClick=${() => void salon.copy(text, 'Copied')}>Copy<span class="unseen"> the code</span></button>
+    </div>`;
 }
 
 /** @param {{id: string}} props */

@@ -1,8 +1,8 @@
 /** One thing that a participant offers: a tool to call, a resource to read, a prompt to get. */
 
 import { html, useEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
-import { stringifyExact } from '../model/exact.js';
-import { isObject } from '../model/schema.js';
+import { exactPayload, stringifyExact } from '../model/exact.js';
+import { isObject } from '../model/raw.js';
 import { clip, duration } from '../model/text.js';
 import { variablesOf, expand } from '../model/template.js';
 import { said, useRevision, useSalon } from '../app.js';
@@ -53,11 +53,15 @@ function RunView({ run, id, onStop, onRead }) {
   const around = useFocusAfter(asks.length);
   const call = run.call === undefined ? undefined : salon.room.calls.get(run.call);
   const { done, total, message } = call?.progress ?? { done: 0 };
-  const head = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => head.current?.scrollIntoView({ block: 'nearest' }), [run.state]);
+  // The answer is what the person waits for: as much of it as fits is brought into sight, from its beginning.
+  useEffect(() => {
+    const box = around.current;
+    const fits = (box?.offsetHeight ?? 0) <= (box?.closest('.panel-body')?.clientHeight ?? 0);
+    box?.scrollIntoView({ block: fits ? 'nearest' : 'start' });
+  }, [run.state]);
   return html`
     <section class="run" ref=${around} tabindex="-1" aria-label="Answer" aria-busy=${run.state === 'running'}>
-      <h5 ref=${head}><span role="status">${{ running: 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
+      <h5><span role="status">${{ running: 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
         ${call?.ended !== undefined && html` <span class="faint">after ${duration(Math.max(0, call.ended - call.began))}</span>`}</h5>
       ${run.state === 'running' && html`
         <div class="progress">
@@ -95,9 +99,14 @@ function Claims({ annotations }) {
     <span class="claim" key=${hint} data-warn=${hint === 'destructiveHint' ? '' : null}>${words}</span>`)}</p>`;
 }
 
-/** @param {{id: string, item: any}} props */
-export function ToolView({ id, item }) {
-  const { rights, room } = useSalon();
+/** The words of a shell: in single quotes where that is needed. @param {string} word */
+const quoted = (word) => (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
+
+/** @param {{id: string, item: any, repeated?: Call}} props repeated: a call whose arguments the form begins with */
+export function ToolView({ id, item, repeated }) {
+  const salon = useSalon();
+  const { rights, room } = salon;
+  const before = useMemo(() => (repeated ? exactPayload(repeated.request)?.params?.arguments ?? {} : undefined), [repeated]);
   useRevision(rights);
   const { run, start, stop } = useRun(id);
   const tool = String(item.name);
@@ -108,6 +117,9 @@ export function ToolView({ id, item }) {
     if (!(await rights.confirm({ participant: id, tool, args: text, annotations: item.annotations }))) return;
     await start('tools/call', { name: tool, arguments: value });
   };
+  const copy = (/** @type {unknown} */ _, /** @type {string} */ text) => void salon.copy(
+    `salon call ${[room.topic, id, tool, '--arguments', text].map(quoted).join(' ')}`, 'Copied as a command');
+  const dangerous = item.annotations?.destructiveHint === true;
   const read = (/** @type {string} */ uri) => start('resources/read', { uri });
   return html`
     <${About} item=${item} name=${tool} />
@@ -115,7 +127,8 @@ export function ToolView({ id, item }) {
     ${allowed === 'person' && html`<p class="aside">You allowed it in this room.
       <button type="button" class="small" onClick=${() => rights.revoke({ participant: id, tool })}>Ask again</button></p>`}
     ${allowed === 'configuration' && html`<p class="aside">The gateway's configuration allows it without asking you.</p>`}
-    <${SchemaForm} key=${schema.key} schema=${schema.value} memory=${item} busy=${run?.state === 'running' || !present} onSubmit=${call} />
+    <${SchemaForm} key=${`${schema.key} ${repeated?.id ?? ''}`} schema=${schema.value} value=${before} memory=${repeated ?? item} 
+      sticky dangerous=${dangerous} copy="Copy as command" onCopy=${copy} busy=${run?.state === 'running' || !present} onSubmit=${call} />
     ${run && html`<${RunView} run=${run} id=${id} onStop=${stop} onRead=${read} />`}
     ${isObject(item.outputSchema) && html`
       <details><summary>What it answers with</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;

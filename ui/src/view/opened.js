@@ -4,6 +4,13 @@ import { useSalon } from '../app.js';
 /** What is unfolded in each room: a row that scrolls out of sight and back is as it was left. @type {WeakMap<object, Set<string>>} */
 const opened = new WeakMap();
 
+/** What is unfolded in a room. @param {object} room @returns {Set<string>} */
+export function openedIn(room) {
+  let keys = opened.get(room);
+  if (!keys) opened.set(room, (keys = new Set()));
+  return keys;
+}
+
 /**
  * Whether something is unfolded, and how to change that.
  * @param {string} key
@@ -12,9 +19,7 @@ const opened = new WeakMap();
 export function useOpened(key) {
   const { room } = useSalon();
   const [, draw] = useState(0);
-  let keys = opened.get(room);
-  if (!keys) opened.set(room, (keys = new Set()));
-  const known = keys;
+  const known = openedIn(room);
   return [known.has(key), () => {
     if (!known.delete(key)) known.add(key);
     draw((times) => times + 1);

@@ -29,15 +29,16 @@ function catalogueOf({ room, peer }) {
   return known;
 }
 
-/** @param {{id: string}} props */
-export function PeerPanel({ id }) {
+/** @param {{id: string, again?: string}} props again: a call whose tool is opened, with its arguments */
+export function PeerPanel({ id, again }) {
   const { room } = useSalon();
-  return id === room.me ? html`<${Me} />` : html`<${Other} key=${id} id=${id} />`;
+  return id === room.me ? html`<${Me} />` : html`<${Other} key=${id} id=${id} again=${again} />`;
 }
 
 /** @param {{id: string}} props */
 function Head({ id }) {
-  const { room } = useSalon();
+  const salon = useSalon();
+  const { room } = salon;
   const person = room.people.get(id);
   const name = nameOf(room.people, id);
   const since = person?.present ? person.joinedAt : undefined;
@@ -47,7 +48,8 @@ function Head({ id }) {
       <div>
         <h3 dir="auto">${clip(name, 120)}</h3>
         <p class="faint"><code>${id}</code> · ${person ? kindOf(person) : 'unknown'} · ${person?.present ? 'here' : 'not here'}
-          ${since !== undefined && html` since <time datetime=${new Date(since).toISOString()}>${moment(since)}</time>`}</p>
+          ${since !== undefined && html` since <time datetime=${new Date(since).toISOString()}>${moment(since)}</time>`}
+          ${' · '}<button type="button" class="link" title="Copy a link to this participant" onClick=${() => void salon.copyLink({ person: id })}>Link</button></p>
         ${person?.status && html`<p>${clip(person.status, 300)}</p>`}
       </div>
     </header>`;
@@ -72,15 +74,16 @@ const TABS = [
   { tab: 'prompts', title: 'Prompts', kinds: ['prompts'] },
 ];
 
-/** @param {{id: string}} props */
-function Other({ id }) {
+/** @param {{id: string, again?: string}} props */
+function Other({ id, again }) {
   const salon = useSalon();
   const catalogue = catalogueOf(salon);
   useRevision(salon.room);
   useRevision(catalogue);
   const present = salon.room.people.get(id)?.present ?? false;
   const offer = catalogue.of(id);
-  const [chosen, setChosen] = useState(/** @type {Chosen | null} */ (null));
+  const repeated = again === undefined ? undefined : salon.room.calls.get(again);
+  const [chosen, setChosen] = useState(/** @type {Chosen | null} */ (repeated?.tool === undefined ? null : { kind: 'tools', name: repeated.tool }));
   const last = useRef(/** @type {Chosen | null} */ (null));
   const choose = (/** @type {Chosen | null} */ now) => {
     last.current = chosen;
@@ -89,6 +92,10 @@ function Other({ id }) {
   useEffect(() => {
     if (present) void catalogue.meet(id);
   }, [present, offer]);
+  // Whoever comes from a call has not looked at the list that has its tool.
+  useEffect(() => {
+    if (repeated && offer.info && offer.lists.tools.state === 'unread') void catalogue.read(id, 'tools');
+  }, [offer]);
   const item = chosen && offer.lists[chosen.kind].items.find((one) => nameIn(one) === chosen.name);
   return html`
     <div class="peer">
@@ -99,7 +106,7 @@ function Other({ id }) {
         <div class="error-note" role="alert"><p>It could not be asked what it offers: ${clip(offer.error ?? '', 500)}</p>
           <button type="button" class="small" onClick=${() => catalogue.meet(id, true)}>Try again</button></div>`}
       ${offer.info && (chosen && item
-        ? html`<${Detail} key=${`${chosen.kind} ${chosen.name}`} id=${id} chosen=${chosen} item=${item} onBack=${() => choose(null)} />`
+        ? html`<${Detail} key=${`${chosen.kind} ${chosen.name}`} id=${id} chosen=${chosen} item=${item} repeated=${repeated} onBack=${() => choose(null)} />`
         : html`<${Offers} id=${id} catalogue=${catalogue} last=${last.current} onChoose=${choose} />`)}
     </div>`;
 }
@@ -113,15 +120,15 @@ const nameIn = (item) => firstWords(item.uri, item.uriTemplate, item.name);
 /** @param {any} item */
 const titleIn = (item) => firstWords(item.title, item.annotations?.title, item.name, nameIn(item));
 
-/** @param {{id: string, chosen: Chosen, item: any, onBack: () => void}} props */
-function Detail({ id, chosen, item, onBack }) {
+/** @param {{id: string, chosen: Chosen, item: any, repeated?: import('../model/types.js').Call, onBack: () => void}} props */
+function Detail({ id, chosen, item, repeated, onBack }) {
   const back = useRef(/** @type {HTMLButtonElement | null} */ (null));
   useEffect(() => back.current?.focus(), []);
   const View = { tools: ToolView, resources: ResourceView, templates: ResourceView, prompts: PromptView }[chosen.kind];
   return html`
     <section class="detail">
       <button type="button" class="plain small" ref=${back} onClick=${onBack}>← All ${chosen.kind === 'templates' ? 'resources' : chosen.kind}</button>
-      <${View} id=${id} item=${item} />
+      <${View} id=${id} item=${item} repeated=${repeated?.tool === chosen.name ? repeated : undefined} />
     </section>`;
 }
 

@@ -5,11 +5,10 @@
 
 import { createContext, html, useContext, useId, useMemo, useState } from '../../vendor/ui.js';
 import { cellText, looksLikeMarkdown, mediaAddress, tablesOf } from '../model/content.js';
-import { Exact, parseExact, stringifyExact } from '../model/exact.js';
+import { Exact, canonical, parseExact, stringifyExact } from '../model/exact.js';
 import { at } from '../model/raw.js';
-import { isObject } from '../model/schema.js';
+import { isObject } from '../model/raw.js';
 import { clip, count } from '../model/text.js';
-import { canonical } from '../model/validate.js';
 import { JsonTree } from './json.js';
 import { Markdown } from './markdown.js';
 

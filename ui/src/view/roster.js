@@ -13,8 +13,9 @@ const MANY = 12;
 const MAX_SHOWN = 200;
 
 export function Roster() {
-  const { room } = useSalon();
+  const { room, connection } = useSalon();
   useRevision(room);
+  useRevision(connection);
   const [search, setSearch] = useState('');
   const id = useId();
   const here = presentPeople(room.people);
@@ -24,16 +25,19 @@ export function Roster() {
   const fits = (/** @type {Person} */ { id: who, name = '', kind = '' }) => `${who} ${name} ${kind}`.toLowerCase().includes(wanted);
   const [shown, left] = [here.filter(fits), gone.filter(fits)];
   const others = here.filter((person) => person.id !== GATEWAY && person.id !== room.me);
+  const { name: state } = connection.state;
+  if (state === 'closed') return html`<div class="roster"><p class="aside">You are not in this room.</p></div>`;
+  if (state === 'connecting' && here.length <= 1) return html`<div class="roster"><p class="aside" role="status">Entering…</p></div>`;
   return html`
-    <div class="roster">
-      <h2 id=${id}>In the room <span class="faint">${here.length - (room.people.get(GATEWAY)?.present ? 1 : 0)}</span></h2>
+    <div class="roster" data-stale=${connection.stands ? null : ''}>
+      <h2 id=${id}>${connection.stands ? 'In the room' : 'Here when the connection was lost'} <span class="faint">${here.length - (room.people.get(GATEWAY)?.present ? 1 : 0)}</span></h2>
       ${here.length + gone.length > MANY && html`
         <input type="search" class="search" placeholder="Find somebody" aria-label="Find somebody" value=${search}
           onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
       <ul aria-labelledby=${id}>${shown.slice(0, MAX_SHOWN).map((person) => html`<${Entry} key=${person.id} person=${person} />`)}</ul>
       ${shown.length > MAX_SHOWN && html`<p class="aside">and ${shown.length - MAX_SHOWN} more: search to find them</p>`}
       ${search && shown.length + left.length === 0 && html`<p class="aside">Nobody fits.</p>`}
-      ${others.length === 0 && !search && html`
+      ${others.length === 0 && !search && connection.stands && html`
         <p class="aside">You are alone here. Bring somebody in with <code>salon join</code>, or give a friend
           a token from <code>salon token</code> and the address of this page.</p>`}
       ${left.length > 0 && html`

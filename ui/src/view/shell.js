@@ -2,6 +2,8 @@ import { html, useEffect, useErrorBoundary, useRef, useState } from '../../vendo
 import { said, useRevision, useSalon } from '../app.js';
 import { GATEWAY } from '../model/envelope.js';
 import { presentPeople } from '../model/people.js';
+import { roomName } from '../model/route.js';
+import { areNotificationsOn, canNotify, setNotifications } from '../alerts.js';
 import { AskBadge } from './badge.js';
 import { Composer } from './composer.js';
 import { ConfirmCall } from './confirm.js';
@@ -11,6 +13,7 @@ import { PeopleIcon } from './icons.js';
 import { KeysHelp, useKeys } from './keys.js';
 import { lazy } from './lazy.js';
 import { Lobby } from './lobby.js';
+import { RoomList, useTitle } from './rooms.js';
 import { Roster } from './roster.js';
 import { SignIn } from './signin.js';
 import { ConnectionBanner, ConnectionDot, Toasts } from './state.js';
@@ -22,6 +25,7 @@ import { Transcript } from './transcript.js';
 const Asks = lazy(async () => (await import('./asks.js')).Asks);
 const Timeline = lazy(async () => (await import('./timeline.js')).Timeline);
 const PeerPanel = lazy(async () => (await import('./peer.js')).PeerPanel);
+const Switcher = lazy(async () => (await import('./switcher.js')).Switcher);
 const Inspector = lazy(async () => (await import('./inspector.js')).Inspector);
 
 /** The whole page: signing in, choosing a room, or being in one. */
@@ -75,12 +79,15 @@ function LinkChoice({ id }) {
 function Front() {
   const salon = useSalon();
   const [help, setHelp] = useState(false);
-  useKeys(salon, { people: () => {}, help: () => setHelp(true) });
+  const [finding, setFinding] = useState(false);
+  useKeys(salon, { people: () => {}, help: () => setHelp(true), find: () => setFinding(true) });
+  useTitle();
   useArrival();
   return html`
     <div class="front">
       <header class="top"><span class="brand">Salon</span><span class="spring"></span><${Account} onHelp=${() => setHelp(true)} /></header>
       <${Lobby} />
+      ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
       ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
     </div>
   `;
@@ -93,6 +100,7 @@ export function Shell() {
   useRevision(connection);
   const [people, setPeople] = useState(false);
   const [help, setHelp] = useState(false);
+  const [finding, setFinding] = useState(false);
   const narrow = useNarrow();
   const escape = () => {
     const open = people || salon.panel !== null;
@@ -100,7 +108,7 @@ export function Shell() {
     else salon.close();
     return open;
   };
-  useKeys(salon, { people: () => setPeople((open) => !open), help: () => setHelp(true), escape });
+  useKeys(salon, { people: () => setPeople((open) => !open), help: () => setHelp(true), find: () => setFinding(true), escape });
   useTitle();
   useQuestions();
   // What was chosen in the sheet of people is shown in its place.
@@ -122,7 +130,7 @@ export function Shell() {
       <header class="top" inert=${Boolean(sheet)}>
         <button type="button" class="brand" onClick=${() => salon.go({ view: 'lobby' })} title="All rooms">Salon</button>
         <span class="faint" aria-hidden="true">/</span>
-        <h1 class="room-name" title=${room.topic}>${room.topic}</h1>
+        <h1 class="room-name" title=${room.topic}>${roomName(room.topic)}</h1>
         <${ConnectionDot} />
         <span class="spring"></span>
         <nav class="views" aria-label="Views">
@@ -133,11 +141,11 @@ export function Shell() {
         <${AskBadge} />
         <${Account} onHelp=${() => setHelp(true)} />
       </header>
-      <nav class="side" aria-label="People" ref=${side} inert=${sheet === 'panel'}
-        ...${sheet === 'people' ? { role: 'dialog', 'aria-modal': 'true' } : {}}>
+      <div class="side" inert=${sheet === 'panel'} ...${sheet === 'people' ? { role: 'dialog', 'aria-modal': 'true', 'aria-label': 'Rooms and people' } : {}}>
         <button type="button" class="plain side-close" aria-label="Close" onClick=${() => setPeople(false)}>✕</button>
-        <${Guard} of=${room}><${Roster} /><//>
-      </nav>
+        <${RoomList} onSwitch=${() => setFinding(true)} />
+        <nav aria-label="People" ref=${side}><${Guard} of=${room}><${Roster} /><//></nav>
+      </div>
       <main class="middle" id="main" tabindex="-1" inert=${Boolean(sheet)}>
         <${ConnectionBanner} />
         <${Filters} />
@@ -147,6 +155,7 @@ export function Shell() {
       ${panel && html`<${SidePanel} key=${`${panel.panel} ${panel.id ?? ''}`} modal=${sheet === 'panel'} />`}
       ${(panel || people) && html`<div class="scrim" onClick=${() => { setPeople(false); salon.close(); }}></div>`}
       <${ConfirmCall} />
+      ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
       ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
       ${connection.state.name === 'signed-out' && html`<${SignInAgain} />`}
     </div>
@@ -176,10 +185,14 @@ function isAdrift() {
 /** Whether the page has shown anything before: at first the focus is at the beginning, where it belongs. */
 let arrived = false;
 
-/** Who came here from another view by keyboard goes on in this one, not at the beginning of the page. */
+/**
+ * In a room the person can write at once, and letters are no commands. Where the focus would bring up a keyboard over half of the screen it goes
+ * to the view instead; and at first to nothing, at the beginning of the page.
+ */
 function useArrival() {
   useEffect(() => {
-    if (arrived && isAdrift()) document.getElementById('main')?.focus();
+    const composer = matchMedia('(pointer: fine)').matches ? document.getElementById('composer') : null;
+    if (isAdrift()) (composer ?? (arrived ? document.getElementById('main') : null))?.focus();
     arrived = true;
   }, []);
 }
@@ -229,7 +242,7 @@ function SidePanel({ modal }) {
         <button type="button" class="plain" aria-label="Close" title="Close (Esc)" onClick=${() => salon.close()}>✕</button>
       </header>
       <div class="panel-body"><${Guard} of=${panel}>
-        ${panel.panel === 'peer' && html`<${PeerPanel} id=${panel.id ?? ''} />`}
+        ${panel.panel === 'peer' && html`<${PeerPanel} key=${panel.again ?? ''} id=${panel.id ?? ''} again=${panel.again} />`}
         ${panel.panel === 'inspector' && html`<${Inspector} envelopeId=${panel.id ?? ''} />`}
         ${panel.panel === 'asks' && html`<${Asks} />`}
       <//></div>
@@ -241,6 +254,7 @@ function SidePanel({ modal }) {
 function Account({ onHelp }) {
   const salon = useSalon();
   const [now, setNow] = useState(theme());
+  const [notifies, setNotifies] = useState(areNotificationsOn());
   const menu = useRef(/** @type {HTMLDetailsElement|null} */ (null));
   const close = () => { if (menu.current) menu.current.open = false; };
   const participant = salon.session?.participant;
@@ -256,7 +270,7 @@ function Account({ onHelp }) {
   return html`
     <details class="menu" ref=${menu} onFocusOut=${away}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === 'Escape') { close(); menu.current?.querySelector('summary')?.focus(); } }}>
-      <summary aria-label=${`You are ${participant?.id}. Settings`}><span class="menu-name">${participant?.name || participant?.id}</span></summary>
+      <summary aria-label=${`${participant?.name || participant?.id}: settings. You are signed in as ${participant?.id}`}><span class="menu-name">${participant?.name || participant?.id}</span></summary>
       <div class="menu-body">
         <p>Signed in as <b>${participant?.id}</b></p>
         <label>Colours
@@ -264,6 +278,8 @@ function Account({ onHelp }) {
             <option value="system">as the system</option><option value="light">light</option><option value="dark">dark</option>
           </select>
         </label>
+        ${canNotify() && html`<label>Desktop notifications
+          <input type="checkbox" checked=${notifies} onChange=${async (/** @type {any} */ event) => setNotifies(await setNotifications(event.currentTarget.checked))} /></label>`}
         <button type="button" onClick=${() => { close(); onHelp(); }}>Keys <kbd>?</kbd></button>
         ${salon.visit && html`<button type="button" onClick=${() => salon.go({ view: 'lobby' })}>Other rooms</button>`}
         <button type="button" onClick=${() => void salon.signOut()}>Sign out</button>
@@ -280,20 +296,6 @@ function SignInAgain() {
     <dialog class="dialog" ref=${dialog} aria-label="Sign in again" onCancel=${(/** @type {Event} */ event) => event.preventDefault()}>
       <${SignIn} again />
     </dialog>`;
-}
-
-/** The window's title says what is unread, also while it is hidden and nothing is drawn. */
-function useTitle() {
-  const { room } = useSalon();
-  useEffect(() => {
-    const tell = () => { document.title = `${room.unread > 0 ? `(${room.unread}${room.mentions > 0 ? '!' : ''}) ` : ''}${room.topic} · Salon`; };
-    tell();
-    const end = room.subscribe(tell);
-    return () => {
-      end();
-      document.title = 'Salon';
-    };
-  }, [room]);
 }
 
 /** A question to the person opens its panel, where that hides nothing. */

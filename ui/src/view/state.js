@@ -80,7 +80,8 @@ export function Toasts() {
     <div class="toasts" role="status" aria-live="polite">
       ${salon.toasts.map((toast) => html`
         <div key=${toast.key} class=${`toast ${toast.tone}`}>
-          <span>${toast.text}</span>
+          ${toast.act ? html`<button type="button" class="link" onClick=${() => { salon.unsay(toast); toast.act?.(); }}>${toast.text}</button>`
+            : html`<span>${toast.text}</span>`}
           <button type="button" class="plain" aria-label="Dismiss" onClick=${() => salon.unsay(toast)}>✕</button>
         </div>`)}
     </div>

@@ -3,7 +3,7 @@ import { isPreparation } from '../model/calls.js';
 import { argumentsLine, outcomeLine, titleOf } from '../model/reading.js';
 import { clockSeconds, clip, count, duration, hueOf } from '../model/text.js';
 import { density, lay, saidIn, scaleOf } from '../model/timeline.js';
-import { useRevision, useSalon } from '../app.js';
+import { useRevision, useSalon, useSlowRevision } from '../app.js';
 import { Chart } from './chart.js';
 import { useSize, useWindow } from './window.js';
 import { Name } from './who.js';
@@ -13,11 +13,14 @@ import { Name } from './who.js';
 /** @typedef {import('../model/timeline.js').Scale} Scale */
 /** @typedef {import('./window.js').Window} Window */
 
+/** Between two layouts of a busy room, in milliseconds: all of it is laid out again for every envelope. */
+const DRAW_INTERVAL = 250;
+
 /** Calls over time: who worked when, for whom, and what ran at the same time. */
 export function Timeline() {
   const salon = useSalon();
   const { room } = salon;
-  const revision = useRevision(room);
+  const revision = useSlowRevision(room, DRAW_INTERVAL);
   useRevision(salon);
   const [by, setBy] = useState(/** @type {'people'|'calls'} */ ('people'));
   const [fold, setFold] = useState(true);
@@ -31,7 +34,7 @@ export function Timeline() {
       && (!passes || passes({ type: 'call', id: call.id, rev: 0, call })));
   }, [room, revision, all, salon.filter]);
   // What takes longer to lay out is laid out less often.
-  const now = useNow(calls.some((call) => call.state === 'running'), calls.length > 1000 ? 1000 : 100);
+  const now = useNow(calls.some((call) => call.state === 'running'), calls.length > 1000 ? 1000 : DRAW_INTERVAL);
   const said = useMemo(() => saidIn(room.envelopes.values()), [room, revision]);
   const layout = useMemo(() => lay(calls, { by, now, said }), [calls, by, now, said]);
   const scale = useMemo(() => scaleOf(layout.bars, { fold }), [layout, fold]);
@@ -52,7 +55,7 @@ export function Timeline() {
       <button type="button" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
       <button type="button" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
       <button type="button" onClick=${window.fit}>Fit</button>
-      <button type="button" class="tl-live" aria-pressed=${window.follow} onClick=${window.toggle}>Live</button>
+      <button type="button" class="tl-live" aria-pressed=${window.follow} onClick=${window.live}>Live</button>
     </div>`;
   if (calls.length === 0) {
     return html`<section class="timeline" aria-label="Timeline">${toolbar}<${Nothing} filtered=${salon.filter !== null} /></section>`;
@@ -118,7 +121,7 @@ function Details({ bar }) {
   const salon = useSalon();
   if (!bar) {
     return html`
-      <div class="tl-details faint">Point at a call, or choose one with the arrow keys. Drag to move, Ctrl and the wheel to zoom. Dots are chat, diamonds questions, ticks progress.</div>`;
+      <div class="tl-details faint">Point at a call, or choose one with the arrow keys. Drag to move, with Shift to zoom into a stretch, Ctrl and the wheel to zoom. Dots are chat, diamonds questions, ticks progress.</div>`;
   }
   const { call } = bar;
   return html`

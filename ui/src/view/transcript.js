@@ -1,22 +1,24 @@
 import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
 import { useRevision, useSalon } from '../app.js';
 import { chatText } from '../model/envelope.js';
+import { grouped } from '../model/groups.js';
 import { nameOf } from '../model/people.js';
 import { clip, count } from '../model/text.js';
-import { CallCard } from './callcard.js';
+import { CallCard, GroupRow } from './callcard.js';
 import { ChatRow } from './chatrow.js';
 import { Guard } from './guard.js';
+import { openedIn } from './opened.js';
 import { DayRow, GapRow, HandshakeRow, NoticeRow, PresenceRow } from './rows.js';
 import { VirtualList } from './virtual.js';
 
-/** @typedef {import('../model/types.js').Item} Item */
+/** @typedef {import('../model/groups.js').Row} Item */
 /** @typedef {import('../model/room.js').RoomModel} RoomModel */
 
 /** Messages of one sender within so many milliseconds are shown as one. */
 const TOGETHER = 5 * 60_000;
 
 /** What rows are likely to measure before they are drawn. */
-const HEIGHTS = { chat: 62, call: 74, presence: 30, handshake: 30, notice: 34, gap: 40, day: 44 };
+const HEIGHTS = { chat: 62, call: 74, group: 38, presence: 30, handshake: 30, notice: 34, gap: 40, day: 44 };
 
 /** The conversation of the room, newest at the bottom. */
 export function Transcript() {
@@ -29,25 +31,36 @@ export function Transcript() {
   const [flash, setFlash] = useState('');
   useAttention(room, atEnd);
 
+  const [, redraw] = useState(0);
   const { filter, target } = salon;
+  const passing = filter ? room.items.filter(filter) : room.items;
+  const { rows: items, groupOf } = grouped(passing, { isOpen: (id) => openedIn(room).has(id), unreadFrom: room.unreadFrom });
   useEffect(() => {
     if (!target) return undefined;
     if (target.id === null) {
       list.current?.toEnd();
       return undefined;
     }
-    list.current?.reveal(target.id);
+    const group = groupOf.get(target.id);
+    if (group && !group.open) {
+      openedIn(room).add(group.id);
+      redraw((times) => times + 1);
+      // Its rows are drawn first.
+      requestAnimationFrame(() => list.current?.reveal(target.id));
+    } else {
+      list.current?.reveal(target.id);
+    }
     setFlash(target.id);
     const timer = setTimeout(() => setFlash(''), 2000);
     return () => clearTimeout(timer);
   }, [target]);
 
-  const items = filter ? room.items.filter(filter) : room.items;
-  const generation = useGeneration(room, filter, filter ? room.revision : room.folds);
+  // Groups change rows that were there before.
+  const generation = useGeneration(room, filter, filter || groupOf.size > 0 ? items : room.folds);
   const row = (/** @type {Item} */ item, /** @type {number} */ at) => html`
     ${item.id === room.unreadFrom && html`<div class="unread-line" role="separator"><span>New messages</span></div>`}
     <div class=${`row-in of-${item.type}${isContinued(items, at, room) ? ' continued' : ''}${item.id === flash ? ' flash' : ''}`}>
-      <${Guard} of=${item.rev}><${Row} item=${item} /><//>
+      <${Guard} of=${item.rev}><${Row} item=${item} onToggle=${() => redraw((times) => times + 1)} /><//>
     </div>`;
   const key = (/** @type {KeyboardEvent} */ event, /** @type {Item} */ item) => keyOnRow(salon, event, item);
 
@@ -69,11 +82,12 @@ export function Transcript() {
   `;
 }
 
-/** @param {{item: Item}} props */
-function Row({ item }) {
+/** @param {{item: Item, onToggle: () => void}} props onToggle: a group was unfolded, or folded */
+function Row({ item, onToggle }) {
   switch (item.type) {
     case 'chat': return html`<${ChatRow} item=${item} />`;
     case 'call': return html`<${CallCard} call=${item.call} />`;
+    case 'group': return html`<${GroupRow} group=${item} onToggle=${onToggle} />`;
     case 'presence': return html`<${PresenceRow} item=${item} />`;
     case 'handshake': return html`<${HandshakeRow} item=${item} />`;
     case 'notice': return html`<${NoticeRow} item=${item} />`;
@@ -182,7 +196,7 @@ function keyOnRow(salon, event, item) {
   if (event.key === 'Enter') {
     /** @type {HTMLElement|null} */ (row.querySelector('[aria-expanded]') ?? row.querySelector('button'))?.click();
   } else if (event.key === 'i') {
-    const id = item.type === 'call' ? item.call.id : 'envelope' in item ? item.envelope.id : 'envelopes' in item ? item.envelopes[0].id : null;
+    const id = item.type === 'call' ? item.call.id : item.type === 'group' ? item.calls[0].id : 'envelope' in item ? item.envelope.id : 'envelopes' in item ? item.envelopes[0].id : null;
     if (id !== null) salon.open({ panel: 'inspector', id });
   } else if (event.key === 'r' && item.type === 'chat') {
     salon.reply(item.envelope);

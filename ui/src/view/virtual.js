@@ -18,6 +18,9 @@ const NEAR_END = 32;
 /** How far from the top older rows are asked for. */
 const NEAR_TOP = 900;
 
+/** What is left free beside a row that was unfolded. */
+const MARGIN = 8;
+
 /** How many rows in sight are remembered to hold one of them fast. */
 const MAX_HELD = 8;
 /** How many heights are remembered. */
@@ -123,16 +126,22 @@ export class VirtualList extends Component {
     this.wasAtEnd = true;
     this.focusNext = false;
     this.repeats = 0;
-    /** Where the scroller was put last. */
+    /** Where the scroller was put last, and how far down it could be then. */
     this.placed = 0;
+    this.bottom = 0;
     this.scrolled = this.scrolled.bind(this);
     this.keyed = this.keyed.bind(this);
     this.focused = this.focused.bind(this);
+    this.clicked = this.clicked.bind(this);
+    /** @type {Held|null} the row that was unfolded last, and where it was: it may grow later, when its parts are loaded */
+    this.unfolded = null;
     this.observer = new ResizeObserver(() => this.settle());
   }
 
   componentDidMount() {
     if (this.scroller) this.observer.observe(this.scroller);
+    // Before the row itself hears of it, and changes.
+    this.scroller?.addEventListener('click', this.clicked, true);
     this.settle();
   }
 
@@ -148,6 +157,7 @@ export class VirtualList extends Component {
   toEnd() {
     this.take();
     this.anchor = null;
+    this.unfolded = null;
     this.forceUpdate();
   }
 
@@ -156,6 +166,7 @@ export class VirtualList extends Component {
     const at = this.extent.index.get(id);
     if (at === undefined) return;
     this.take();
+    this.unfolded = null;
     const [top, tall] = [HEAD + this.extent.top(at), this.extent.top(at + 1) - this.extent.top(at)];
     const now = this.scroller?.scrollTop ?? 0;
     const seen = top >= now && top + tall <= now + this.height;
@@ -186,7 +197,10 @@ export class VirtualList extends Component {
     const { scroller, extent } = this;
     if (!scroller) return;
     this.height = scroller.clientHeight;
-    for (const [id, element] of this.drawn) extent.measure(id, element.getBoundingClientRect().height);
+    for (const [id, element] of this.drawn) {
+      const { height } = element.getBoundingClientRect();
+      if (extent.measure(id, height) && id === this.unfolded?.id) this.keepInSight(this.unfolded, height);
+    }
     const held = this.held();
     const anchored = held && this.drawn.get(held.id);
     if (held && anchored) {
@@ -198,6 +212,10 @@ export class VirtualList extends Component {
       scroller.scrollTop = scroller.scrollHeight;
     }
     this.placed = scroller.scrollTop;
+    // What was unfolded is in sight as a whole: the end is followed as before.
+    this.bottom = scroller.scrollHeight - scroller.clientHeight;
+    const atBottom = this.bottom - scroller.scrollTop <= 1;
+    if (this.unfolded && atBottom) this.anchor = null;
     if (this.isCovered() || this.repeats > 5) this.repeats = 0;
     else {
       this.repeats += 1;
@@ -232,7 +250,11 @@ export class VirtualList extends Component {
   take() {
     const { scroller, extent } = this;
     if (!scroller || Math.abs(scroller.scrollTop - this.placed) < 1) return;
+    // A list that has become shorter is scrolled by the browser: nobody wanted that either.
+    const bottom = scroller.scrollHeight - scroller.clientHeight;
+    if (bottom < this.bottom && scroller.scrollTop >= bottom - 1) return;
     this.placed = scroller.scrollTop;
+    this.unfolded = null;
     if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight <= NEAR_END) {
       this.anchor = null;
     } else {
@@ -296,6 +318,23 @@ export class VirtualList extends Component {
     if (id === null || id === this.active) return;
     this.active = id;
     this.forceUpdate();
+  }
+
+  /** Whoever unfolds a row reads it from its top. @param {Event} event */
+  clicked(event) {
+    const target = event.target instanceof Element ? event.target.closest('[aria-expanded], summary, .more') : null;
+    const row = target?.closest('[data-row]');
+    const id = row instanceof HTMLElement ? row.dataset.row : undefined;
+    const at = id === undefined ? undefined : this.extent.index.get(id);
+    if (id === undefined || at === undefined) return;
+    this.take();
+    this.unfolded = this.hold(id, at);
+    this.anchor = [this.unfolded];
+  }
+
+  /** As much of an unfolded row as there is space for, and its head in any case. @param {Held} row @param {number} height */
+  keepInSight({ id, offset }, height) {
+    this.anchor = [{ id, offset: Math.min(offset, Math.max(MARGIN, this.height - height - MARGIN)) }];
   }
 
   /** @param {string} id @param {HTMLElement|null} element */

@@ -6,6 +6,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js
 
 /** The shortest stretch that can be looked at. */
 const SHORTEST = 4;
+/** The most that is shown while the newest is followed by hand. */
+const LIVE_SPAN = 30_000;
 /** What is shown at first: not all of a long day, but what happened last. */
 const FIRST_SPAN = 60_000;
 
@@ -47,11 +49,17 @@ export function useWindow(scale) {
       set({ span: next, from: x + at * (span - next), follow: state.follow && at >= 1 });
     },
     fit() {
-      set({ span: Infinity, follow: true });
+      set({ span: Infinity, from: 0, follow: false });
     },
-    toggle() {
+    /** Looks at a stretch. @param {number} from @param {number} to */
+    show(from, to) {
+      set({ from, span: Math.max(SHORTEST, to - from), follow: false });
+    },
+    /** Follows the newest, close enough to see it move; or stands still. */
+    live() {
       const { x, span } = now();
-      set({ from: x, span, follow: !state.follow });
+      if (state.follow) set({ from: x, span, follow: false });
+      else set({ span: Math.min(state.span, LIVE_SPAN), follow: true });
     },
   };
 }
@@ -74,19 +82,32 @@ export function useSize() {
   return /** @type {const} */ ([ref, size]);
 }
 
-/** Drags the time sideways. @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} width */
-export function useDrag(ref, window, width) {
+/**
+ * Drags the time sideways; with shift, chooses a stretch of it to look at.
+ * @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} width @param {number} labels how wide what stands before it is
+ */
+export function useDrag(ref, window, width, labels) {
+  /** The stretch that is being chosen, in pixels. */
+  const [brush, setBrush] = useState(/** @type {{from: number, to: number}|null} */ (null));
+  const place = (/** @type {PointerEvent} */ event) => Math.min(width, Math.max(0, event.clientX - (ref.current?.getBoundingClientRect().left ?? 0) - labels));
   const from = useRef(/** @type {{px: number, y: number, x: number, top: number}|null} */ (null));
   const far = useRef(false);
   return {
-    moved: () => far.current,
+    moved: () => far.current, brush,
     handlers: {
       onPointerDown(/** @type {PointerEvent} */ event) {
         far.current = false;
         if (event.button !== 0 || !ref.current) return;
+        if (event.shiftKey) {
+          far.current = true;
+          ref.current.setPointerCapture(event.pointerId);
+          setBrush({ from: place(event), to: place(event) });
+          return;
+        }
         from.current = { px: event.clientX, y: event.clientY, x: window.x, top: ref.current.scrollTop };
       },
       onPointerMove(/** @type {PointerEvent} */ event) {
+        if (brush && event.buttons === 1) setBrush({ ...brush, to: place(event) });
         const start = from.current;
         if (!start || event.buttons !== 1 || !ref.current) return;
         const by = event.clientX - start.px;
@@ -100,9 +121,14 @@ export function useDrag(ref, window, width) {
       },
       onPointerUp() {
         from.current = null;
+        if (!brush) return;
+        const [left, right] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)];
+        setBrush(null);
+        if (right - left > 4) window.show(window.x + (left / width) * window.span, window.x + (right / width) * window.span);
       },
       onPointerCancel() {
         from.current = null;
+        setBrush(null);
       },
     },
   };

@@ -44,7 +44,7 @@ test('a guest\'s tool is called by its form, and shows its progress', async (t) 
   const { panel, page, done } = await withGuest(t);
   await open(panel, 'slow');
   await panel.getByRole('button', { name: 'Call', exact: true }).click();
-  await panel.getByText('Not sent: 1 thing to fix above.').waitFor();
+  await panel.getByText('Not sent: 1 error above.').waitFor();
   assert.equal(await page.locator('dialog[open]').count(), 0, 'nothing is asked, for nothing would be sent');
 
   // Long enough that it cannot end by itself: it is cancelled once its progress has been seen.

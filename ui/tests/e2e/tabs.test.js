@@ -68,13 +68,13 @@ test('who signs in as somebody else in one tab is that in all', async (t) => {
   await other.getByRole('heading', { name: 'Sign in by this link?' }).waitFor();
   await other.getByRole('button', { name: 'Stay alice' }).click();
   await other.getByRole('heading', { name: 'Rooms' }).waitFor();
-  await other.locator('.menu summary[aria-label^="You are alice"]').waitFor();
+  await other.locator('.menu summary[aria-label*="signed in as alice"]').waitFor();
   alice.expected.push(/401/);
   await signOut(other);
   await other.getByLabel('Token').fill(alice.keep(await gateway.token('bob', { kind: 'human' })));
   await other.getByRole('button', { name: 'Sign in', exact: true }).click();
   await other.getByRole('heading', { name: 'Rooms' }).waitFor();
-  await alice.page.locator('.menu summary[aria-label^="You are bob"]').waitFor();
+  await alice.page.locator('.menu summary[aria-label*="signed in as bob"]').waitFor();
   await done();
 });
 

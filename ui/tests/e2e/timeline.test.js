@@ -117,6 +117,43 @@ test('the wheel zooms where it points, and dragging goes back in time', async (t
   await done();
 });
 
+test('what is pointed at is told beside the pointer, shift and a drag zoom into a stretch, and Live comes back to the newest', async (t) => {
+  const { page, done } = await told(t);
+  const bar = page.locator('.tl-bar[data-state="failed"]');
+  await bar.waitFor();
+  // What is not followed stands still, so that it can be pointed at.
+  await page.locator('.tl-live').click();
+  await page.locator('.tl-live[aria-pressed="false"]').waitFor();
+  const box = await bar.locator('.body').boundingBox();
+  assert.ok(box);
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  await page.locator('.tl-tip', { hasText: 'permission denied' }).waitFor();
+  const tip = await page.locator('.tl-tip').boundingBox();
+  assert.ok(tip && Math.abs(tip.x - box.x) < 500 && Math.abs(tip.y - box.y) < 300, 'near the pointer');
+
+  const chart = await page.locator('.tl-svg').boundingBox();
+  const scroll = await page.locator('.tl-scroll').boundingBox();
+  assert.ok(chart && scroll);
+  const width = () => page.locator('.tl-overview .tl-seen').getAttribute('width').then(Number);
+  const all = await width();
+  const y = scroll.y + scroll.height - 10;
+  await page.keyboard.down('Shift');
+  await page.mouse.move(chart.x + 100, y);
+  await page.mouse.down();
+  await page.mouse.move(chart.x + 100 + chart.width / 4, y, { steps: 4 });
+  await page.locator('.tl-brush').waitFor();
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await page.waitForFunction((before) => Number(document.querySelector('.tl-overview .tl-seen')?.getAttribute('width')) < before * 0.35, all);
+  await page.getByRole('button', { name: 'Fit' }).click();
+  await page.waitForFunction((before) => Number(document.querySelector('.tl-overview .tl-seen')?.getAttribute('width')) >= before * 0.9, all);
+  assert.equal(await page.locator('.tl-live').getAttribute('aria-pressed'), 'false', 'all of it is not the newest of it');
+  await page.locator('.tl-live').click();
+  await page.locator('.tl-live[aria-pressed="true"]').waitFor();
+  await page.locator('.tl-bar[data-state="running"]').waitFor();
+  await done();
+});
+
 test('two thousand calls do not fill the page', { timeout: 120_000 }, async (t) => {
   const { gateway, visitor, done } = await scene(t, browser);
   const alice = await visitor();

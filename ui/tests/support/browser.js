@@ -33,6 +33,8 @@ export class Visitor {
     this.expected = [];
     /** @type {string[]} what must be nowhere */
     this.secrets = [];
+    /** How often the browser has asked before it left the page. */
+    this.warned = 0;
     /** @type {string[]} every address asked for */
     this.asked = [];
     this.page = /** @type {import('playwright-core').Page} */ (/** @type {unknown} */ (null));
@@ -49,6 +51,11 @@ export class Visitor {
       if (!/status of 401 .*\/v0\/session\)$/.test(told)) this.trouble.push(told);
     });
     page.on('dialog', (dialog) => {
+      if (dialog.type() === 'beforeunload') {
+        this.warned += 1;
+        void dialog.accept();
+        return;
+      }
       this.trouble.push(`a dialog: ${dialog.message()}`);
       void dialog.dismiss();
     });

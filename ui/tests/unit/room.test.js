@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readEnvelope } from '../../src/model/envelope.js';
 import { RoomModel } from '../../src/model/room.js';
-import { handshakeText, presenceText } from '../../src/view/rows.js';
+import { handshakeText, presenceText } from '../../src/model/folded.js';
 
 let number = 0;
 

@@ -133,3 +133,13 @@ test('very many calls that nobody answers are laid out soon', async () => {
   });
   assert.deepEqual(told, [300_001, 300_000]);
 });
+
+test('what begins at the pixel of a short call does not hide it', () => {
+  const layout = lay(calls(['a', 'rover', 0, 1], ['b', 'rover', 1, 2], ['c', 'rover', 2, 3], ['long', 'rover', 3, 10_000]), { by: 'people', now: 0 });
+  const scale = scaleOf(layout.bars, { fold: true });
+  const seen = visible(layout, scale, { x: 0, span: scale.length, width: 500, top: 0, bottom: 10 });
+  const inRow = seen.filter((each) => each.bar.call.callee === 'rover').sort((a, b) => a.from - b.from);
+  assert.deepEqual(inRow.map((each) => each.crowd), [3, 1]);
+  assert.ok(inRow[0].to < inRow[1].from, 'beside each other');
+  assert.ok(inRow[0].to - inRow[0].from >= 3);
+});

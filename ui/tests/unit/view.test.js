@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { completed, mentionAt, offered } from '../../src/model/mention.js';
 import { hashOf, isTopic, linkOf, opens, routeOf } from '../../src/model/route.js';
-import { ago, clip, count, duration, hueOf, initials, listed, names } from '../../src/model/text.js';
+import { HUES, ago, clip, count, duration, hueOf, initials, listed, mentions } from '../../src/model/text.js';
 import { Extent } from '../../src/view/virtual.js';
 
 const rows = (...ids) => ids.map((id) => ({ id }));
@@ -63,9 +63,12 @@ test('words for people', () => {
   assert.deepEqual([0, 12, 999, 3400, 12_000, 125_000, 7_500_000].map(duration), ['0 ms', '12 ms', '999 ms', '3.4 s', '12 s', '2 min 5 s', '2 h 5 min']);
   assert.deepEqual([count(1, 'call'), count(2, 'call'), count(2, 'reply', 'replies')], ['1 call', '2 calls', '2 replies']);
   assert.deepEqual([listed([]), listed(['a']), listed(['a', 'b']), listed(['a', 'b', 'c', 'd'])], ['', 'a', 'a and b', 'a, b and 2 others']);
-  assert.deepEqual([names('Hi Bob!', 'bob'), names('bobby', 'bob'), names('x-bob', 'bob'), names('', '')], [true, false, false, false]);
+  assert.deepEqual([mentions('Hi @Bob!', 'bob'), mentions('Hi Bob!', 'bob'), mentions('@bobby', 'bob'), mentions('x@bob', 'bob'), mentions('', '')], [true, false, false, false, false]);
   assert.deepEqual([initials('Ada Lovelace'), initials('rover-7'), initials('émile'), initials('…')], ['AL', 'R7', 'É', '?']);
   assert.equal(clip('ab😀c', 3), 'ab…');
-  assert.ok(hueOf('bob') >= 0 && hueOf('bob') < 8 && hueOf('bob') === hueOf('bob'));
+  assert.ok(hueOf('bob') >= 0 && hueOf('bob') < HUES);
+  const many = Array.from({ length: 1000 }, (_, at) => hueOf(`agent-${at}`));
+  assert.equal(new Set(many).size, HUES, 'every hue is used');
+  assert.deepEqual(many, Array.from({ length: 1000 }, (_, at) => hueOf(`agent-${999 - at}`)).reverse(), 'whoever is met first');
   assert.deepEqual([ago(0, 30_000), ago(0, 300_000), ago(0, 7_200_000)], ['just now', '5 min ago', '2 h ago']);
 });

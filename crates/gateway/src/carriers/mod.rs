@@ -89,6 +89,11 @@ pub(crate) trait Carrier: Unpin + Send {
     /// Asks the peer for a sign of life, where it can be asked.
     fn ping(&mut self) {}
 
+    /// Whether the peer has ended the connection because it leaves, rather than because it was lost or is loaded again.
+    fn has_said_bye(&self) -> bool {
+        false
+    }
+
     /// Says that the session ends. Nothing is queued after this.
     fn close(&mut self, reason: CloseReason);
 

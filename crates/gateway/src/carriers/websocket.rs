@@ -43,6 +43,8 @@ pub(crate) struct WebSocket {
     unflushed: bool,
     /// Whether our side has ended.
     shut: bool,
+    /// Whether the peer has closed with 1000, as who leaves does. A browser that loads a page again says 1001 (RFC 6455 §7.4.1).
+    said_bye: bool,
 }
 
 impl WebSocket {
@@ -65,6 +67,7 @@ impl WebSocket {
             queue: Arc::default(),
             unflushed: false,
             shut: false,
+            said_bye: false,
         }
     }
 
@@ -104,7 +107,11 @@ impl<O> StreamCarrier<O> for WebSocket {
         Poll::Ready(match read {
             Ok(Message::Text(text)) => Received::Frame(StreamId::ONLY, Frame::Text(text.as_str().into())),
             Ok(Message::Binary(bytes)) => Received::Frame(StreamId::ONLY, Frame::Binary(bytes.as_ref().into())),
-            Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => Received::Control,
+            Ok(Message::Close(frame)) => {
+                self.said_bye = frame.is_some_and(|frame| frame.code == CloseCode::Normal);
+                Received::Control
+            }
+            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => Received::Control,
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(Error::Io(_)) if self.watch.has_failed() => Received::End(CloseReason::NotUtf8),
             Err(Error::Utf8(_)) => Received::End(CloseReason::NotUtf8),
@@ -140,6 +147,10 @@ impl Carrier for WebSocket {
 
     fn ping(&mut self) {
         self.own(|context, port| context.write(port, Message::Ping(Bytes::new())));
+    }
+
+    fn has_said_bye(&self) -> bool {
+        self.said_bye
     }
 
     fn close(&mut self, reason: CloseReason) {

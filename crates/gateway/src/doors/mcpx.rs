@@ -39,6 +39,8 @@ struct ConnectQuery {
     echo: bool,
     deliver: Deliver,
     claim: Claim,
+    /// Whether its seat is kept for a moment when it is lost.
+    has_grace: bool,
     mcp: McpVersion,
 }
 
@@ -58,6 +60,13 @@ impl ConnectQuery {
         if recent.is_some_and(|count: usize| count > MAX_HISTORY) {
             return Err(invalid("`history` must be a whole number from 0 to 1000"));
         }
+        let is_shared = query.flag("share")?.unwrap_or(false);
+        let has_grace = query.flag("grace")?.unwrap_or(false);
+        if has_grace && !is_shared {
+            return Err(invalid(
+                "`grace` needs `share`: the next connection takes its seat beside the one that is kept",
+            ));
+        }
         Ok(Self {
             topic: query.name("topic")?.ok_or_else(|| invalid("`topic` is missing"))?,
             name,
@@ -70,7 +79,8 @@ impl ConnectQuery {
                 Some("directed") => Deliver::Directed,
                 Some(_) => return Err(invalid("`deliver` must be all or directed")),
             },
-            claim: if query.flag("share")?.unwrap_or(false) { Claim::Shared } else { Claim::Exclusive },
+            claim: if is_shared { Claim::Shared } else { Claim::Exclusive },
+            has_grace,
             mcp: query.get("mcp").map_or(Ok(McpVersion::default()), revisions)?,
         })
     }
@@ -125,6 +135,7 @@ pub(super) fn router() -> Router<Arc<GatewayState>> {
         ("echo" = Option<bool>, Query, description = "false leaves out one's own envelopes"),
         ("deliver" = Option<String>, Query, description = "directed: only broadcasts and what names me"),
         ("share" = Option<bool>, Query, description = "true sits beside one's other connections instead of replacing them"),
+        ("grace" = Option<bool>, Query, description = "true keeps the seat for 10 seconds when the connection is lost; needs share"),
         ("mcp" = Option<String>, Query, description = "The MCP revisions one takes requests of, separated by commas; at most 8"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token"),
     ),
@@ -141,7 +152,8 @@ pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<
     let headers = request.headers();
     let grant = incoming.credentials(headers, Some(&connect_query.topic)).for_stream().await?;
     let Incoming { gateway, peer, .. } = incoming;
-    let connection = gateway.connection(&grant, &connect_query.topic, peer.ip());
+    let mut connection = gateway.connection(&grant, &connect_query.topic, peer.ip());
+    connection.seat_keeper = connect_query.has_grace.then(|| gateway.seat_keeper.clone());
     let (arrival, counted) = enter(&gateway, &peer, &grant, &connect_query).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);

@@ -1,7 +1,11 @@
 //! The page's files: in the binary, or in a debug build read from the source tree whenever they are asked for.
+//!
+//! The page names its files below an address that has the hash of all of them, `ui/<version>/src/main.js`. What is there never changes, so a browser
+//! keeps it and asks for nothing on the next visit but the page itself.
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::LazyLock;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -40,7 +44,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     responses((status = 200, description = "The page", content_type = "text/html", body = String),
         (status = 304, description = "As `If-None-Match` has it")))]
 pub(crate) async fn page(headers: HeaderMap) -> Result<Response<Body>, Problem> {
-    answer("index.html", &headers)
+    answer("index.html", Freshness::Asked, &headers)
 }
 
 #[utoipa::path(get, path = "/ui/{path}", operation_id = "web_asset", tag = "Web", summary = "What the page consists of",
@@ -53,21 +57,85 @@ pub(crate) async fn asset(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let Path(path) = path.map_err(|_| missing())?;
-    if path == "index.html" { Err(missing()) } else { answer(&path, &headers) }
+    let (path, freshness) = match path.split_once('/') {
+        Some((version, rest)) if version == current_version() => (rest, Freshness::Forever),
+        // Of a page that another version of the gateway has served. A mixed page beats none until it is loaded again.
+        Some((version, rest)) if is_version(version) => (rest, Freshness::Asked),
+        _ => (path.as_str(), Freshness::Asked),
+    };
+    if path == "index.html" { Err(missing()) } else { answer(path, freshness, &headers) }
+}
+
+/// How long a browser may use its copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freshness {
+    /// It asks every time whether there is another: a new version of the gateway is a new page.
+    Asked,
+    /// The address has the version.
+    Forever,
+}
+
+impl Freshness {
+    fn cache_control(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Asked => "no-cache",
+            Self::Forever => "public, max-age=31536000, immutable",
+        })
+    }
+}
+
+const VERSION_DIGITS: usize = 16;
+
+fn is_version(text: &str) -> bool {
+    text.len() == VERSION_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
+}
+
+/// The hash of every file, as the page names it that was served last.
+static VERSION: LazyLock<Mutex<String>> = LazyLock::new(|| Mutex::new(version()));
+
+fn current_version() -> String {
+    VERSION.lock().clone()
+}
+
+fn version() -> String {
+    let mut hash = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    let mut names: Vec<_> = Files::iter().collect();
+    names.sort_unstable();
+    for name in names {
+        hash.update(name.as_bytes());
+        hash.update(&Files::get(&name).map_or([0; 32], |file| file.metadata.sha256_hash()));
+    }
+    hex(&hash.finish().as_ref()[..VERSION_DIGITS / 2])
+}
+
+/// The page with the version in its addresses. A debug build looks at the files again, so that a reload shows a change.
+fn versioned(page: &[u8]) -> Vec<u8> {
+    if cfg!(debug_assertions) {
+        *VERSION.lock() = version();
+    }
+    let page = String::from_utf8_lossy(page);
+    page.replace("=\"ui/", &format!("=\"ui/{}/", current_version())).into_bytes()
 }
 
 fn missing() -> Problem {
     Problem::new(Code::NotFound, "there is nothing at this address")
 }
 
-fn answer(path: &str, asked: &HeaderMap) -> Result<Response<Body>, Problem> {
+fn answer(path: &str, freshness: Freshness, asked: &HeaderMap) -> Result<Response<Body>, Problem> {
     let kind = media_type(path).ok_or_else(missing)?;
     let EmbeddedFile { data, metadata } = Files::get(path).ok_or_else(missing)?;
+    let (data, hash) = if path == "index.html" {
+        let page = versioned(&data);
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &page);
+        (page.into(), hash.as_ref().try_into().expect("256 bits"))
+    } else {
+        (data, metadata.sha256_hash())
+    };
     let packed = kind != PNG && takes_gzip(asked);
     // What is packed is another representation, and has another tag.
-    let tag = format!("\"{}{}\"", hex(&metadata.sha256_hash()[..16]), if packed { "-gzip" } else { "" });
+    let tag = format!("\"{}{}\"", hex(&hash[..16]), if packed { "-gzip" } else { "" });
     let known = is_known(asked, &tag);
-    let body = || if packed { Body::from(packed_once(path, metadata.sha256_hash(), &data)) } else { Body::from(data) };
+    let body = || if packed { Body::from(packed_once(path, hash, &data)) } else { Body::from(data) };
     let mut response = Response::new(if known { Body::empty() } else { body() });
     if known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -78,17 +146,26 @@ fn answer(path: &str, asked: &HeaderMap) -> Result<Response<Body>, Problem> {
     let fixed = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::ETAG, HeaderValue::try_from(tag).expect("hexadecimal digits between quotes")),
-        // Kept, and asked for again every time: a new version of the gateway is a new page.
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CACHE_CONTROL, freshness.cache_control()),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (header::HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (header::HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
     response.headers_mut().extend(fixed);
+    if is_document(kind) {
+        let more = [
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+            (header::HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+        ];
+        response.headers_mut().extend(more);
+    }
     Ok(response)
+}
+
+/// Whether a browser would show it in a window of its own: only there do policies mean anything. Sixty scripts without them are lighter.
+fn is_document(kind: &str) -> bool {
+    kind.starts_with("text/html") || kind.starts_with("image/svg")
 }
 
 /// Whether the client can unpack.
@@ -188,6 +265,17 @@ mod tests {
         ] {
             assert!(!found(wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_page_names_its_files_by_their_version() {
+        let page = versioned(br#"<link href="ui/css/base.css"><script src="ui/src/main.js"></script>"#);
+        let version = current_version();
+        assert!(is_version(&version), "{version}");
+        let expected =
+            format!(r#"<link href="ui/{version}/css/base.css"><script src="ui/{version}/src/main.js"></script>"#);
+        assert_eq!(String::from_utf8(page).expect("text"), expected);
+        assert!(!is_version("src") && !is_version("0123456789ABCDEF") && !is_version("0123456789abcde"));
     }
 
     #[test]

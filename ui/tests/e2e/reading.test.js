@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { launch, scene } from '../support/browser.js';
+import { chat } from '../support/gateway.js';
+import { stage } from '../support/stage.js';
+
+const ROOM = 'room:reading';
+
+/** @type {import('playwright-core').Browser} */
+let browser;
+before(async () => { browser = await launch(); });
+after(() => browser.close());
+
+test('whoever arrives can write at once, and letters are no commands', async (t) => {
+  const { visitor, done } = await scene(t, browser);
+  const alice = await visitor();
+  const { page } = alice;
+  await alice.signIn('alice');
+  await alice.enter(ROOM);
+  await page.keyboard.type('tap a cat? /p');
+  assert.equal(await page.locator('#composer').inputValue(), 'tap a cat? /p');
+  assert.equal(await page.locator('.panel, dialog[open], .timeline').count(), 0);
+  await page.reload();
+  await alice.live();
+  await page.waitForFunction(() => document.activeElement?.id === 'composer');
+  await done();
+});
+
+test('the newest card stays in sight when it is unfolded, and the answer of a call does', async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser);
+  const alice = await visitor();
+  const { page } = alice;
+  await alice.signIn('alice');
+  await alice.enter(ROOM);
+  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' } });
+  await cast.evaluate(async () => {
+    const { lab } = /** @type {any} */ (window).stage.actors;
+    const text = { type: 'string' };
+    lab.offer('long', 'answers at length', { one: text, two: text, three: text, four: text, five: text, six: text },
+      () => Array.from({ length: 50 }, (_, at) => `line ${at} of the answer`).join('\n\n'));
+    await lab.enter();
+    for (let at = 0; at < 30; at += 1) await lab.say(`message ${at}`);
+  });
+  await page.locator('article.chat', { hasText: 'message 29' }).waitFor();
+  await page.getByRole('navigation', { name: 'People' }).getByRole('button', { name: /Lab/ }).click();
+  const panel = page.getByRole('complementary', { name: 'Participant' });
+  await panel.locator('.offer', { hasText: 'long' }).click();
+  for (const name of ['one', 'two', 'three', 'four', 'five', 'six']) await panel.getByLabel(name).fill(name);
+  await panel.getByRole('button', { name: 'Call', exact: true }).click();
+  await page.locator('dialog[open]').getByRole('button', { name: 'Call', exact: true }).click();
+  await panel.getByText('line 49 of the answer').waitFor();
+  await page.waitForFunction(() => {
+    const [run, body] = ['.run', '.panel-body'].map((name) => document.querySelector(name)?.getBoundingClientRect());
+    return run && body && run.top >= body.top - 1 && run.top < body.top + 40;
+  });
+
+  const card = page.locator('article.call', { hasText: 'long' });
+  await card.and(page.locator('[data-state="done"]')).waitFor();
+  await card.locator('.call-title').click();
+  await card.locator('section[aria-label="Result"]').getByText('line 49 of the answer').waitFor();
+  // Unfolded it is taller than the list, and its head is in sight.
+  await page.waitForFunction(() => {
+    const [card, title, list] = ['article.call', 'article.call .call-title', '.virtual'].map((name) => document.querySelector(name)?.getBoundingClientRect());
+    return card && title && list && card.height > list.height && title.top >= list.top - 1 && title.bottom <= list.bottom;
+  });
+  await card.locator('.call-title').click();
+  await card.locator('section[aria-label="Result"]').waitFor({ state: 'detached' });
+  await cast.evaluate(() => /** @type {any} */ (window).stage.actors.lab.say('and on'));
+  await page.locator('article.chat', { hasText: 'and on' }).waitFor();
+  assert.equal(await page.locator('.to-end').count(), 0, 'folded again, the end is followed');
+  await cast.context().close();
+  await done();
+});
+
+test('no message fills the screen unasked, and a word that is a name mentions nobody', async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser);
+  const alice = await visitor();
+  const { page } = alice;
+  await alice.signIn('alice');
+  const token = await gateway.token('bob');
+  const lines = Array.from({ length: 3000 }, (_, at) => `line ${at}`);
+  await gateway.post(ROOM, token, chat('tall', 'bob', lines.join('\n')));
+  await gateway.post(ROOM, token, chat('list', 'bob', `# tall list\n${lines.map((line) => `- ${line}`).join('\n')}`, { format: 'markdown' }));
+  await gateway.post(ROOM, token, chat('word', 'bob', 'I met alice in wonderland'));
+  await gateway.post(ROOM, token, chat('call', 'bob', 'and you, @alice?'));
+  await alice.enter(ROOM);
+  await page.locator('article.chat.called', { hasText: 'and you' }).waitFor();
+  assert.equal(await page.locator('article.chat.called').count(), 1);
+  for (const start of ['line 0', 'tall list']) {
+    const tall = page.locator('article.chat', { hasText: start }).first();
+    await tall.scrollIntoViewIfNeeded();
+    assert.ok(((await tall.boundingBox())?.height ?? Infinity) < 2500, start);
+  }
+  const all = page.locator('article.chat', { hasText: 'tall list' }).getByRole('button', { name: /^Show \d+ more characters$/ });
+  await all.click();
+  await page.locator('article.chat', { hasText: 'line 2999' }).first().waitFor();
+  await page.getByRole('button', { name: 'Show less' }).click();
+  await page.waitForFunction(() => [...document.querySelectorAll('article.chat')].every((row) => row.getBoundingClientRect().height < 2500));
+  await done();
+});
+
+test('calls that say nothing new are one row, pictures are seen at once, and a failure is never folded away', async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser);
+  const alice = await visitor();
+  const { page } = alice;
+  await alice.signIn('alice');
+  await alice.enter(ROOM);
+  const cast = await stage(browser, gateway, ROOM, { lab: { name: 'Lab' }, robot: {} });
+  const last = await cast.evaluate(async () => {
+    const { lab, robot } = /** @type {any} */ (window).stage.actors;
+    lab.offer('explain', '', {}, (args) => { if (args.n === 8) throw new Error('not this one\n  at line 2'); return `number ${args.n}`; });
+    const data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    lab.offer('picture', '', {}, () => ({ content: [{ type: 'image', mimeType: 'image/png', data }] }));
+    await lab.enter();
+    await robot.enter();
+    for (let n = 0; n < 9; n += 1) await robot.call('lab', 'explain', { n });
+    await robot.call('lab', 'picture');
+  });
+  assert.equal(last, undefined);
+  const group = page.getByRole('button', { name: /8 × explain.*all ok/ });
+  await group.waitFor();
+  const failed = page.locator('article.call[data-state="failed"] .failure', { hasText: 'not this one' });
+  await failed.waitFor();
+  assert.equal(await failed.innerText(), 'not this one\n  at line 2', 'its lines are kept');
+  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 1);
+  await page.locator('article.call', { hasText: 'picture' }).locator('.thumbnails img').waitFor();
+  await group.click();
+  await page.locator('article.call', { hasText: 'number 3' }).waitFor();
+  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 9);
+  await group.click();
+  await page.waitForFunction(() => document.querySelectorAll('article.call').length === 2);
+  await cast.context().close();
+  await done();
+});
