@@ -81,8 +81,7 @@ pub(crate) fn run(args: KeyArgs) -> Result<(), Trouble> {
             let data = data_directory(&places).map_err(Trouble::usage)?;
             SigningKeys::remove(&data, &kid, now).map_err(Trouble::failed)?;
             note(format_args!(
-                "tokens of `{kid}` are refused from now on. Connections that are open stay until their tokens expire; \
-                 `salon revoke all` closes them"
+                "tokens of `{kid}` are refused from now on; a running gateway closes their connections within a second"
             ));
             Ok(())
         }

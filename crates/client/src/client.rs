@@ -112,8 +112,21 @@ pub enum TokenSelection {
     Token(String),
     /// Those of a participant.
     Participant(ParticipantId),
+    /// Those of a participant, by its id or by its subject (`sub`) at the gateway's authorization server.
+    Subject(String),
     /// Everybody's.
     All,
+}
+
+/// What [`Client::revoke`] has revoked.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct RevocationReceipt {
+    /// Tokens issued up to here are revoked, RFC 3339.
+    pub before: String,
+    /// The ids of the participant whose tokens are revoked, as the gateway uses them: an id that was given, and that of a subject.
+    #[serde(default)]
+    pub participants: Vec<ParticipantId>,
 }
 
 /// The answer of `/health`.
@@ -210,24 +223,19 @@ impl Client {
         Ok(())
     }
 
-    /// Revokes tokens: those issued up to `before`, an RFC 3339 time, or up to now. Needs a token with the permission `revoke`. Returns the time up to which
-    /// they are revoked.
-    pub async fn revoke(&self, tokens: &TokenSelection, before: Option<&str>) -> Result<String, RestError> {
-        #[derive(Deserialize)]
-        struct Revoked {
-            before: String,
-        }
+    /// Revokes tokens: those issued up to `before`, an RFC 3339 time, or up to now. Needs a token with the permission `revoke`.
+    pub async fn revoke(&self, tokens: &TokenSelection, before: Option<&str>) -> Result<RevocationReceipt, RestError> {
         let mut body = match tokens {
             TokenSelection::Token(id) => serde_json::json!({ "token": id }),
             TokenSelection::Participant(id) => serde_json::json!({ "participant": id }),
+            TokenSelection::Subject(subject) => serde_json::json!({ "participant": subject }),
             TokenSelection::All => serde_json::json!({ "all": true }),
         };
         if let Some(before) = before {
             body["before"] = before.into();
         }
         let path = "/v0/auth/revocations";
-        let answer: Revoked = self.ask(RequestAuth::WithToken, Method::POST, path, Some(body.to_string())).await?;
-        Ok(answer.before)
+        self.ask(RequestAuth::WithToken, Method::POST, path, Some(body.to_string())).await
     }
 
     /// Whether the gateway answers. Needs no token.

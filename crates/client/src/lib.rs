@@ -146,7 +146,7 @@ mod toolbox;
 
 pub use backoff::Backoff;
 pub use call::{Call, DEFAULT_TIMEOUT, Progress};
-pub use client::{Client, Health, HistoryQuery, Page, TokenSelection};
+pub use client::{Client, Health, HistoryQuery, Page, RevocationReceipt, TokenSelection};
 pub use discovery::{Discovery, Offers};
 pub use entering::Entering;
 pub use error::{

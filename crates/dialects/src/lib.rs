@@ -11,7 +11,6 @@ pub mod mcp;
 pub mod mcpx;
 mod stamps;
 mod streams;
-mod timers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +51,7 @@ pub enum Frame {
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFrame {
-    /// What sort of event it is, where that is said.
+    /// The type of the event, where it has one.
     pub name: Option<&'static str>,
     /// What a reader that reconnects names to have what came after.
     pub id: Option<Box<str>>,
@@ -167,7 +166,7 @@ pub enum DialectEvent<O, A> {
     },
     /// Entries the peer has not seen are no longer kept.
     Gap,
-    /// Nothing can be stored for now, and nothing new can be heard. The connection stays.
+    /// Nothing can be stored for now, and nothing new is delivered. The connection stays.
     Outage,
     /// What could not be stored can be again, and what was stored elsewhere meanwhile comes now.
     Recovered,
@@ -198,7 +197,7 @@ pub enum DialectAction<Q> {
     Refuse(StreamId, Code, Frame),
     /// Count a refusal whose answer is a message like any other, as in JSON-RPC.
     Refused(Code),
-    /// Nothing more is said on a stream.
+    /// Nothing more is sent on a stream.
     Finish(StreamId),
     /// Ask the gateway something, which it answers with [`DialectEvent::Answered`].
     Ask(Q),

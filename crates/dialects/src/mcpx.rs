@@ -133,7 +133,7 @@ impl Dialect for Mcpx {
         match event {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
-            // The echo is the acknowledgement; the room does not say a stored envelope twice, so a repeated one is said here.
+            // The echo is the acknowledgement; the room does not deliver a stored envelope twice, so the echo of a repeated one is sent here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))
             }

@@ -10,6 +10,7 @@ use std::path::Path;
 use salon_log::sqlite::{self, Sight};
 
 use crate::ServeError;
+use crate::auth::jwks::JwksSource;
 use crate::config::Config;
 use crate::private_file;
 use crate::server;
@@ -60,6 +61,12 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let unnamed = (oauth && is_unnamed && !config.listen.ip().is_loopback()).then_some(
         "access tokens must name the gateway's URL as their audience, which is not known here: give it with `--http-public-url`",
     );
+    let any_issuer = match &config.auth.jwks {
+        Some(JwksSource::Url(url)) if !oauth => Some(format!(
+            "tokens of the keys at `{url}` are accepted whatever their issuer (`iss`): if they are those of an identity provider, name it with `--auth-authorization-servers`"
+        )),
+        _ => None,
+    };
     let modes = all.filter_map(|(path, fitting)| {
         let found = fs::metadata(&path).ok().filter(|found| found.is_file() || found.is_dir())?;
         let mode = found.permissions().mode() & 0o777;
@@ -68,7 +75,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             format!("`{path}` is open to other users (mode {mode:03o}); `chmod {closed:03o} {path}` closes it")
         })
     });
-    untrusted.into_iter().chain(unnamed).map(str::to_owned).chain(modes).collect()
+    untrusted.into_iter().chain(unnamed).map(str::to_owned).chain(any_issuer).chain(modes).collect()
 }
 
 /// Whether a directory can be written to, or made.
@@ -161,6 +168,21 @@ mod tests {
             told(&scratch, &Config { audit: AuditSettings { enabled: false, ..audit("folder") }, ..with("folder") }),
             ""
         );
+    }
+
+    #[test]
+    fn keys_of_an_identity_provider_without_its_name_are_told() {
+        let scratch = Scratch::new();
+        chmod(scratch.path(), 0o700);
+        let with = |jwks: &str, issuers: &[&str]| {
+            let mut config = config(scratch.path());
+            config.auth.jwks = Some(jwks.parse().expect("a source"));
+            config.auth.authorization_servers = issuers.iter().map(ToString::to_string).collect();
+            warnings(&config).join("\n")
+        };
+        insta::assert_snapshot!(with("https://id.example/keys", &[]), @"tokens of the keys at `https://id.example/keys` are accepted whatever their issuer (`iss`): if they are those of an identity provider, name it with `--auth-authorization-servers`");
+        assert_eq!(with("https://id.example/keys", &["https://id.example"]), "");
+        assert_eq!(with("keys.json", &[]), "", "keys in a file are the operator's own");
     }
 
     #[test]

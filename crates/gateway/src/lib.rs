@@ -64,7 +64,7 @@ pub use timings::Timings;
 const UPKEEP: Duration = Duration::from_secs(10);
 
 /// How often the file of the signing keys is looked at.
-const KEY_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const KEY_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long the last leaves may take to be stored: longer than servers take to agree on a leader.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
@@ -182,7 +182,7 @@ pub async fn serve(
         history_off: config.history_off.clone(),
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),
-        list_max_age: config.timings.list_max_age,
+        list_times: (config.timings.list_max_age, config.timings.announce_interval),
     };
     let host = host::host((log.clone(), context), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
@@ -235,7 +235,7 @@ pub async fn serve(
         failure = watching => failure,
         () = &mut accepting => None,
         () = refreshing => None,
-        () = follow_keys(&verifier) => None,
+        () = follow_keys(&verifier, &gateway.revocations) => None,
         () = upkeep(&meters) => None,
         () = see_off_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
@@ -322,10 +322,25 @@ async fn tend(gateway: &GatewayState) {
     std::future::pending().await
 }
 
-/// Refuses tokens of keys that were removed. A key that was added is read when a token names it.
-async fn follow_keys(verifier: &Verifier) {
+/// Refuses tokens of keys that were removed, and ends what was opened with them, at every gateway of the store. A key that was added is read when a
+/// token names it.
+async fn follow_keys(verifier: &Verifier, revocations: &Arc<Revocations>) {
     loop {
-        verifier.reload_local_keys();
+        let (reading, adding) = (verifier.clone(), revocations.clone());
+        let read = move || {
+            reading.reload_local_keys();
+            adding.add_removed_keys(reading.removed_local_keys(), clock::now())
+        };
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Ok(true)) => {
+                tracing::info!("auth: signing key removed, ending connections of its tokens");
+                if revocations.share().await.is_err() {
+                    tracing::warn!("auth: other gateways unreachable, telling them of the removed key later");
+                }
+            }
+            Ok(Err(error)) => tracing::error!(%error, "auth: removal of a signing key not written"),
+        }
         tokio::time::sleep(KEY_POLL_INTERVAL).await;
     }
 }

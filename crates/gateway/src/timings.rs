@@ -20,6 +20,8 @@ pub struct Timings {
     pub vanished_timeout: Duration,
     /// How old a list of a participant's may be when somebody asks for it, where the participant does not say.
     pub list_max_age: Duration,
+    /// How long after one announcement that a participant's tools have changed the next about it waits.
+    pub announce_interval: Duration,
     /// How long after the start participants may still be on their way back, so that what they offer is not said to be missing.
     pub return_window: Duration,
     /// How long a framed connection may take to end a frame, and a new one to start its first.
@@ -43,6 +45,7 @@ impl Timings {
         stream_idle_timeout: Duration::from_secs(10),
         vanished_timeout: Duration::from_secs(60),
         list_max_age: Duration::from_secs(30),
+        announce_interval: Duration::from_secs(10),
         return_window: Duration::from_secs(30),
         frame_timeout: Duration::from_secs(30),
         body_timeout: Duration::from_secs(15),
@@ -60,6 +63,7 @@ impl Timings {
         stream_idle_timeout: Duration::from_secs(1),
         vanished_timeout: Duration::from_secs(60),
         list_max_age: Duration::from_secs(60),
+        announce_interval: Self::NORMAL.announce_interval,
         return_window: Duration::ZERO,
         frame_timeout: Self::NORMAL.frame_timeout,
         body_timeout: Self::NORMAL.body_timeout,

@@ -10,6 +10,7 @@ pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod fold;
+mod hash;
 mod lease;
 #[cfg(feature = "nats")]
 pub mod nats;

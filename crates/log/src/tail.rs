@@ -3,7 +3,7 @@
 //! A tail is fed from the moment its line is laid (or mended) and reads the log from its position until that is dry. An engine
 //! makes entries readable before it feeds them, so whatever was not fed is read; what was both is known by its offset.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{Entry, Position, TopicName};
 use tokio::sync::Notify;
 
+use crate::hash::FastMap;
 use crate::{ReadError, Tail, Tailed};
 
 /// What may wait in a line. A tail that is further behind reads instead.
@@ -41,7 +42,7 @@ pub(crate) struct Hub(Mutex<TailSignals>);
 
 #[derive(Default)]
 struct TailSignals {
-    by_topic: HashMap<TopicName, Vec<Arc<TailSignal>>>,
+    by_topic: FastMap<TopicName, Vec<Arc<TailSignal>>>,
     closed: bool,
 }
 

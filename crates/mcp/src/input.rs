@@ -1,8 +1,6 @@
 //! `input_required`: a modern server's way of asking back. A client of the legacy era is asked by real requests instead, and the
 //! call is made again with its answers.
 
-use std::time::Duration;
-
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
@@ -15,17 +13,6 @@ pub const ELICITATION: &str = "elicitation/create";
 pub const SAMPLING: &str = "sampling/createMessage";
 /// See [`ELICITATION`].
 pub const ROOTS: &str = "roots/list";
-
-/// How often one call may ask for input, and how many questions it may ask at once.
-pub const MAX_ROUNDS: u32 = 10;
-/// See [`MAX_ROUNDS`].
-pub const MAX_QUESTIONS: usize = 32;
-
-/// The wait before a call is sent again that was answered with `input_required` and no question, in its first round and later ones.
-pub fn retry_delay(round: u32) -> Duration {
-    const FIRST: Duration = Duration::from_millis(250);
-    FIRST * 2_u32.pow(round.min(6))
-}
 
 /// Whether a client with these capabilities can be asked this.
 pub fn is_offered(capabilities: &RawValue, method: &str) -> bool {
@@ -81,28 +68,6 @@ pub fn is_input_required(result: &Members) -> bool {
     kind.is_some_and(|kind| kind == "input_required")
 }
 
-/// The parameters of a call that is made again: as they were, with the answers and the state.
-// MCP 2026-07-28, Multi Round-Trip Requests, "Client Requirements": the state is echoed as it came; where there was none, none is sent.
-pub fn retry(
-    params: &RawValue,
-    answers: &[(String, Box<RawValue>)],
-    state: Option<&RawValue>,
-) -> Option<Box<RawValue>> {
-    let mut params = Members::parse(params.get())?;
-    if !answers.is_empty() {
-        let mut responses = Members::default();
-        for (key, answer) in answers {
-            responses.set(key, answer);
-        }
-        params.set("inputResponses", &responses);
-    }
-    match state {
-        Some(state) => params.set("requestState", state),
-        None => drop(params.remove("requestState")),
-    }
-    Some(params.to_raw())
-}
-
 /// How a question reaches a client of the legacy era.
 #[derive(Debug, Clone)]
 pub enum LegacyQuestion {
@@ -112,10 +77,10 @@ pub enum LegacyQuestion {
     Answer(Box<RawValue>),
 }
 
-/// Puts a question as `revision` has it. `elicitation` is a fresh id, which a question by URL needs there.
-pub fn put(question: &Question, revision: Revision, elicitation: &str) -> LegacyQuestion {
+/// Puts a question as `revision` has it. `elicitation` makes an id, which a question by URL needs in the legacy era.
+pub fn put(question: &Question, revision: Revision, elicitation: impl FnOnce() -> String) -> LegacyQuestion {
     let asked = LegacyQuestion::Ask(question.params.clone());
-    if question.method != ELICITATION {
+    if question.method != ELICITATION || revision == Revision::MODERN {
         return asked;
     }
     // MCP 2025-06-18, changelog: elicitation is new.
@@ -131,7 +96,7 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Legacy
         if revision < Revision::R2025_11_25 {
             return LegacyQuestion::Answer(declined());
         }
-        params.set("elicitationId", elicitation);
+        params.set("elicitationId", &elicitation());
         return LegacyQuestion::Ask(Some(params.to_raw()));
     }
     let schema = params.get("requestedSchema").filter(|_| revision < Revision::R2025_11_25);
@@ -142,12 +107,12 @@ pub fn put(question: &Question, revision: Revision, elicitation: &str) -> Legacy
 }
 
 /// What stands in for an error, which has no place among the answers; `None` where only failing the whole call is honest.
-pub fn instead_of_error(method: &str) -> Option<Box<RawValue>> {
+pub(crate) fn instead_of_error(method: &str) -> Option<Box<RawValue>> {
     (method == ELICITATION).then(|| action("cancel"))
 }
 
 /// What a person is taken to answer who cannot be asked.
-pub fn declined() -> Box<RawValue> {
+pub(crate) fn declined() -> Box<RawValue> {
     action("decline")
 }
 
@@ -167,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_made_again_with_the_answers_and_the_state_as_it_was() {
+    fn what_a_server_wants_to_know_is_read_in_order() {
         let asked = InputRequired::read(&raw(
             r#"{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"},"e":{"method":"elicitation/create","params":{"n": 1}}},"requestState":"a\u0062"}"#,
         ))
@@ -175,17 +140,14 @@ mod tests {
         let questions: Vec<_> =
             asked.questions.iter().map(|(key, question)| (key.as_str(), question.method.as_str())).collect();
         assert_eq!(questions, [("k", "roots/list"), ("e", "elicitation/create")]);
-        let answers = [("k".to_owned(), raw(r#"{"roots":[]}"#))];
-        assert_snapshot!(retry(&raw(r#"{"name":"t","arguments":{"x": 1.0}}"#), &answers, asked.state.as_deref()).unwrap().get(),
-            @r#"{"name":"t","arguments":{"x": 1.0},"inputResponses":{"k":{"roots":[]}},"requestState":"a\u0062"}"#);
-        assert_snapshot!(retry(&raw(r#"{"requestState":"old"}"#), &[], None).unwrap().get(), @"{}");
+        assert_eq!(asked.state.unwrap().get(), r#""a\u0062""#);
         assert!(InputRequired::read(&raw(r#"{"resultType":"complete"}"#)).is_none());
         assert!(InputRequired::read(&raw(r#"{"content":[]}"#)).is_none());
     }
 
     fn put_to(revision: Revision, params: &str) -> String {
         let question = Question { method: "elicitation/create".into(), params: Some(raw(params)) };
-        match put(&question, revision, "el-1") {
+        match put(&question, revision, || "el-1".into()) {
             LegacyQuestion::Ask(params) => format!("ask {}", params.unwrap()),
             LegacyQuestion::Answer(answer) => format!("answer {answer}"),
         }

@@ -16,9 +16,11 @@ pub mod listing;
 mod message;
 pub mod meta;
 mod revision;
+pub mod rounds;
+pub mod timers;
 pub mod upgrade;
 
-pub use message::{Cancelled, RpcHead, code, is_method_not_found, same_id};
+pub use message::{Cancelled, RpcHead, code, is_method_not_found, read_error, same_id};
 pub use revision::{Era, Revision};
 
 /// What every handshake of the gateway tells its clients about the others in a room. Models take text for instructions wherever it comes from.

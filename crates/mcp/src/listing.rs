@@ -103,9 +103,22 @@ pub fn ttl(result: &RawValue) -> Option<Duration> {
     serde_json::from_str(ttl.get()).ok().map(Duration::from_millis)
 }
 
+/// Whether a URI names a resource or something below it.
+// MCP 2025-11-25, Resources, "Subscriptions": an update may be of a sub-resource of the one that was subscribed to.
+pub fn is_part(uri: &str, of: &str) -> bool {
+    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resource_has_parts_below_it() {
+        assert!(is_part("file:///a", "file:///a") && is_part("file:///a/b", "file:///a"));
+        assert!(is_part("file:///a/b", "file:///a/") && !is_part("file:///ab", "file:///a"));
+        assert!(!is_part("file:///", "file:///a"));
+    }
 
     fn page(text: &str) -> Option<(Vec<String>, Option<Box<str>>)> {
         let raw = RawValue::from_string(text.into()).expect("the test writes JSON");

@@ -89,6 +89,12 @@ pub fn is_method_not_found(error: &RawValue) -> bool {
     serde_json::from_str::<ErrorCode>(error.get()).is_ok_and(|error| error.code == RpcError::METHOD_NOT_FOUND)
 }
 
+/// The error of an answer, as far as it can be read.
+pub fn read_error(error: Option<&RawValue>) -> RpcError {
+    let read = error.and_then(|error| serde_json::from_str(error.get()).ok());
+    read.unwrap_or_else(|| RpcError::internal("the answer is an error that cannot be read"))
+}
+
 /// Whether two ids, as JSON, are the same, type included, however their characters are escaped.
 pub fn same_id(one: &str, other: &str) -> bool {
     let text = |raw: &str| serde_json::from_str::<String>(raw).ok();

@@ -64,16 +64,7 @@ impl Limits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     text: Box<str>,
-    id: EnvelopeId,
-    from: ParticipantId,
-    to: Box<[ParticipantId]>,
-    kind: Kind,
-    correlation: Option<EnvelopeId>,
-    from_session: Option<SessionId>,
-    to_session: Option<SessionId>,
-    payload: Range<usize>,
-    params: Option<Range<usize>>,
-    message: Option<Message>,
+    head: EnvelopeHead,
 }
 
 impl Envelope {
@@ -84,67 +75,67 @@ impl Envelope {
 
     /// Its id.
     pub fn id(&self) -> &EnvelopeId {
-        &self.id
+        &self.head.id
     }
 
     /// Who sent it.
     pub fn from(&self) -> &ParticipantId {
-        &self.from
+        &self.head.from
     }
 
     /// Whom it names; nobody means everybody.
     pub fn to(&self) -> &[ParticipantId] {
-        &self.to
+        &self.head.to
     }
 
     /// Whether it names a participant, or everybody.
     pub fn concerns(&self, participant: &ParticipantId) -> bool {
-        self.to.is_empty() || self.to.contains(participant)
+        self.head.to.is_empty() || self.head.to.contains(participant)
     }
 
     /// What it carries.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.head.kind
     }
 
     /// The envelope it replies to.
     pub fn correlation(&self) -> Option<&EnvelopeId> {
-        self.correlation.as_ref()
+        self.head.correlation.as_ref()
     }
 
     /// Which session of its sender sent it, where the sender says so.
     pub fn from_session(&self) -> Option<&SessionId> {
-        self.from_session.as_ref()
+        self.head.from_session.as_ref()
     }
 
     /// Which session of its one recipient it is for, where the sender says so.
     pub fn to_session(&self) -> Option<&SessionId> {
-        self.to_session.as_ref()
+        self.head.to_session.as_ref()
     }
 
     /// Whether it is for a session of the participant that it names: it names that session, or none.
     pub fn concerns_session(&self, session: &SessionId) -> bool {
-        self.to_session.as_ref().is_none_or(|named| named == session)
+        self.head.to_session.as_ref().is_none_or(|named| named == session)
     }
 
     /// The payload as it was written.
     pub fn payload(&self) -> &str {
-        &self.text[self.payload.clone()]
+        &self.text[self.head.payload.clone()]
     }
 
     /// The payload's JSON-RPC head; `None` unless the kind is [`Kind::Mcp`].
     pub fn message(&self) -> Option<&Message> {
-        self.message.as_ref()
+        self.head.message.as_ref()
     }
 
     /// The `params` of a request or notification, as written.
     pub fn params(&self) -> Option<&str> {
-        self.params.clone().map(|range| &self.text[range])
+        self.head.params.clone().map(|range| &self.text[range])
     }
 
     /// The presence event, when this is one.
     pub fn presence(&self) -> Option<Presence> {
-        (self.kind == Kind::Presence).then(|| serde_json::from_str(self.payload()).ok()).flatten()
+        (self.head.kind == Kind::Presence).then(|| serde_json::from_str(self.payload()).ok()).flatten()
     }
 
     /// The chat line, when its parameters are those of one.
@@ -202,36 +193,12 @@ impl Draft {
         let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
         let head = scanned.and_then(|()| EnvelopeHead::read(&text, &outline, limits));
         match head {
-            Ok(EnvelopeHead {
-                id,
-                from,
-                to,
-                kind,
-                correlation,
-                from_session,
-                to_session,
-                payload,
-                params,
-                message,
-            }) => {
-                let is_answer = matches!(message, Some(Message::Response { .. }));
+            Ok(head) => {
+                let is_answer = matches!(head.message, Some(Message::Response { .. }));
                 if let Some(exceeded) = limits.exceeded(text.len(), is_answer) {
-                    return Err(too_large(&text, exceeded).regarding(Some(id)));
+                    return Err(too_large(&text, exceeded).regarding(Some(head.id)));
                 }
-                let envelope = Envelope {
-                    id,
-                    from,
-                    to,
-                    kind,
-                    correlation,
-                    from_session,
-                    to_session,
-                    payload,
-                    params,
-                    message,
-                    text,
-                };
-                Ok(Self { envelope, stamp: None })
+                Ok(Self { envelope: Envelope { text, head }, stamp: None })
             }
             Err(refusal) => {
                 let id = readable_id(&text, &outline);
@@ -287,6 +254,8 @@ fn readable_id(text: &str, outline: &Outline<'_>) -> Option<EnvelopeId> {
     EnvelopeId::new(serde_json::from_str::<String>(&text[field.value.clone()]).ok()?).ok()
 }
 
+/// The members of an envelope, and where its text has its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct EnvelopeHead {
     id: EnvelopeId,
     from: ParticipantId,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use salon_gateway::auth::{Confirmation, Grant, LocalKey, Signer};
+use salon_gateway::auth::{Confirmation, FIRST_KEY, Grant, LocalKey, Signer, SigningKeys};
 use salon_gateway::config::{Config, Overrides, StoreUrl};
 use salon_gateway::{Entrances, Inside, Timings};
 use salon_protocol::{ParticipantId, Timestamp, TopicName};
@@ -93,6 +93,7 @@ impl TestOptions {
             "body-idle-timeout" => config.timings.body_idle_timeout = Duration::from_millis(read(value)?),
             "vanished-timeout" => config.timings.vanished_timeout = Duration::from_millis(read(value)?),
             "list-max-age" => config.timings.list_max_age = Duration::from_millis(read(value)?),
+            "announce-interval" => config.timings.announce_interval = Duration::from_millis(read(value)?),
             "return-window" => config.timings.return_window = Duration::from_millis(read(value)?),
             "framed-session-timeout" => config.timings.framed_session_timeout = Duration::from_millis(read(value)?),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
@@ -185,6 +186,13 @@ impl TestGateway {
         };
         let grant = Grant { token_id: token.jti.clone().or(grant.token_id), ..grant };
         self.signer.sign(&grant, now).map_err(|e| e.to_string())
+    }
+
+    /// Makes a new signing key, and removes the one that [`Self::token`] signs with: at this gateway, and without telling it.
+    pub fn remove_first_key(&self) -> Result<(), Failure> {
+        let (data, now) = (&self.config.data, Timestamp::from_system(SystemTime::now()));
+        SigningKeys::rotate(data, now).map_err(|e| e.to_string())?;
+        SigningKeys::remove(data, FIRST_KEY, now).map_err(|e| e.to_string())
     }
 
     /// Stops it as SIGTERM would and waits until it has closed its log.

@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use libtest_mimic::Trial;
 use salon_log::cluster::{Cluster, Keyspace};
 use salon_log::context::ContextLimits;
 use salon_log::nats::{Nats, NatsOptions, Timings};
-use salon_log::{RetentionRules, StoredQuotas, TopicLog, contract};
+use salon_log::{AppendError, RetentionRules, StoredQuotas, TopicLog, contract};
+use salon_protocol::TopicName;
 use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
+use serde_json::json;
 
-use crate::props::options;
+use crate::props::{envelope, options};
 
 pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
@@ -23,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         three_servers_keep_the_contract_of_contexts,
         one_server_keeps_the_contract_of_clusters,
         three_servers_keep_the_contract_of_clusters,
+        what_a_quota_forbids_is_refused_without_a_round_trip_each,
     ]
 }
 
@@ -110,6 +114,31 @@ impl contract::cluster::ClusterEngine for OnServers {
         let nodes: [Arc<dyn Cluster>; 2] = [Arc::new(one), Arc::new(two)];
         nodes
     }
+}
+
+async fn what_a_quota_forbids_is_refused_without_a_round_trip_each() {
+    let engine = OnServers::new(NatsServers::one().await.expect("a NATS server"));
+    let quotas = StoredQuotas { participant: 1000, ..StoredQuotas::default() };
+    let log = contract::LogEngine::create_with(&engine, RetentionRules::default(), quotas).await;
+    let room = TopicName::new("room").expect("a name");
+    let line = |id: &str, from: &str| {
+        let payload =
+            json!({ "jsonrpc": "2.0", "method": "notifications/test", "params": { "text": "x".repeat(600) } });
+        envelope(id, from, "mcp", &payload.to_string())
+    };
+    log.append(&room, line("a1", "alice")).await.expect("stored");
+    let is_refused = |appended: Result<_, AppendError>| matches!(appended, Err(AppendError::Quota(_)));
+    // The first is looked for at the servers, in case it is stored already; the next ones are refused at once meanwhile.
+    let looked_for = log.append(&room, line("a2", "alice"));
+    for id in ["a3", "a4"] {
+        let refused = log.append(&room, line(id, "alice")).now_or_never();
+        assert!(refused.is_some_and(is_refused), "{id} waited for a round trip");
+    }
+    assert!(is_refused(looked_for.await));
+    log.append(&room, line("b1", "bobby")).await.expect("others go on");
+    let again = log.append(&room, line("a1", "alice")).await.expect("what is stored is known");
+    assert!(again.repeated);
+    log.close().await;
 }
 
 async fn one_server_keeps_the_contract() {

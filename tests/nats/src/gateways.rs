@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_ticket_of_one_gateway_opens_the_other_once,
         the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it,
         a_token_revoked_at_one_gateway_is_revoked_at_all,
+        a_key_removed_at_one_gateway_ends_the_connections_of_its_tokens_at_all,
         without_nats_nothing_is_accepted_and_afterwards_everything_goes_on,
         what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another,
     ]
@@ -230,6 +231,28 @@ async fn a_token_revoked_at_one_gateway_is_revoked_at_all() {
         }
     };
     assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+async fn a_key_removed_at_one_gateway_ends_the_connections_of_its_tokens_at_all() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let (here, there) = (connect(&one, "alice", "").await, connect(&two, "bob", "").await);
+    one.remove_first_key().expect("removed");
+    for mut socket in [here, there] {
+        let closed = loop {
+            match socket.next().await.expect("a frame") {
+                TestSocketEvent::Text(_) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
+    }
+    // The other gateway has no copy of the keys yet, and refuses the tokens all the same.
+    let old = two.token(&TestToken::new("carol")).expect("a token");
+    let call = HttpCall::new("GET", "/v0/topics").bearer(&old);
+    assert_eq!(call.send(two.address()).await.expect("an answer").status, 401);
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
 }

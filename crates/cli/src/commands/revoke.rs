@@ -3,17 +3,15 @@
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use salon_client::{RestError, TokenSelection};
-use salon_protocol::ParticipantId;
 use serde_json::json;
 
 use super::outcome::HintContext;
 use crate::access::claims::TokenClaims;
 use crate::access::{Access, Reach};
-use crate::args::own_id;
 use crate::trouble::Trouble;
 use crate::{hand_over, note};
 
-/// RevokeTarget the token of this command must permit.
+/// What the token of this command must permit.
 const PERMISSION: &str = "revoke";
 
 #[derive(Debug, Args)]
@@ -45,9 +43,9 @@ enum RevokeTarget {
     },
     /// Revoke the tokens of a participant
     Participant {
-        /// Id of the participant
-        #[arg(value_name = "ID", value_parser = own_id)]
-        id: ParticipantId,
+        /// Id of the participant, or its subject (`sub`) at the gateway's authorization server
+        #[arg(value_name = "ID")]
+        id: String,
         #[command(flatten)]
         before: RevokeBefore,
         #[command(flatten)]
@@ -71,7 +69,7 @@ struct RevokeBefore {
 
 #[derive(Debug, Args)]
 struct RevokeOptions {
-    /// Print one object: `{"before": "…"}`
+    /// Print one object: `{"before": "…", "participants": ["…"]}`
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -87,25 +85,34 @@ async fn revoke(what: RevokeTarget) -> Result<(), Trouble> {
         RevokeTarget::Token { id, common } => {
             (TokenSelection::Token(token_id(id).map_err(Trouble::usage)?), None, common)
         }
-        RevokeTarget::Participant { id, before, common } => (TokenSelection::Participant(id), before.before, common),
+        RevokeTarget::Participant { id, before, common } => (TokenSelection::Subject(id), before.before, common),
         RevokeTarget::All { before, common } => (TokenSelection::All, before.before, common),
     };
     let Reach { place, client } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: None };
     let revoked = client.revoke(&tokens, before.as_deref()).await;
-    let before = revoked.map_err(|error| match &error {
+    let revoked = revoked.map_err(|error| match &error {
         RestError::Refused(refusal) if refusal.status == 403 => {
             let hint = "on the machine of the gateway, its own key makes a token that may: leave out `--token` and `SALON_TOKEN`, and name its data with `--data`";
             Trouble::coded(super::outcome::REFUSED, refusal.message.clone(), hint)
         }
         _ => asking.trouble(&error),
     })?;
+    let (before, ids) = (&revoked.before, &revoked.participants);
     if json {
-        return hand_over(format_args!("{}", json!({ "before": before })));
+        let mut object = json!({ "before": before });
+        if !ids.is_empty() {
+            object["participants"] = json!(ids);
+        }
+        return hand_over(format_args!("{object}"));
     }
     match tokens {
         TokenSelection::Token(id) => note(format_args!("revoked the token `{id}`")),
-        TokenSelection::Participant(id) => note(format_args!("revoked the tokens of `{id}` issued up to {before}")),
+        TokenSelection::Subject(given) => {
+            let names: Vec<_> = ids.iter().map(|id| format!("`{id}`")).collect();
+            let names = if names.is_empty() { vec![format!("`{given}`")] } else { names };
+            note(format_args!("revoked the tokens of {} issued up to {before}", names.join(" and ")));
+        }
         _ => note(format_args!("revoked all tokens issued up to {before}")),
     }
     Ok(())

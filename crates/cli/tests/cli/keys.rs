@@ -1,7 +1,8 @@
 //! Tokens that are made here: by which key, and for which gateway.
 
 use insta::assert_snapshot;
-use salon_testkit::{eventually, run};
+use salon_testkit::http::HttpCall;
+use salon_testkit::{TestSocket, TestSocketEvent, eventually, run};
 use tokio::net::TcpListener;
 
 use crate::salon::{BINARY, Home, Ran, Running, Signal, finish};
@@ -152,8 +153,23 @@ fn keys_are_rotated_while_the_gateway_runs() {
         hint: run `salon key rotate` first
         exit: 1
         ");
-        let removed = told(&home, "place", "key remove first").await;
-        assert!(removed.ends_with("exit: 0"), "{removed}");
+        let live = async |token: &str| {
+            let call = HttpCall::new("GET", "/v0/ws?topic=room:a&share=true").bearer(token);
+            TestSocket::connect(gateway.address, call).await.expect("an answer").expect("a socket")
+        };
+        let (mut of_old, mut of_new) = (live(&old).await, live(&new).await);
+        assert_snapshot!(told(&home, "place", "key remove first").await, @"
+        tokens of `first` are refused from now on; a running gateway closes their connections within a second
+        exit: 0
+        ");
+        let closed = loop {
+            match of_old.next().await.expect("a frame") {
+                TestSocketEvent::Text(_) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
+        of_new.ping().await.expect("the connection of the other key goes on");
         let is_refused = async || topics(&old).await.contains("a key that this gateway does not know").then_some(());
         eventually("the old token to be refused", is_refused).await.expect("refused");
         assert!(is_good(&new).await);

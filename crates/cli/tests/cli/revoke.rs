@@ -1,8 +1,9 @@
 //! `salon revoke`.
 
 use insta::assert_snapshot;
-use salon_testkit::run;
+use salon_testkit::{TestEngine, TestGateway, TestOptions, run};
 
+use crate::salon::Home;
 use crate::stage::{Stage, TOPIC};
 
 #[test]
@@ -51,8 +52,37 @@ fn a_token_needs_the_permission() {
         ");
         let early = ["revoke", "participant", "bob", "--before", "2026-01-31T12:00:00Z", "--json"];
         assert_snapshot!(stage.told_to(&admin, &early).await, @r#"
-        {"before":"STAMP"}
+        {"before":"STAMP","participants":["bob"]}
         exit: 0
         "#);
+    });
+}
+
+#[test]
+fn a_participant_is_revoked_by_its_subject_too() {
+    run(async {
+        let options = TestOptions::new(TestEngine::Sqlite).set("auth.authorization_servers", "https://id.example");
+        let gateway = TestGateway::start(options.expect("a setting")).await.expect("it starts");
+        let stage = Stage { home: Home::new(), gateway };
+        let admin = stage.token("admin", "permissions=revoke");
+        let mapped = stage.token("auth0~7C1", "");
+        assert!(stage.told_to(&mapped, &["who", TOPIC]).await.ends_with("exit: 0"));
+        assert_snapshot!(stage.told_to(&admin, &["revoke", "participant", "auth0|1"]).await, @"
+        revoked the tokens of `auth0|1` and `auth0~7C1` issued up to STAMP
+        exit: 0
+        ");
+        assert!(stage.told_to(&mapped, &["who", TOPIC]).await.contains("the token was revoked"));
+        // What cannot be an id is a subject.
+        assert_snapshot!(stage.told_to(&admin, &["revoke", "participant", "a/b"]).await, @"
+        revoked the tokens of `a~2Fb` issued up to STAMP
+        exit: 0
+        ");
+        // Without an authorization server it is nothing.
+        let stage = Stage::new().await;
+        let admin = stage.token("admin", "permissions=revoke");
+        assert_snapshot!(stage.told_to(&admin, &["revoke", "participant", "a/b"]).await, @"
+        error: `participant` is not the id of a participant: '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~
+        exit: 5
+        ");
     });
 }

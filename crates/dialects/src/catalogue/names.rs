@@ -142,7 +142,7 @@ fn base(who: &ParticipantId, name: &str) -> String {
 
 /// The name as the room lists it, unless it must be told apart by a hash.
 pub(crate) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
-    // Where it can be told only by guessing what is the owner's and what the tool's, nobody is to guess.
+    // A name whose owner and tool cannot be separated without guessing is not split.
     if !who.is_host() && is_ambiguous(who, name) {
         return None;
     }

@@ -96,7 +96,7 @@ pub(super) fn connect(body: &[u8]) -> Result<Connect, Refusal> {
         #[serde(borrow, default, deserialize_with = "present")]
         capabilities: Option<&'a RawValue>,
     }
-    // What is wrong with a body is not told in serde's words: they might repeat a part of the token.
+    // The refusal does not repeat serde's message, which might hold a part of the token.
     let broken =
         || Refusal::new(Code::InvalidJson, "the body of CONNECT is not a JSON object in which every key stands once");
     let body = text(body)?;

@@ -39,7 +39,7 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// A length that cannot be. After it nobody knows where the next frame begins.
+/// A length beyond the limit. The start of the next frame is unknown after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
     part: &'static str,
@@ -100,7 +100,7 @@ impl Decoder {
         !self.came.is_empty()
     }
 
-    /// How many bytes the body of the frame that has begun is said to have, if that is there.
+    /// The length that the frame that has begun gives for its body, once that has come.
     pub fn announced(&self) -> Option<usize> {
         let header = length(&self.came, 0, "header", MAX_HEADER).ok()??;
         length(&self.came, LENGTH + header, "body", self.most_body).ok()?

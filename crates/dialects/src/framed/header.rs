@@ -54,7 +54,10 @@ impl Regarding {
     /// As far as a header, or what stands in its place, can be read.
     pub(super) fn read(header: &[u8]) -> Self {
         let raw = std::str::from_utf8(header).ok().and_then(|text| serde_json::from_str::<Raw<'_>>(text).ok());
-        let Some(raw) = raw else { return Self::default() };
+        raw.as_ref().map(Self::of).unwrap_or_default()
+    }
+
+    fn of(raw: &Raw<'_>) -> Self {
         // What is too long to be an id is not repeated either.
         let short = |word: Option<&RawValue>| {
             word.and_then(string).filter(|word| word.chars().count() <= MAX_ID).unwrap_or_default().into()
@@ -113,16 +116,25 @@ pub(super) struct FramedHeader {
 }
 
 impl FramedHeader {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Refusal> {
-        let not_json = |why: String| Refusal::new(Code::InvalidJson, format!("the header is not a JSON object: {why}"));
-        let text = std::str::from_utf8(bytes).map_err(|error| not_json(error.to_string()))?;
-        let raw: Raw<'_> = match text.trim_start().starts_with('{') {
-            true => serde_json::from_str(text).map_err(|error| not_json(error.to_string()))?,
-            false => return Err(not_json("it does not begin with `{`".into())),
+    /// Reads a header, and which request an answer is to, whether or not the header can be worked with.
+    pub(super) fn read(bytes: &[u8]) -> (Regarding, Result<Self, Refusal>) {
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => return (Regarding::default(), Err(not_json(&error.to_string()))),
         };
+        match serde_json::from_str::<Raw<'_>>(text) {
+            Ok(raw) => (Regarding::of(&raw), Self::judge(text, &raw)),
+            Err(error) => (Regarding::default(), Err(not_object(text).unwrap_or_else(|| not_json(&error.to_string())))),
+        }
+    }
+
+    fn judge(text: &str, raw: &Raw<'_>) -> Result<Self, Refusal> {
+        if let Some(refusal) = not_object(text) {
+            return Err(refusal);
+        }
         strict(text).map_err(|code| match code {
             Code::TooDeep => Refusal::new(code, format!("the header is nested deeper than {MAX_DEPTH} levels")),
-            _ => not_json("a key stands twice in it, or a string is broken".into()),
+            _ => not_json("a key stands twice in it, or a string is broken"),
         })?;
         let id = raw.id.and_then(string).filter(|id| is_word(id, MAX_ID)).ok_or_else(|| {
             invalid(format!("`id` must be a string of 1 to {MAX_ID} characters without control characters"))
@@ -161,6 +173,15 @@ impl FramedHeader {
             destination: text("destination", raw.destination)?,
         })
     }
+}
+
+fn not_json(why: &str) -> Refusal {
+    Refusal::new(Code::InvalidJson, format!("the header is not a JSON object: {why}"))
+}
+
+/// An array would be read as the members in their order.
+fn not_object(text: &str) -> Option<Refusal> {
+    (!text.trim_start().starts_with('{')).then(|| not_json("it does not begin with `{`"))
 }
 
 fn invalid(message: impl Into<String>) -> Refusal {
@@ -237,7 +258,7 @@ pub(super) fn answer(to: &Regarding, code: u16, body: &impl Serialize, at: Times
     frame::encode(&header, &serde_json::to_vec(body).expect("a body has only string keys"))
 }
 
-/// An answer that is a no. `word` is what the request came to.
+/// A refusal. `word` is the `status` that the answer names.
 pub(super) fn refuse(to: &Regarding, word: &'static str, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
     #[derive(Serialize)]
     struct ErrorReply<'a> {

@@ -135,8 +135,9 @@ impl Framed {
             let refusal = Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
             return self.error(&PendingRequest { stream, regarding: Regarding::default() }, &refusal);
         };
-        let reply_to = PendingRequest { stream, regarding: Regarding::read(head) };
-        let done = FramedHeader::read(head).and_then(|header| match (header.method, &self.seat_state) {
+        let (regarding, header) = FramedHeader::read(head);
+        let reply_to = PendingRequest { stream, regarding };
+        let done = header.and_then(|header| match (header.method, &self.seat_state) {
             (_, SeatState::Leaving(..) | SeatState::Gone) => Err(over()),
             (Method::Connect, SeatState::Outside) => self.connect(&reply_to, body),
             (Method::Connect, _) => Err(Refusal::new(Code::InvalidParameters, "this session is connected already")),
@@ -316,7 +317,7 @@ impl Framed {
         self.receiving.push(ReceivableItem::Entry(entry));
     }
 
-    /// Tells the peer something that nobody else hears.
+    /// Queues a notice for the peer alone.
     fn tell(&mut self, kind: Kind, correlation: Option<&EnvelopeId>, payload: Box<serde_json::value::RawValue>) {
         let (id, at) = self.stamps.next(self.now);
         let correlation = correlation.map(|id| id.as_str().to_owned());
@@ -348,7 +349,7 @@ impl Framed {
     }
 
     fn recovered(&mut self) {
-        // Who has not asked meanwhile need not know that there was anything.
+        // A peer that has not received meanwhile need not know of the outage.
         if !self.receiving.take_back(|notice| notice.kind == Kind::System && notice.payload.get().contains(OUTAGE)) {
             let payload = to_raw_value(&salon_protocol::system::Ready::default()).expect("it has only string keys");
             self.tell(Kind::System, None, payload);
@@ -377,7 +378,7 @@ impl Framed {
     }
 }
 
-/// What is said to requests of a session that is no more.
+/// The refusal of requests of a session that has ended.
 fn over() -> Refusal {
     Refusal::new(Code::Unauthorized, "there is no such session, or not any more; begin with CONNECT")
 }
@@ -446,7 +447,7 @@ impl Dialect for Framed {
         if self.ends.is_some_and(|ends| ends <= now) {
             self.ends = None;
             self.seat_state = SeatState::Gone;
-            // Nobody is there to hear what became of it.
+            // No connection is left to answer on.
             self.sending.give_up();
             self.actions.push_back(DialectAction::Close(CloseReason::Bye));
         }

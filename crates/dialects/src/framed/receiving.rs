@@ -100,7 +100,7 @@ impl Receiving {
         self.backlog.push_back(item);
     }
 
-    /// Takes back what was to be told last, if nobody has received it and it is such.
+    /// Takes the newest notice back, if it has not been received and is one that is wanted.
     pub(super) fn take_back(&mut self, is_such: impl FnOnce(&UndeliveredNotice) -> bool) -> bool {
         let takes = matches!(self.backlog.back(), Some(ReceivableItem::Notice(notice)) if is_such(notice));
         takes && self.backlog.pop_back().is_some()

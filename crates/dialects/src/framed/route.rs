@@ -1,4 +1,4 @@
-//! Whose a frame is. Pure: the grammar tells what a frame says, and the owner of the connection decides what follows.
+//! Which session a frame is for. Pure: the owner of the connection decides what follows.
 
 use salon_protocol::{Code, Refusal, Timestamp};
 
@@ -8,7 +8,7 @@ use super::header::{self, FramedHeader, Method, Regarding};
 
 /// What is to be done with a frame.
 pub enum FrameRoute {
-    /// Somebody wants in.
+    /// A peer asks for a session.
     Connect(Box<Connect>),
     /// It is for the session of this id.
     Session(Box<str>),
@@ -16,7 +16,7 @@ pub enum FrameRoute {
     Refused(Refusal),
 }
 
-/// Whose a whole frame is.
+/// Which session a whole frame is for.
 pub fn route(frame: &[u8]) -> FrameRoute {
     read(frame).unwrap_or_else(FrameRoute::Refused)
 }
@@ -24,7 +24,7 @@ pub fn route(frame: &[u8]) -> FrameRoute {
 fn read(frame: &[u8]) -> Result<FrameRoute, Refusal> {
     let broken = || Refusal::new(Code::InvalidEnvelope, "the lengths are not those of one frame");
     let (header, body) = frame::split(frame).ok_or_else(broken)?;
-    let header = FramedHeader::read(header)?;
+    let header = FramedHeader::read(header).1?;
     if header.method == Method::Connect {
         return Ok(FrameRoute::Connect(Box::new(body::connect(body)?)));
     }
@@ -43,12 +43,12 @@ fn read(frame: &[u8]) -> Result<FrameRoute, Refusal> {
     Ok(FrameRoute::Session(session))
 }
 
-/// A no to a frame that no session hears.
+/// The refusal of a frame that reaches no session.
 pub fn refuse(frame: &[u8], refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
     refuse_header(frame::split(frame).map(|(header, _)| header), refusal, at)
 }
 
-/// A no to a frame of which at most the header is there.
+/// The refusal of a frame of which at most the header has come.
 pub fn refuse_header(header: Option<&[u8]>, refusal: &Refusal, at: Timestamp) -> Box<[u8]> {
     header::refuse(&header.map(Regarding::read).unwrap_or_default(), "error", refusal, at)
 }

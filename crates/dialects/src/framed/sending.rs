@@ -101,7 +101,7 @@ impl Sending {
         }
     }
 
-    /// It is in the room; who is to be told.
+    /// It is in the room. Returns the requests to answer.
     pub(super) fn accepted(&mut self, ticket: Ticket, entry: &Entry) -> Vec<PendingRequest> {
         let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
         if let Some(answered) = pending.answers {
@@ -119,7 +119,7 @@ impl Sending {
         pending.reply_to
     }
 
-    /// The room did not take it; who is to be told. The same may be tried again.
+    /// The room did not take it. Returns the requests to answer. The same may be tried again.
     pub(super) fn refused(&mut self, ticket: Ticket) -> Vec<PendingRequest> {
         let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
         self.status.remove(&pending.id);

@@ -18,7 +18,7 @@ use super::{Machine, MachineTimer, Purpose};
 pub(super) struct Aside {
     /// Its place among the others.
     place: u64,
-    /// Kept when it is said again: the room may have taken it and not have said so.
+    /// Kept when it is sent again: the room may have stored it without an acknowledgement.
     stamp: (String, Timestamp),
     to: ParticipantId,
     about: Option<EnvelopeId>,
@@ -34,7 +34,7 @@ pub(super) struct Asides {
     saying: usize,
     /// How many there have been.
     numbered: u64,
-    /// Whether nothing is said again before its time has come.
+    /// Whether nothing is sent again before its retry is due.
     is_resting: bool,
 }
 
@@ -79,7 +79,7 @@ impl Machine {
         self.say_next();
     }
 
-    /// The room does not take it. Where it has too much to do, or can store nothing for now, it is said again in a while; otherwise
+    /// The room does not take it. Where it has too much to do, or can store nothing for now, it is sent again after a delay; otherwise
     /// nobody is there to hear it.
     pub(super) fn aside_refused(&mut self, aside: Aside, refusal: &Refusal, now: Instant) {
         self.asides.saying -= 1;

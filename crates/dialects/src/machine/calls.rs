@@ -91,7 +91,7 @@ impl Machine {
     /// Takes note of who is in the room.
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         let others = roster.iter().filter(|participant| participant.id != self.options.me);
-        // The host is in every room and on nobody's list.
+        // The host is in every room and in no roster.
         let host = (ParticipantId::host(), McpVersion::default());
         let known: Vec<_> = others.map(|one| (one.id.clone(), one.mcp.clone())).chain([host]).collect();
         for (id, mcp) in known {
@@ -232,7 +232,7 @@ impl Machine {
         self.perform(&who, None, now);
     }
 
-    /// Somebody told how far it has come with something. Progress of another's request is not passed on.
+    /// A participant reported progress. Progress of another's request is not passed on.
     pub(super) fn progress(&mut self, envelope: &Envelope, params: &Members, at: Timestamp, now: Instant) {
         let token: Option<EnvelopeId> = params.get("progressToken").and_then(read);
         let Some(id) = token else { return };

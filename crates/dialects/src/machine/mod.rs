@@ -86,7 +86,7 @@ enum MachineTimer {
     Caller(ParticipantId),
     /// The client has been silent about a request for too long.
     Incoming(EnvelopeId),
-    /// Replies that the room did not take are said again.
+    /// Replies that the room did not take are sent again.
     Replies,
     /// And so is what else it did not take.
     Asides,
@@ -94,12 +94,12 @@ enum MachineTimer {
     Idle,
 }
 
-/// What a draft was for, so that its outcome can be told.
+/// What a draft was for, so that its outcome can be reported.
 #[derive(Debug)]
 enum Purpose {
     /// A request in the client's name: a call, or a handshake.
     Request(EnvelopeId),
-    /// Something the client told somebody.
+    /// A notification of the client's.
     Told { stream: StreamId, id: Option<EnvelopeId> },
     /// The client's answer to a request, which can be given again should the room not take it.
     Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, incoming: Box<IncomingCall> },
@@ -158,7 +158,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A session of which nothing has been heard yet.
+    /// A session before its first message.
     pub fn new(options: MachineOptions, mut stamps: Stamps, now: Instant) -> Self {
         let mut timers = BTreeSet::new();
         if let Some(idle) = options.idle {
@@ -311,8 +311,13 @@ impl Machine {
                 self.refuse(stream, &refusal, now);
             }
             Purpose::Answer { stream, id, request, incoming } => {
-                if refusal.code != Code::CorrelationMismatch {
-                    self.wait_for(request, *incoming);
+                match refusal.code {
+                    Code::CorrelationMismatch => {}
+                    // It would be refused again: the caller is told, and waits no more.
+                    Code::TooLarge | Code::TooDeep | Code::StorageFull => {
+                        self.fail_caller(request, *incoming, &refusal, now);
+                    }
+                    _ => self.wait_for(request, *incoming),
                 }
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
@@ -370,7 +375,7 @@ impl Machine {
         self.end(reason, now);
     }
 
-    /// Says whether the room can be spoken in and heard.
+    /// Tells the client whether the room stores and delivers messages.
     fn tell_outage(&mut self, over: bool, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
@@ -400,7 +405,7 @@ impl Machine {
 
     fn idle(&mut self, now: Instant) {
         let Some(idle) = self.options.idle else { return };
-        // What is still to be said is said before.
+        // What is still to be sent goes out first.
         let due = self.streams.idle_at(idle, self.asides.len() > 0, now);
         if due <= now {
             self.end(CloseReason::Bye, now);
@@ -512,7 +517,7 @@ fn stream_options(tag: String) -> StreamOptions {
     StreamOptions { session_header: None, tag, unread: bound, replay: bound, polled: bound }
 }
 
-/// What is said to a request whose id stands in the room already.
+/// The refusal of a request whose id is taken in the room.
 fn sent_before() -> Refusal {
     Refusal::new(Code::IdConflict, "a request with this `messageId` was sent before, and it is answered once")
 }

@@ -200,7 +200,7 @@ impl Machine {
         });
     }
 
-    /// A member of the payload that is what was told.
+    /// A member of the payload that holds the notification.
     fn told_as(&mut self, entry: &Entry, key: &str, mut params: Members) {
         let meta = params.remove("_meta").and_then(|meta| Members::parse(meta.get()));
         let metadata = meta.and_then(|mut meta| meta.remove("metadata"));

@@ -122,7 +122,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A change has been told.
+    /// A change has been announced.
     pub(super) fn registered(&mut self, change: Registered, now: Instant) {
         let Registered { stream, id, result, .. } = change;
         self.gateway_answers(stream, &id, &result, now);
@@ -132,7 +132,7 @@ impl Machine {
         self.changed.push_back(id);
     }
 
-    /// A change was not told, and is taken back. One of the same tool that came after it stays, and is taken back to what was before both.
+    /// A change could not be announced, and is taken back. One of the same tool that came after it stays, and is taken back to what was before both.
     pub(super) fn unregistered(&mut self, change: Registered, refusal: Refusal, now: Instant) {
         let Registered { number, stream, id, tool, before, .. } = change;
         let later = |purpose: &mut Purpose| match purpose {

@@ -23,7 +23,7 @@ use crate::StreamId;
 const MAX_ASKED: usize = 1024;
 const MAX_OF_ONE: usize = 64;
 
-/// Replies that may be on their way before no more of the room is heard.
+/// Replies that may be on their way before no more of the room is read.
 pub(super) const MAX_REPLIES: usize = 256;
 
 /// How long one waits that the room had too much to take.
@@ -42,10 +42,10 @@ pub(super) struct IncomingCall {
     deadline: Instant,
 }
 
-/// An answer in the client's name that is the door's own: a list, or a no.
+/// An answer in the client's name that is the door's own: a list, or a refusal.
 #[derive(Debug, Clone)]
 pub(super) struct DoorReply {
-    /// Kept when it is said again: the room may have taken it and not have said so.
+    /// Kept when it is sent again: the room may have stored it without an acknowledgement.
     stamp: (String, Timestamp),
     to: ParticipantId,
     request: EnvelopeId,
@@ -309,6 +309,13 @@ impl Machine {
             self.undo(purpose, refusal, now);
         }
         Ok(())
+    }
+
+    /// Answers a caller with an error in place of an answer that the room has no place for. Short answers are exempt from quotas.
+    pub(super) fn fail_caller(&mut self, request: EnvelopeId, incoming: IncomingCall, refusal: &Refusal, now: Instant) {
+        let message = format!("the answer of `{}` does not fit into the room: {}", self.options.me, refusal.message);
+        let error = rpc_error(FAILED, refusal.code, message);
+        self.reply_to(incoming.caller, request, incoming.id, &Err(error), now);
     }
 
     /// A caller does not wait any more.

@@ -1,4 +1,4 @@
-//! Messages as they are said to the client.
+//! Messages as the client is sent them.
 
 use salon_mcp::meta;
 use salon_protocol::{Code, EnvelopeId, Members, ParticipantId, Refusal, Timestamp};
@@ -42,7 +42,7 @@ pub(super) struct MachineFailure {
     pub(super) details: Option<Box<RawValue>>,
 }
 
-/// What is said where nothing was.
+/// The text that stands for an empty one.
 const WORDLESS: &str = "the tool failed";
 
 impl MachineFailure {
@@ -178,7 +178,7 @@ fn texts(content: Option<&RawValue>) -> Option<String> {
     let [only] = items[..] else { return None };
     let item = Members::parse(only.get())?;
     let is_text = item.get("type").is_some_and(|kind| kind.get() == "\"text\"");
-    // What else is said of the text would be lost with it.
+    // The other members of the text block would be lost with it.
     let is_plain = item.iter().all(|(key, _)| matches!(key, "type" | "text"));
     serde_json::from_str(item.get("text").filter(|_| is_text && is_plain)?.get()).ok()
 }

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use salon_protocol::EnvelopeId;
 
-use crate::timers::Timers;
 use crate::{BodyForm, DialectAction, EventFrame, Frame, StreamId};
 use buffer::FrameBuffer;
 use polls::Polls;
+use salon_mcp::timers::Timers;
 use sending::message_event;
 
 pub(crate) use buffer::Bound;
@@ -362,7 +362,7 @@ impl<Q> Streams<Q> {
     fn position(&self, after: Option<&str>) -> (Channel, u64) {
         let delivered = self.channels.get(&Channel::SESSION).map_or(0, |state| state.delivered);
         match after.and_then(|id| self.read_event_id(id)) {
-            // Whoever names an event that was never sent has missed what waits.
+            // A client that names an event that was never sent has missed what waits.
             Some((Channel::SESSION, number)) => (Channel::SESSION, number.min(delivered)),
             Some((channel, number)) if self.is_resumable(channel) => (channel, number),
             _ => (Channel::SESSION, delivered),

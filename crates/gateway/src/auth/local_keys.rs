@@ -14,10 +14,12 @@ use tokio::sync::watch;
 use super::keys::VerifyingKey;
 use super::rotation::KID_PREFIX;
 use super::token::signed_claims;
-use super::{AuthError, LocalKey, SIGNING_KEYS_FILE, SigningKeys};
+use super::{AuthError, FIRST_KEY, LocalKey, SIGNING_KEYS_FILE, SigningKeys};
 
 /// Tells whether a file was replaced: when it was changed, its number and its size.
 type FileStamp = (i64, i64, u64, u64);
+
+type SignedClaims = (Map<String, Value>, Option<String>);
 
 pub(super) struct FollowedKeys {
     current: watch::Sender<CurrentKeys>,
@@ -32,6 +34,8 @@ struct CurrentKeys {
     added: HashMap<String, VerifyingKey>,
     /// That of development mode, where it is on.
     dev: Option<VerifyingKey>,
+    /// The ids of keys that were removed.
+    removed: Vec<String>,
 }
 
 impl CurrentKeys {
@@ -41,6 +45,7 @@ impl CurrentKeys {
             first: first.map(LocalKey::verifying),
             added: added.map(|(kid, key)| (kid.to_owned(), key.verifying())).collect(),
             dev: is_dev.then(|| keys.first().for_development().verifying()),
+            removed: keys.removed().map(str::to_owned).collect(),
         }
     }
 }
@@ -74,21 +79,26 @@ impl FollowedKeys {
         }
     }
 
-    /// The claims of a token that one of the keys has signed.
-    pub(super) fn claims(&self, token: &str, kid: Option<&str>) -> Result<Map<String, Value>, AuthError> {
+    pub(super) fn removed(&self) -> Vec<String> {
+        self.current.borrow().removed.clone()
+    }
+
+    /// The claims of a token that one of the keys has signed, and the id of that key; that of development mode has none.
+    pub(super) fn claims(&self, token: &str, kid: Option<&str>) -> Result<SignedClaims, AuthError> {
         if let Some(kid) = kid.filter(|kid| kid.starts_with(KID_PREFIX)) {
             let is_known = self.current.borrow().added.contains_key(kid);
             if !is_known {
                 self.reload();
             }
             let current = self.current.borrow();
-            return signed_claims(token, current.added.get(kid).ok_or(AuthError::UnknownKey)?);
+            let claims = signed_claims(token, current.added.get(kid).ok_or(AuthError::UnknownKey)?)?;
+            return Ok((claims, Some(kid.to_owned())));
         }
         let current = self.current.borrow();
         let claims = current.first.as_ref().map_or(Err(AuthError::UnknownKey), |first| signed_claims(token, first));
         match (claims, &current.dev) {
-            (Err(AuthError::BadSignature | AuthError::UnknownKey), Some(dev)) => signed_claims(token, dev),
-            (claims, _) => claims,
+            (Err(AuthError::BadSignature | AuthError::UnknownKey), Some(dev)) => Ok((signed_claims(token, dev)?, None)),
+            (claims, _) => Ok((claims?, Some(FIRST_KEY.to_owned()))),
         }
     }
 }

@@ -34,6 +34,7 @@ pub(crate) use revocations::{Revocation, RevocationWatch, Revocations, RevokeErr
 pub use rotation::{FIRST_KEY, KeyInfo, KeyUse, MAX_SIGNING_KEYS_BYTES, RotationError, SIGNING_KEYS_FILE, SigningKeys};
 pub(crate) use signins::{SignIns, SignedIn, SignedOut};
 pub use signouts::SIGN_OUTS_FILE;
+pub(crate) use subject::participant_of_subject;
 pub(crate) use tickets::Tickets;
 pub use token::{MAX_TOKEN_BYTES, Signer, TokenRules, Verifier};
 pub(crate) use visits::SignedInVisit;
@@ -65,6 +66,9 @@ pub struct Grant {
     pub by_sign_in: bool,
     /// The id of the token that a browser signed in with.
     pub origin: Option<String>,
+    /// The key of the gateway's own that signed the token, or the token that a browser signed in with: [`FIRST_KEY`] or a `kid`. Such a grant
+    /// ends when the key is removed.
+    pub signing_key: Option<String>,
     /// Whether every message must be signed, which only the Machine Context Protocol can do: it opens no other door.
     pub require_integrity: bool,
     /// The key whose holder the token is for (`cnf`), with which messages can be signed.
@@ -86,6 +90,7 @@ impl Grant {
             token_id,
             by_sign_in: false,
             origin: None,
+            signing_key: None,
             require_integrity: false,
             confirmation: None,
         }

@@ -63,7 +63,22 @@ pub(super) fn require_access_token(typ: Option<&str>, claims: &Map<String, Value
         Some(kind) => !kind.eq_ignore_ascii_case("bearer"),
         None => claims.contains_key("nonce"),
     };
-    if hashes || is_wrong { Err(AuthError::NotAnAccessToken) } else { Ok(()) }
+    if hashes || is_wrong || is_for_its_client(claims) { Err(AuthError::NotAnAccessToken) } else { Ok(()) }
+}
+
+/// Whether a token is for the client that it was issued to, as ID tokens are (OpenID Connect Core §2): an access token is for a resource server. Tokens
+/// that say `typ: Bearer` are access tokens, whatever else their audience names.
+fn is_for_its_client(claims: &Map<String, Value>) -> bool {
+    if claims.contains_key("typ") {
+        return false;
+    }
+    let audiences = match claims.get("aud") {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(one)) => vec![one.as_str()],
+        _ => Vec::new(),
+    };
+    // RFC 9068 §2.2 names the client `client_id`, OpenID Connect Core §2 `azp`.
+    ["azp", "client_id"].iter().filter_map(|name| claims.get(*name)?.as_str()).any(|client| audiences.contains(&client))
 }
 
 impl OAuthRules {
@@ -88,7 +103,7 @@ impl OAuthRules {
         let audiences = self.audiences(claims.get("aud").ok_or(AuthError::MissingClaim("aud"))?)?;
         let subject = text("sub", claims.get("sub").ok_or(AuthError::MissingClaim("sub"))?)?;
         let mut own = Map::new();
-        own.insert("sub".into(), json!(subject::participant(subject)?));
+        own.insert("sub".into(), json!(subject::participant_of_subject(subject)?));
         own.insert("aud".into(), json!(self.topics(claims, &audiences)?));
         own.insert("permissions".into(), json!(self.permissions(claims)));
         for name in ["exp", "nbf", "iat", "jti", "cnf", "require_integrity"] {

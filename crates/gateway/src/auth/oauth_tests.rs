@@ -192,6 +192,17 @@ fn a_token_of_another_kind_is_no_access_token() {
         for (claim, value) in [("nonce", "n"), ("at_hash", "h"), ("c_hash", "h"), ("typ", "ID"), ("typ", "Refresh")] {
             assert_eq!(server.told(Some("JWT"), &adding(claim, json!(value))), refused, "{claim} {value}");
         }
+        // For the client itself, beside the gateway: an ID token with several audiences.
+        for client in ["azp", "client_id"] {
+            let mut claims = adding(client, json!("c1"));
+            assert_ne!(server.told(Some("JWT"), &claims), refused, "{client}");
+            claims["aud"] = json!([base["aud"], "c1"]);
+            assert_eq!(server.told(Some("JWT"), &claims), refused, "{client}");
+            assert_eq!(server.told(None, &claims), refused, "{client}");
+            assert_ne!(server.told(Some("at+jwt"), &claims), refused, "{client}");
+            claims["typ"] = json!("Bearer");
+            assert_ne!(server.told(Some("JWT"), &claims), refused, "{client}");
+        }
         assert_ne!(server.told(Some("at+jwt"), &adding("nonce", json!("n"))), refused);
         let mut keycloak = adding("nonce", json!("n"));
         keycloak["typ"] = json!("Bearer");

@@ -1,6 +1,7 @@
 //! Revocations: tokens that are refused although they have not expired.
 //!
-//! A revocation names one token by its id, a participant, or everybody; the last two mean the tokens issued up to a moment. It is kept
+//! A revocation names one token by its id, a participant, everybody, or a signing key that was removed; participants and everybody mean the tokens
+//! issued up to a moment. It is kept
 //! in a file, and every gateway of the store is told. A participant that is connected with a revoked token is disconnected.
 //!
 //! Invariants: what was revoked stays revoked, so a moment only moves forward. The number of revocations is limited.
@@ -44,6 +45,8 @@ pub(crate) enum RevokedTokens {
     Participant(ParticipantId),
     /// All of them.
     All(bool),
+    /// Those of a signing key that was removed, by its id.
+    Key(String),
 }
 
 /// Some tokens are refused from now on.
@@ -62,6 +65,7 @@ impl Revocation {
             RevokedTokens::Token(id) => format!("token {id}"),
             RevokedTokens::Participant(id) => format!("participant {id}"),
             RevokedTokens::All(_) => "all".to_owned(),
+            RevokedTokens::Key(kid) => format!("key {kid}"),
         };
         hex(digest(&SHA256, name.as_bytes()).as_ref())
     }
@@ -125,7 +129,7 @@ impl Revocations {
         }
         let moment = |tokens: &RevokedTokens| revoked.before.get(tokens).copied();
         let issued_before = |tokens: &RevokedTokens| moment(tokens).is_some_and(|before| holder.issued.0 <= before);
-        [&holder.token, &holder.origin].into_iter().flatten().any(|token| moment(token).is_some())
+        [&holder.token, &holder.origin, &holder.key].into_iter().flatten().any(|token| moment(token).is_some())
             || issued_before(&holder.participant)
             || issued_before(&RevokedTokens::All(true))
     }
@@ -140,6 +144,19 @@ impl Revocations {
             return Ok(appended?);
         }
         Ok(self.complete(&mut revoked)?)
+    }
+
+    /// Revokes the tokens of signing keys that were removed, at every gateway. Says whether there was one that was not known.
+    pub(crate) fn add_removed_keys(&self, kids: Vec<String>, now: Timestamp) -> Result<bool, RevokeError> {
+        let mut is_any_new = false;
+        for kid in kids {
+            let tokens = RevokedTokens::Key(kid);
+            if !self.revoked().before.contains_key(&tokens) {
+                is_any_new = true;
+                self.add(&Revocation { tokens, before: now.0 })?;
+            }
+        }
+        Ok(is_any_new)
     }
 
     /// Writes down what the file lacks. Blocks meanwhile.
@@ -163,7 +180,8 @@ impl Revocations {
                 return Ok(());
             }
             let is_new = !revoked.before.contains_key(tokens);
-            if is_new && revoked.before.len() >= MAX_REVOCATIONS && !matches!(tokens, RevokedTokens::All(_)) {
+            let is_limited = matches!(tokens, RevokedTokens::Token(_) | RevokedTokens::Participant(_));
+            if is_new && is_limited && revoked.before.len() >= MAX_REVOCATIONS {
                 return Err(RevokeError::TooMany);
             }
             revoked.before.insert(tokens.clone(), *before);
@@ -240,6 +258,7 @@ struct TokenHolder {
     token: Option<RevokedTokens>,
     /// The token that a browser signed in with.
     origin: Option<RevokedTokens>,
+    key: Option<RevokedTokens>,
     participant: RevokedTokens,
     issued: Timestamp,
 }
@@ -249,6 +268,7 @@ impl TokenHolder {
         Self {
             token: grant.token_id.clone().map(RevokedTokens::Token),
             origin: grant.origin.clone().map(RevokedTokens::Token),
+            key: grant.signing_key.clone().map(RevokedTokens::Key),
             participant: RevokedTokens::Participant(grant.participant.clone()),
             issued: grant.issued,
         }

@@ -133,3 +133,29 @@ async fn whoever_is_connected_hears_of_it() {
     revoke(&revocations, RevokedTokens::Token("a".into()), ONE_SECOND_MS);
     ended.await;
 }
+
+#[tokio::test]
+async fn a_key_that_is_removed_ends_what_its_tokens_opened() {
+    let scratch = Scratch::new();
+    let revocations = open(&scratch);
+    let signed = |key: Option<&str>| {
+        let issued = 9 * ONE_SECOND_MS;
+        Grant { signing_key: key.map(str::to_owned), ..grant("alice", "a", issued) }
+    };
+    let watch = revocations.revoked_later(&signed(Some("salon-1")));
+    let mut ended = Box::pin(watch.ended());
+    assert!(ended.as_mut().now_or_never().is_none());
+    let removed = |kids: &[&str]| {
+        let kids = kids.iter().map(ToString::to_string).collect();
+        revocations.add_removed_keys(kids, Timestamp(ONE_SECOND_MS)).expect("kept")
+    };
+    assert!(!removed(&[]));
+    assert!(removed(&["salon-1"]));
+    assert!(!removed(&["salon-1"]), "it is known");
+    ended.await;
+    let refused = Err(AuthError::Revoked);
+    assert_eq!(revocations.require(&signed(Some("salon-1"))), refused, "whenever it was issued");
+    assert!(revocations.require(&signed(Some("salon-2"))).is_ok());
+    assert!(revocations.require(&signed(None)).is_ok());
+    assert_eq!(open(&scratch).require(&signed(Some("salon-1"))), refused, "after a restart");
+}

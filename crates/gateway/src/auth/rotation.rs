@@ -31,6 +31,9 @@ pub(super) const KID_PREFIX: &str = "salon-";
 /// How many keys there may be beside `auth.key`.
 const MAX_KEYS: usize = 32;
 
+/// How many keys the file names that were removed, the newest. Gateways that have read it remember all of them.
+const MAX_REMOVED: usize = 256;
+
 /// The gateway's own keys.
 #[derive(Clone)]
 pub struct SigningKeys {
@@ -38,6 +41,8 @@ pub struct SigningKeys {
     is_first_refused: bool,
     /// By the time from which they sign.
     added: Vec<AddedKey>,
+    /// The ids of those that were removed, the oldest first.
+    removed: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -103,6 +108,9 @@ struct KeysDocument {
     #[serde(default)]
     first_refused: bool,
     keys: Vec<KeyRecord>,
+    /// The ids of keys that were removed. A key that is only missing, as in an older copy of the file, was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,7 +131,7 @@ impl fmt::Debug for SigningKeys {
 
 impl From<LocalKey> for SigningKeys {
     fn from(first: LocalKey) -> Self {
-        Self { first, is_first_refused: false, added: Vec::new() }
+        Self { first, is_first_refused: false, added: Vec::new(), removed: Vec::new() }
     }
 }
 
@@ -160,7 +168,7 @@ impl SigningKeys {
         if document.first_refused && added.is_empty() {
             return Err(malformed("tokens of `auth.key` are refused and there is no other key"));
         }
-        Ok(Self { first, is_first_refused: document.first_refused, added })
+        Ok(Self { first, is_first_refused: document.first_refused, added, removed: document.removed })
     }
 
     /// The key that names of the log follow from, whether its tokens are good or not.
@@ -192,6 +200,12 @@ impl SigningKeys {
     pub(super) fn verifying(&self) -> (Option<&LocalKey>, impl Iterator<Item = (&str, &LocalKey)>) {
         let first = Some(&self.first).filter(|_| !self.is_first_refused);
         (first, self.added.iter().map(|added| (added.kid.as_str(), &added.key)))
+    }
+
+    /// The ids of keys that were removed, whose tokens are refused.
+    pub(super) fn removed(&self) -> impl Iterator<Item = &str> {
+        let first = self.is_first_refused.then_some(FIRST_KEY);
+        first.into_iter().chain(self.removed.iter().map(String::as_str))
     }
 
     /// All keys, the oldest first.
@@ -235,7 +249,12 @@ impl SigningKeys {
             match info.ok_or_else(|| RotationError::Unknown(kid.to_owned()))?.key_use {
                 KeyUse::Signs => return Err(RotationError::Signing(kid.to_owned())),
                 _ if kid == FIRST_KEY => keys.is_first_refused = true,
-                _ => keys.added.retain(|added| added.kid != kid),
+                _ => {
+                    keys.added.retain(|added| added.kid != kid);
+                    keys.removed.push(kid.to_owned());
+                    let excess = keys.removed.len().saturating_sub(MAX_REMOVED);
+                    keys.removed.drain(..excess);
+                }
             }
             Ok(())
         })
@@ -260,8 +279,11 @@ impl SigningKeys {
             signs_from: added.signs_from.0,
             key: hex(added.key.bytes()),
         };
-        let document =
-            KeysDocument { first_refused: self.is_first_refused, keys: self.added.iter().map(record).collect() };
+        let document = KeysDocument {
+            first_refused: self.is_first_refused,
+            keys: self.added.iter().map(record).collect(),
+            removed: self.removed.clone(),
+        };
         let text = serde_json::to_vec_pretty(&document).expect("texts and numbers are plain JSON");
         let scratch = data.join(format!("{SIGNING_KEYS_FILE}.{}", hex(&random::<8>())));
         let written = (|| {

@@ -152,3 +152,41 @@ fn nothing_prints_a_signing_key() {
     SigningKeys::rotate(scratch.path(), NOW).expect("a key");
     assert_eq!(format!("{:?}", load(&scratch)), "SigningKeys(1 added)");
 }
+
+#[test]
+fn what_was_removed_is_known_and_what_is_only_missing_is_not_removed() {
+    let scratch = Scratch::new();
+    let older = SigningKeys::rotate(scratch.path(), NOW).expect("a key");
+    let path = scratch.path().join(SIGNING_KEYS_FILE);
+    let copy = fs::read(&path).expect("the file");
+    let newer = SigningKeys::rotate(scratch.path(), LATER).expect("a key");
+    let verifier = Verifier::following(scratch.path(), &load(&scratch), TokenRules::default());
+    let signed_by = |now| verifier.verify(&token(&load(&scratch), now), now).expect("good").signing_key;
+    assert_eq!((signed_by(NOW), signed_by(LATER)), (Some(older.clone()), Some(newer.clone())));
+    assert!(verifier.removed_local_keys().is_empty());
+
+    SigningKeys::remove(scratch.path(), &older, LATER).expect("removed");
+    SigningKeys::remove(scratch.path(), FIRST_KEY, LATER).expect("removed");
+    verifier.reload_local_keys();
+    assert_eq!(verifier.removed_local_keys(), [FIRST_KEY, older.as_str()]);
+    // An older copy of the file lacks the newer key, and nobody has removed that.
+    fs::write(&path, copy).expect("written");
+    verifier.reload_local_keys();
+    assert!(verifier.removed_local_keys().is_empty());
+}
+
+#[test]
+fn a_token_cannot_say_which_key_has_signed_it() {
+    let scratch = Scratch::new();
+    let keys = load(&scratch);
+    let verifier = Verifier::following(scratch.path(), &keys, TokenRules { dev: true, ..TokenRules::default() });
+    let alice = ParticipantId::new("alice").expect("an id");
+    let grant = Grant::new(alice, vec!["*".parse().expect("a pattern")], LATER);
+    let grant = Grant { signing_key: Some("salon-other".into()), ..grant };
+    let signing_key = |signer: Signer| {
+        let token = signer.sign(&grant, NOW).expect("a token");
+        verifier.verify(&token, NOW).expect("good").signing_key
+    };
+    assert_eq!(signing_key(keys.signer(NOW)).as_deref(), Some(FIRST_KEY));
+    assert_eq!(signing_key(Signer::dev(keys.first())), None, "the key of development mode cannot be removed");
+}

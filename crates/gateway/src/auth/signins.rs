@@ -58,7 +58,7 @@ impl SignIns {
         let key = local.derive("sign-in cookie");
         Ok(Self {
             signer: Signer::new(&key),
-            verifier: Verifier::new(&key),
+            verifier: Verifier::for_sign_ins(&key),
             ended: Arc::new(SignOuts::open(data, cluster.is_shared(), now)?),
             visits: Arc::default(),
             cluster,

@@ -36,6 +36,7 @@ fn a_sign_in_stands_for_its_token() {
         name: Some("Alice".into()),
         kind: Some(ParticipantKind::Human),
         permissions: vec!["drive".into()],
+        signing_key: Some("salon-1".into()),
         require_integrity: true,
         confirmation: Confirmation::new("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"),
         ..grant("alice", later(HOUR))

@@ -20,7 +20,7 @@ const DIGEST_MARK: &str = "~~";
 ///
 /// - `A-Z a-z 0-9 . _ : @ -` stay as they are; every other byte of the UTF-8 text is `~` and two upper-case hexadecimal digits.
 /// - Of a subject that would be longer than an id, the beginning stays, then `~~` and its SHA-256 in hexadecimal.
-pub(super) fn participant(subject: &str) -> Result<ParticipantId, AuthError> {
+pub(crate) fn participant_of_subject(subject: &str) -> Result<ParticipantId, AuthError> {
     let mut id = String::with_capacity(subject.len());
     for byte in subject.bytes() {
         // `.` and `..` mean something else in paths.
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn mapped(subject: &str) -> String {
-        participant(subject).map_or_else(|error| error.to_string(), |id| id.to_string())
+        participant_of_subject(subject).map_or_else(|error| error.to_string(), |id| id.to_string())
     }
 
     #[test]

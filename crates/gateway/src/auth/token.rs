@@ -56,6 +56,8 @@ struct TokenKeys {
     max_lifetime: Duration,
     oauth: Option<OAuthRules>,
     foreign: watch::Sender<KeySet>,
+    /// Whether the tokens are sign-ins, which name the key that signed the token that they stand for.
+    is_for_sign_ins: bool,
     /// Told when a token names a key that is not there, so that the task that refreshes the foreign keys looks again.
     unknown: Notify,
 }
@@ -82,9 +84,19 @@ impl Verifier {
         Self::with_keys(FollowedKeys::new(keys, Some(data), rules.dev), rules)
     }
 
+    /// A verifier for sign-ins of browsers, by the key that they are signed with.
+    pub(super) fn for_sign_ins(key: &LocalKey) -> Self {
+        Self::build(FollowedKeys::new(&key.clone().into(), None, false), TokenRules::default(), true)
+    }
+
     fn with_keys(local: FollowedKeys, rules: TokenRules) -> Self {
+        Self::build(local, rules, false)
+    }
+
+    fn build(local: FollowedKeys, rules: TokenRules, is_for_sign_ins: bool) -> Self {
         Self(Arc::new(TokenKeys {
             local,
+            is_for_sign_ins,
             max_lifetime: rules.max_lifetime,
             oauth: rules.oauth,
             foreign: watch::Sender::new(KeySet::default()),
@@ -95,6 +107,11 @@ impl Verifier {
     /// Reads the gateway's own keys again, where their file has changed.
     pub fn reload_local_keys(&self) {
         self.0.local.reload();
+    }
+
+    /// The gateway's own keys that were removed. Their tokens are refused, and what was opened with them ends.
+    pub(crate) fn removed_local_keys(&self) -> Vec<String> {
+        self.0.local.removed()
     }
 
     /// Trusts these keys beside the gateway's own, and none of those it was given before.
@@ -128,7 +145,11 @@ impl Verifier {
             return Err(AuthError::CriticalExtension);
         }
         match header.alg {
-            Algorithm::HS256 => self.grant(self.0.local.claims(token, header.kid.as_deref())?, now),
+            Algorithm::HS256 => {
+                let (claims, signing_key) = self.0.local.claims(token, header.kid.as_deref())?;
+                let grant = self.grant(claims, now)?;
+                Ok(if self.0.is_for_sign_ins { grant } else { Grant { signing_key, ..grant } })
+            }
             Algorithm::EdDSA | Algorithm::ES256 | Algorithm::RS256 => {
                 let foreign = self.0.foreign.borrow();
                 match foreign.choose(header.kid.as_deref(), header.alg) {
@@ -156,7 +177,8 @@ impl Verifier {
         oauth::require_access_token(typ, &claims)?;
         match &self.0.oauth {
             Some(rules) => self.grant(rules.translate(&claims)?, now),
-            None => self.grant(claims, now),
+            // Whatever it says of itself, none of our keys has signed it.
+            None => self.grant(claims, now).map(|grant| Grant { signing_key: None, ..grant }),
         }
     }
 
@@ -268,6 +290,9 @@ pub(super) fn claims(grant: &Grant, issued: Timestamp) -> Map<String, Value> {
     if let Some(origin) = &grant.origin {
         claims.insert("origin".into(), json!(origin));
     }
+    if let Some(key) = &grant.signing_key {
+        claims.insert("signing_key".into(), json!(key));
+    }
     claims.insert("exp".into(), json!(grant.expires.0.div_ceil(1000)));
     if let Some(id) = &grant.token_id {
         claims.insert("jti".into(), json!(id));
@@ -295,6 +320,7 @@ struct Claims {
     require_integrity: Option<Value>,
     cnf: Option<Value>,
     origin: Option<Value>,
+    signing_key: Option<Value>,
 }
 
 impl Claims {
@@ -350,7 +376,8 @@ impl Claims {
             issued,
             token_id: token_id.map(str::to_owned),
             by_sign_in: false,
-            origin: self.origin.as_ref().map(|id| text("origin", id)).transpose()?.map(str::to_owned),
+            origin: optional_text("origin", self.origin.as_ref())?,
+            signing_key: optional_text("signing_key", self.signing_key.as_ref())?,
             require_integrity,
             confirmation: self.confirmation(),
         })
@@ -368,6 +395,10 @@ fn topics(aud: &Value) -> Result<Vec<TopicPattern>, AuthError> {
 
 pub(super) fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
     value.as_str().ok_or_else(|| invalid(claim, "it is not a string"))
+}
+
+fn optional_text(claim: &'static str, value: Option<&Value>) -> Result<Option<String>, AuthError> {
+    Ok(value.map(|value| text(claim, value)).transpose()?.map(str::to_owned))
 }
 
 /// Seconds since 1970, whole or not. Before that reads as 1970, after the year 9999 as its end.

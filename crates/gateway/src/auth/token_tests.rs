@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use salon_protocol::{ParticipantKind, TopicName};
 
 use super::*;
-use crate::auth::jwks;
+use crate::auth::{FIRST_KEY, jwks};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -96,6 +96,7 @@ fn what_is_signed_verifies_to_the_same_grant() {
         Timestamp(NOW.0 + 60_000),
     );
     grant.issued = NOW;
+    grant.signing_key = Some(FIRST_KEY.into());
     let signer = Signer::new(local());
     let verifier = Verifier::new(local());
     assert_eq!(verifier.verify(&signer.sign(&grant, NOW).expect("a token"), NOW).as_ref(), Ok(&grant));

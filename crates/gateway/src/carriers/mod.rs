@@ -5,6 +5,7 @@ mod exchanges;
 mod lines;
 mod pipe;
 mod queue;
+mod read_ahead;
 mod socket;
 mod utf8;
 mod websocket;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
@@ -71,6 +71,19 @@ impl Socket {
 }
 
 /// Tries `attempt` whenever the stream may be ready, until it is.
+/// Reads what there is. A read that does not fill its buffer has emptied the socket: to say so here saves the read that would find out.
+fn read_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    let (whole, mut short) = (into.len(), None);
+    let outcome = stream.try_io(Interest::READABLE, || match stream.try_read(into) {
+        Ok(count) if 0 < count && count < whole => {
+            short = Some(count);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        outcome => outcome,
+    });
+    short.map_or(outcome, Ok)
+}
+
 fn poll_ready<T>(
     ready: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
     mut attempt: impl FnMut() -> io::Result<T>,
@@ -89,7 +102,7 @@ impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
             SocketTransport::Plain(stream) => {
-                let read = || stream.try_read(buf.initialize_unfilled());
+                let read = || read_some(stream, buf.initialize_unfilled());
                 poll_ready(|cx| stream.poll_read_ready(cx), read, cx).map_ok(|count| buf.advance(count))
             }
             SocketTransport::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),

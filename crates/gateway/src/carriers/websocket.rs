@@ -17,6 +17,7 @@ use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext}
 use tungstenite::{Bytes, Message};
 
 use super::queue::{Piece, WriteQueue, encoded};
+use super::read_ahead::ReadAhead;
 use super::socket::Socket;
 use super::utf8::Utf8Watch;
 use super::{Carrier, Received, StreamCarrier};
@@ -25,7 +26,8 @@ use crate::meters::Meters;
 /// How much waits in the queue before its owner should stop adding to it.
 const HIGH_WATER: usize = 64 * 1024;
 
-/// What tungstenite reads at once. Its own default would cost every idle connection 128 KiB.
+/// What tungstenite reads at once. Its own default would cost every idle connection 128 KiB. The connection is read in larger pieces
+/// ([`ReadAhead`]): a system call for four messages cost as much as judging them.
 const READ_BUFFER: usize = 1024;
 
 /// One WebSocket connection, on the server's side.
@@ -33,6 +35,7 @@ pub(crate) struct WebSocket {
     io: Socket,
     context: WebSocketContext,
     watch: Utf8Watch,
+    ahead: ReadAhead,
     /// What tungstenite wrote and the queue has not taken.
     replies: Vec<u8>,
     queue: Arc<Mutex<WriteQueue>>,
@@ -59,11 +62,15 @@ impl WebSocket {
             io,
             context,
             watch,
+            ahead: ReadAhead::default(),
             replies: Vec::new(),
             queue: Arc::default(),
             unflushed: false,
             shut: false,
+<<<<<<< HEAD
             said_bye: false,
+=======
+>>>>>>> main
         }
     }
 
@@ -82,8 +89,8 @@ impl WebSocket {
     fn own(&mut self, act: impl FnOnce(&mut WebSocketContext, &mut Port<'_, '_>) -> Result<(), Error>) {
         let waker = std::task::Waker::noop();
         let mut cx = Context::from_waker(waker);
-        let Self { io, watch, replies, .. } = self;
-        let _ = act(&mut self.context, &mut Port { io, cx: &mut cx, watch, replies });
+        let Self { io, watch, ahead, replies, .. } = self;
+        let _ = act(&mut self.context, &mut Port { io, cx: &mut cx, watch, ahead, replies });
         self.take_replies();
     }
 
@@ -97,8 +104,8 @@ impl WebSocket {
 
 impl<O> StreamCarrier<O> for WebSocket {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received<O>> {
-        let Self { io, watch, replies, .. } = self;
-        let read = self.context.read(&mut Port { io, cx, watch, replies });
+        let Self { io, watch, ahead, replies, .. } = self;
+        let read = self.context.read(&mut Port { io, cx, watch, ahead, replies });
         self.take_replies();
         Poll::Ready(match read {
             Ok(Message::Text(text)) => Received::Frame(StreamId::ONLY, Frame::Text(text.as_str().into())),
@@ -248,21 +255,22 @@ struct Port<'p, 'cx> {
     io: &'p mut Socket,
     cx: &'p mut Context<'cx>,
     watch: &'p mut Utf8Watch,
+    ahead: &'p mut ReadAhead,
     replies: &'p mut Vec<u8>,
 }
 
 impl Read for Port<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let before = self.ahead.take(buf);
+        if before > 0 {
+            return Ok(before);
+        }
         // tungstenite has got every message that was whole before the invalid one.
         if self.watch.has_failed() {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut buf = ReadBuf::new(buf);
-        match Pin::new(&mut *self.io).poll_read(self.cx, &mut buf) {
-            Poll::Ready(outcome) => outcome.map(|()| {
-                self.watch.feed(buf.filled());
-                buf.filled().len()
-            }),
+        match self.ahead.poll_read(Pin::new(&mut *self.io), self.cx, buf, |bytes| self.watch.feed(bytes)) {
+            Poll::Ready(outcome) => outcome,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }

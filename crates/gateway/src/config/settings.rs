@@ -196,7 +196,8 @@ settings! {
             /// `0`: no limit.
             ///
             /// The answer to a call, and its progress, are paid for by the call: they do not count against the rate of the
-            /// participant that answers. `0` switches the limits of bytes a second off, too.
+            /// participant that answers. Joins have the same rate, with a budget of their own. `0` switches the limits of bytes a second
+            /// off, too.
             rate: Count = "100";
             /// Messages of one participant at once
             ///
@@ -209,7 +210,7 @@ settings! {
             /// Bytes of envelopes of one participant at once
             ///
             /// At least the size of one envelope. `0`: as many as `limits.byte_rate`.
-            byte_burst: Size = "64MiB";
+            byte_burst: Size = "16MiB";
             /// Bytes of envelopes a second into one topic, and eight times as many at once
             ///
             /// At this gateway. `0`: no limit.

@@ -49,8 +49,8 @@ pub(crate) struct HostSettings {
     pub(crate) message_limit: usize,
     /// What the ids of the host's envelopes are derived in. Secret: an id that somebody else could foresee, they could take first.
     pub(crate) namespace: [u8; 16],
-    /// How old a list in a catalogue may be, where its owner does not say.
-    pub(crate) list_max_age: Duration,
+    /// How old a list in a catalogue may be, where its owner does not say; and how far announcements of a participant's changed tools are apart.
+    pub(crate) list_times: (Duration, Duration),
 }
 
 /// The host of every room.

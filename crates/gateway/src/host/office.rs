@@ -70,7 +70,7 @@ impl HostRequest {
 
 impl Office {
     pub(super) fn new(toolbox: Arc<HostToolbox>, desk: HostAccess, board: Arc<Board>) -> Self {
-        let catalogue = Catalogue::new(toolbox.list_budget.clone(), toolbox.list_max_age, board.clone());
+        let catalogue = Catalogue::new(toolbox.list_budget.clone(), toolbox.list_times, board.clone());
         Self {
             toolbox,
             desk,

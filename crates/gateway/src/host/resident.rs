@@ -72,7 +72,7 @@ pub(super) struct Resident {
     passed: VecDeque<Arc<Entry>>,
     /// Counts the nodes that are gone, where there are several.
     gone: Option<watch::Receiver<u64>>,
-    /// When lists that are too old are asked for again.
+    /// When lists that are too old are asked for again, and changes of tools announced that waited.
     revalidation: Interval,
 }
 
@@ -139,9 +139,14 @@ impl Resident {
                 }
                 () = a_node_is_gone(&mut self.gone) => self.serve_passed().await,
                 () = board.followed(), if !is_attending => self.attend(),
-                _ = self.revalidation.tick(), if self.office.catalogue().is_revalidating() => {
-                    let errands = self.office.catalogue().revalidate(Instant::now());
+                _ = self.revalidation.tick(), if self.office.catalogue().has_upkeep() => {
+                    let now = Instant::now();
+                    let (errands, changes) = {
+                        let mut catalogue = self.office.catalogue();
+                        (catalogue.revalidate(now), catalogue.due_tool_changes(now))
+                    };
                     self.run(errands);
+                    changes.iter().for_each(|(who, changes)| self.office.announce_tool_changes(who, changes));
                 }
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {

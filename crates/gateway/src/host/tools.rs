@@ -34,8 +34,8 @@ pub(super) struct HostToolbox {
     pub(super) namespace: uuid::Uuid,
     /// Room for what participants offer.
     pub(super) list_budget: Arc<ListBudget>,
-    /// How old a list of theirs may be, where its owner does not say.
-    pub(super) list_max_age: Duration,
+    /// As in [`HostSettings::list_times`].
+    pub(super) list_times: (Duration, Duration),
     /// How far everyone has come with `room.wait`.
     places: Mutex<Places>,
 }
@@ -49,9 +49,9 @@ enum SayFormat {
 
 impl HostToolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
-        let HostSettings { history_off, message_limit, namespace, list_max_age } = settings;
+        let HostSettings { history_off, message_limit, namespace, list_times } = settings;
         let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
-        Self { log, history_off, message_limit, namespace, list_budget, list_max_age, places }
+        Self { log, history_off, message_limit, namespace, list_budget, list_times, places }
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, Places> {

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{Incoming, Problem, invalid, tickets};
 use crate::audit::{AuditEvent, AuditKind};
-use crate::auth::{Revocation, RevokeError, RevokedTokens};
+use crate::auth::{Revocation, RevokeError, RevokedTokens, participant_of_subject};
 use crate::clock;
 
 /// What a token must permit to revoke others.
@@ -21,9 +21,8 @@ pub(crate) const REVOKE_PERMISSION: &str = "revoke";
 pub(super) struct RevocationRequest {
     /// The id of a token (`jti`)
     token: Option<String>,
-    /// Revoke the tokens of this participant
-    #[schema(value_type = Option<String>)]
-    participant: Option<ParticipantId>,
+    /// Revoke the tokens of this participant: its id, or its subject (`sub`) at the authorization server
+    participant: Option<String>,
     /// Revoke everybody's tokens
     #[serde(default)]
     all: bool,
@@ -35,6 +34,10 @@ pub(super) struct RevocationRequest {
 pub(super) struct RevocationBody {
     /// Tokens issued up to here are revoked
     before: String,
+    /// The ids of the participant whose tokens are revoked, as the gateway uses them
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    participants: Vec<ParticipantId>,
 }
 
 #[utoipa::path(post, path = "/v0/auth/revocations", tag = "service", summary = "Revoke tokens, with a token that has the permission `revoke`",
@@ -52,35 +55,45 @@ pub(super) async fn revoke(
     }
     let now = clock::now();
     let asked = tickets::read(&incoming.gateway, (&grant).into(), request).await?;
-    let revocation = read(asked, now)?;
-    let (revocations, adding) = (incoming.gateway.revocations.clone(), revocation.clone());
-    let added = tokio::task::spawn_blocking(move || revocations.add(&adding)).await;
-    let added = added.map_err(|_| Problem::new(Code::Internal, "the revocation failed"))?;
-    if !matches!(added, Err(RevokeError::TooMany)) {
-        let event = AuditEvent::new(AuditKind::Revocation, now).grant(&grant).address(incoming.ip());
-        incoming.gateway.audit.record(event.reason(describe(&revocation.tokens)));
-    }
-    added.map_err(|error| match error {
-        RevokeError::TooMany => Problem::new(Code::RateLimited, error.to_string()),
-        RevokeError::NotWritten(_) => {
-            tracing::error!(%error, "revocation: counts until the next restart only");
-            Problem::new(Code::Internal, "it counts now, but could not be written and ends with the next restart")
+    let has_subjects = !incoming.gateway.config.auth.authorization_servers.is_empty();
+    let revocations = read(asked, has_subjects, now)?;
+    for revocation in &revocations {
+        let (all, adding) = (incoming.gateway.revocations.clone(), revocation.clone());
+        let added = tokio::task::spawn_blocking(move || all.add(&adding)).await;
+        let added = added.map_err(|_| Problem::new(Code::Internal, "the revocation failed"))?;
+        if !matches!(added, Err(RevokeError::TooMany)) {
+            let event = AuditEvent::new(AuditKind::Revocation, now).grant(&grant).address(incoming.ip());
+            incoming.gateway.audit.record(event.reason(describe(&revocation.tokens)));
         }
-    })?;
+        added.map_err(|error| match error {
+            RevokeError::TooMany => Problem::new(Code::RateLimited, error.to_string()),
+            RevokeError::NotWritten(_) => {
+                tracing::error!(%error, "revocation: counts until the next restart only");
+                Problem::new(Code::Internal, "it counts now, but could not be written and ends with the next restart")
+            }
+        })?;
+    }
     if incoming.gateway.revocations.share().await.is_err() {
         tracing::warn!("revocation: other gateways unreachable, telling them later");
     }
-    Ok((StatusCode::CREATED, Json(RevocationBody { before: Timestamp(revocation.before).to_string() })))
+    let before = revocations.first().map_or(now, |revocation| Timestamp(revocation.before)).to_string();
+    let participants = revocations.into_iter().filter_map(|revocation| match revocation.tokens {
+        RevokedTokens::Participant(id) => Some(id),
+        _ => None,
+    });
+    Ok((StatusCode::CREATED, Json(RevocationBody { before, participants: participants.collect() })))
 }
 
-fn read(asked: RevocationRequest, now: Timestamp) -> Result<Revocation, Problem> {
+fn read(asked: RevocationRequest, has_subjects: bool, now: Timestamp) -> Result<Vec<Revocation>, Problem> {
     let RevocationRequest { token, participant, all, before } = asked;
     let is_single = token.is_some();
     let tokens = match (token, participant, all) {
-        (Some(id), None, false) if !id.is_empty() && id.len() <= 256 => RevokedTokens::Token(id),
+        (Some(id), None, false) if !id.is_empty() && id.len() <= 256 => vec![RevokedTokens::Token(id)],
         (Some(_), None, false) => return Err(invalid("`token` is the id of a token, of 1 to 256 bytes")),
-        (None, Some(id), false) => RevokedTokens::Participant(id),
-        (None, None, true) => RevokedTokens::All(true),
+        (None, Some(name), false) => {
+            participants(&name, has_subjects)?.into_iter().map(RevokedTokens::Participant).collect()
+        }
+        (None, None, true) => vec![RevokedTokens::All(true)],
         _ => return Err(invalid("name one of `token`, `participant` and `all`")),
     };
     let before = match before {
@@ -90,7 +103,19 @@ fn read(asked: RevocationRequest, now: Timestamp) -> Result<Revocation, Problem>
             Timestamp::parse(&text).ok_or_else(|| invalid("`before` is a time such as 2026-01-31T12:00:00Z"))?
         }
     };
-    Ok(Revocation { tokens, before: before.0.min(now.0) })
+    let before = before.0.min(now.0);
+    Ok(tokens.into_iter().map(|tokens| Revocation { tokens, before }).collect())
+}
+
+/// The participants that a text can mean: the one with this id, and the one with this subject at the authorization server. `auth0|1` is an id as
+/// well as a subject, so where they differ both are meant: revoking too little would leave a connection open.
+fn participants(name: &str, has_subjects: bool) -> Result<Vec<ParticipantId>, Problem> {
+    let by_subject = if has_subjects { participant_of_subject(name).ok() } else { None };
+    match (ParticipantId::new(name), by_subject) {
+        (Ok(id), Some(other)) if other != id => Ok(vec![id, other]),
+        (Ok(id), _) | (Err(_), Some(id)) => Ok(vec![id]),
+        (Err(error), None) => Err(invalid(format!("`participant` is not the id of a participant: {error}"))),
+    }
 }
 
 fn describe(tokens: &RevokedTokens) -> String {
@@ -98,5 +123,6 @@ fn describe(tokens: &RevokedTokens) -> String {
         RevokedTokens::Token(id) => format!("token {id}"),
         RevokedTokens::Participant(id) => format!("participant {id}"),
         RevokedTokens::All(_) => "all".to_owned(),
+        RevokedTokens::Key(kid) => format!("key {kid}"),
     }
 }

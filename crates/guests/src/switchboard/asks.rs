@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS};
-use salon_mcp::{Era, Revision, meta, same_id};
+use salon_mcp::input::{InputRequired, Question};
+use salon_mcp::rounds::{InputClient, InputFailure, InputRound};
+use salon_mcp::{Era, meta, read_error, same_id};
 use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::call::LaneCallStage;
-use super::{CallerId, LaneId, PublishPurpose, Switchboard, SwitchboardTimer};
+use super::{CallerId, CallerState, LaneId, PublishPurpose, Switchboard, SwitchboardTimer};
 
 /// How long a caller may think about a question: there may be a person behind it.
 const THINKING_TIME: Duration = Duration::from_secs(600);
@@ -27,7 +27,6 @@ pub(super) struct CallerQuestion {
     token: Option<Box<RawValue>>,
     /// Under which it stands in the room.
     envelope: Option<EnvelopeId>,
-    deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -35,7 +34,7 @@ enum QuestionSource {
     /// A server's request on a lane, with its id there.
     Server { lane: LaneId, id: Box<RawValue> },
     /// A question of the result that a call had.
-    Input { call: u64, key: String, method: String },
+    Input { call: u64, key: String },
 }
 
 impl Switchboard {
@@ -97,10 +96,9 @@ impl Switchboard {
         let token = params.and_then(meta::progress_token);
         let patched = params.filter(|_| token.is_some()).and_then(|params| meta::with_progress_token(params, &number));
         let payload = rpc::request(number, method, patched.as_deref().or(params));
-        let deadline = now + THINKING_TIME;
-        self.set_timer(None, Some(deadline), SwitchboardTimer::Ask(number));
+        self.timers.set(SwitchboardTimer::Ask(number), now + THINKING_TIME);
         self.publish(Some(&caller), correlation, payload, PublishPurpose::Ask(number));
-        self.asks.insert(number, CallerQuestion { caller, cause, token, envelope: None, deadline });
+        self.asks.insert(number, CallerQuestion { caller, cause, token, envelope: None });
     }
 
     fn open_asks(&self, lane: LaneId) -> usize {
@@ -116,9 +114,8 @@ impl Switchboard {
     }
 
     fn take_ask(&mut self, number: u64) -> Option<CallerQuestion> {
-        let ask = self.asks.remove(&number)?;
-        self.set_timer(Some(ask.deadline), None, SwitchboardTimer::Ask(number));
-        Some(ask)
+        self.timers.forget(SwitchboardTimer::Ask(number));
+        self.asks.remove(&number)
     }
 
     /// A caller answered something.
@@ -134,13 +131,10 @@ impl Switchboard {
                 message.set("id", &id);
                 self.send(lane, message.to_raw());
             }
-            QuestionSource::Input { call, key, method } => match (message.get("result"), message.get("error")) {
-                (Some(result), _) => self.input_answered(call, key, result.to_owned(), now),
-                (None, error) => match input::instead_of_error(&method) {
-                    Some(answer) => self.input_answered(call, key, answer, now),
-                    None => self.fail_raw(call, error, now),
-                },
-            },
+            QuestionSource::Input { call, key } => {
+                let answer = message.get("result").ok_or_else(|| read_error(message.get("error")));
+                self.input_answered(call, &key, answer.map(ToOwned::to_owned), now);
+            }
         }
     }
 
@@ -266,88 +260,53 @@ impl Switchboard {
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let Some(asked) = call.asked_mut() else { return };
-        asked.rounds += 1;
-        let (caller, envelope, rounds) = (asked.reply.caller.clone(), asked.reply.envelope.clone(), asked.rounds);
-        if rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
-            let told = format!("the server of `{}` asked back too often", self.setting.name);
-            return self.fail(number, &RpcError::new(RpcError::INTERNAL, told), now);
-        }
-        let old = self.calls.get_mut(&number).and_then(|call| call.deadline.take());
-        if wanted.questions.is_empty() {
-            let until = now + input::retry_delay(rounds);
-            if let Some(call) = self.calls.get_mut(&number) {
-                call.state = LaneCallStage::Resting { state: wanted.state };
-                call.deadline = Some(until);
+        let (caller, envelope) = (asked.reply.caller.clone(), asked.reply.envelope.clone());
+        let unknown = CallerState::default();
+        let known = self.callers.get(&caller).unwrap_or(&unknown);
+        let client = InputClient {
+            capabilities: &known.handshake_params.capabilities,
+            revision: known.revision,
+            id_prefix: &format!("{}-{number}", self.setting.seed),
+        };
+        let round = asked.rounds.begin(wanted, client);
+        call.state = LaneCallStage::Asking;
+        self.timers.forget(SwitchboardTimer::Call(number));
+        match round {
+            Err(failure) => self.input_failed(number, failure, now),
+            Ok(InputRound::RetryAfter(delay)) => {
+                call.state = LaneCallStage::Resting;
+                self.timers.set(SwitchboardTimer::Call(number), now + delay);
             }
-            return self.set_timer(old, Some(until), SwitchboardTimer::Call(number));
-        }
-        self.set_timer(old, None, SwitchboardTimer::Call(number));
-        let revision = self.callers.get(&caller).map_or(Revision::ROOM, |caller| caller.revision);
-        let (mut answers, mut open, mut elicitations) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, question) in wanted.questions {
-            let elicitation = format!("{}-{number}-{}", self.setting.seed, open.len());
-            match input::put(&question, revision, &elicitation) {
-                LegacyQuestion::Answer(answer) => answers.push((key, answer)),
-                LegacyQuestion::Ask(params) => {
-                    if params.as_deref().is_some_and(|params| params.get().contains(&elicitation)) {
-                        elicitations.push(elicitation);
-                    }
-                    open.push((
-                        QuestionSource::Input { call: number, key, method: question.method.clone() },
-                        question.method,
-                        params,
-                    ));
+            Ok(InputRound::Retry) => self.retry(number, now),
+            Ok(InputRound::Ask(questions)) => {
+                for (key, Question { method, params }) in questions {
+                    let cause = QuestionSource::Input { call: number, key };
+                    self.ask(caller.clone(), cause, Some(envelope.clone()), &method, params.as_deref(), now);
                 }
             }
         }
-        if let Some(call) = self.calls.get_mut(&number) {
-            call.state = LaneCallStage::Asking { open: open.len(), answers, state: wanted.state };
-            if let Some(asked) = call.asked_mut() {
-                asked.elicitations.extend(elicitations);
-            }
-        }
-        if open.is_empty() {
-            return self.retry(number, now);
-        }
-        for (cause, method, params) in open {
-            self.ask(caller.clone(), cause, Some(envelope.clone()), &method, params.as_deref(), now);
+    }
+
+    fn input_answered(&mut self, number: u64, key: &str, answer: Result<Box<RawValue>, RpcError>, now: Instant) {
+        let Some(asked) = self.calls.get_mut(&number).and_then(|call| call.asked_mut()) else { return };
+        match asked.rounds.answer(key, answer) {
+            Ok(true) => self.retry(number, now),
+            Ok(false) => {}
+            Err(failure) => self.input_failed(number, failure, now),
         }
     }
 
-    fn input_answered(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        if let LaneCallStage::Asking { open, answers, .. } = &mut call.state {
-            answers.push((key, answer));
-            *open = open.saturating_sub(1);
-            if *open == 0 {
-                self.retry(number, now);
-            }
-        }
+    fn input_failed(&mut self, number: u64, failure: InputFailure, now: Instant) {
+        let server = format!("the server of `{}`", self.setting.name);
+        self.fail(number, &failure.error(&server), now);
     }
 
-    /// Makes a call again, under a new number, with what the server wanted.
+    /// Makes a call again, under a new number.
     pub(super) fn retry(&mut self, number: u64, now: Instant) {
-        let Some(mut call) = self.calls.remove(&number) else { return };
-        self.set_timer(call.deadline.take(), None, SwitchboardTimer::Call(number));
-        let original = call.params.as_deref();
-        let params = match &call.state {
-            LaneCallStage::Asking { answers, state, .. } => {
-                original.and_then(|params| input::retry(params, answers, state.as_deref()))
-            }
-            LaneCallStage::Resting { state } => original.and_then(|params| input::retry(params, &[], state.as_deref())),
-            _ => call.params.clone(),
-        };
+        let Some(call) = self.calls.remove(&number) else { return };
+        self.timers.forget(SwitchboardTimer::Call(number));
         let fresh = self.fresh();
         self.calls.insert(fresh, call);
-        self.dispatch_with(fresh, params, now);
-    }
-
-    /// Tells a caller that what it did at a URL has been taken note of.
-    pub(super) fn complete_elicitations(&mut self, caller: &CallerId, ids: &[String]) {
-        for id in ids {
-            let params =
-                serde_json::value::to_raw_value(&json!({ "elicitationId": id })).expect("a string can be written");
-            self.publish_notice(caller, "notifications/elicitation/complete", &params);
-        }
+        self.dispatch(fresh, now);
     }
 }

@@ -1,8 +1,8 @@
 //! Requests to the server that have no answer yet, each under a number of ours.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
+use salon_mcp::rounds::InputRounds;
 use salon_protocol::LogLevel;
 use serde_json::value::RawValue;
 
@@ -20,7 +20,6 @@ pub(super) struct LaneCall {
     pub(super) params: Option<Box<RawValue>>,
     pub(super) origin: Origin,
     pub(super) state: LaneCallStage,
-    pub(super) deadline: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -40,12 +39,10 @@ pub(super) struct CallerRequest {
     /// The log lines that were asked for with it.
     pub(super) level: Option<LogLevel>,
     pub(super) effect: CallEffect,
-    /// How often the server has asked back.
-    pub(super) rounds: u32,
+    /// What the server has asked back.
+    pub(super) rounds: InputRounds,
     /// Whether it was made again after the server found its headers wanting.
     pub(super) corrected: bool,
-    /// Questions by URL that its end completes.
-    pub(super) elicitations: Vec<String>,
 }
 
 impl CallerRequest {
@@ -56,9 +53,8 @@ impl CallerRequest {
             modern: false,
             level: None,
             effect: CallEffect::None,
-            rounds: 0,
+            rounds: InputRounds::default(),
             corrected: false,
-            elicitations: Vec::new(),
         }
     }
 }
@@ -83,9 +79,9 @@ pub(super) enum LaneCallStage {
     /// The server has it.
     Sent,
     /// The server wants answers of the caller first.
-    Asking { open: usize, answers: Vec<(String, Box<RawValue>)>, state: Option<Box<RawValue>> },
+    Asking,
     /// The server wants it again a little later.
-    Resting { state: Option<Box<RawValue>> },
+    Resting,
     /// The list of tools is read again, because the headers made from it did not fit.
     Relisting,
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use salon_mcp::input::InputRequired;
+use salon_mcp::listing::is_part;
 use salon_mcp::{Era, Revision, RpcHead, code, downgrade, meta};
 use salon_protocol::{LogLevel, Members, RpcError, rpc};
 use serde_json::json;
@@ -108,9 +109,11 @@ impl Switchboard {
         let succeeded = message.get("result").is_some();
         message.set("jsonrpc", "2.0");
         message.set("id", &asked.reply.id);
-        let (caller, elicitations) = (asked.reply.caller.clone(), asked.elicitations);
+        let caller = asked.reply.caller.clone();
         self.reply(asked.reply, message.to_raw());
-        self.complete_elicitations(&caller, &elicitations);
+        for completion in asked.rounds.completions() {
+            self.publish(Some(&caller), None, completion, PublishPurpose::Notice);
+        }
         self.take_effect(lane, &caller, asked.effect, succeeded, now);
         self.close_if_done(lane);
     }
@@ -131,7 +134,7 @@ impl Switchboard {
     /// Takes a call away, with everything that counted it.
     pub(super) fn remove(&mut self, number: u64) -> Option<LaneCall> {
         let call = self.calls.remove(&number)?;
-        self.set_timer(call.deadline, None, SwitchboardTimer::Call(number));
+        self.timers.forget(SwitchboardTimer::Call(number));
         if let Some(asked) = call.asked()
             && let Some(caller) = self.callers.get_mut(&asked.reply.caller)
         {
@@ -156,27 +159,15 @@ impl Switchboard {
         self.close_if_done(lane);
     }
 
-    /// Answers a call with somebody else's error.
-    pub(super) fn fail_raw(&mut self, number: u64, error: Option<&RawValue>, now: Instant) {
-        let unreadable = || RpcError::internal("the question was answered with an error that cannot be read");
-        let read = error.and_then(|error| serde_json::from_str::<RpcError>(error.get()).ok());
-        self.fail(number, &read.unwrap_or_else(unreadable), now);
-    }
-
     /// A call took too long, or has rested long enough.
     pub(super) fn call_due(&mut self, number: u64, now: Instant) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        call.deadline = None;
-        let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting { .. }));
+        let Some(call) = self.calls.get(&number) else { return };
+        let (lane, resting) = (call.lane, matches!(call.state, LaneCallStage::Resting));
         if resting {
             return self.retry(number, now);
         }
         if self.is_waiting_for_caller(lane) {
-            let again = now + self.setting.timeout;
-            if let Some(call) = self.calls.get_mut(&number) {
-                call.deadline = Some(again);
-            }
-            return self.set_timer(None, Some(again), SwitchboardTimer::Call(number));
+            return self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout);
         }
         let seconds = self.setting.timeout.as_secs();
         let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
@@ -216,12 +207,11 @@ impl Switchboard {
     fn progressed(&mut self, lane: LaneId, params: Option<&RawValue>, now: Instant) {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(number) = params.get("progressToken").and_then(|token| self.number_of(lane, token)) else { return };
-        let timeout = self.setting.timeout;
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let (old, new) = (call.deadline, call.deadline.map(|_| now + timeout));
-        call.deadline = new;
+        let Some(call) = self.calls.get(&number) else { return };
+        if self.timers.has(SwitchboardTimer::Call(number)) {
+            self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout);
+        }
         let told = call.asked().and_then(|asked| Some((asked.reply.clone(), asked.token.clone()?)));
-        self.set_timer(old, new, SwitchboardTimer::Call(number));
         if let Some((reply, token)) = told {
             params.set("progressToken", &token);
             let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
@@ -397,9 +387,4 @@ fn has_code(message: &Members, wanted: i64) -> bool {
 /// What a notification is about.
 fn feature_of(method: &str) -> &str {
     method.split('/').nth(1).unwrap_or_default()
-}
-
-/// Whether a URI names a resource or something below it.
-fn is_part(uri: &str, of: &str) -> bool {
-    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }

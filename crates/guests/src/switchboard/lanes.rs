@@ -155,11 +155,8 @@ impl Switchboard {
     }
 
     fn forget_lane(&mut self, lane: LaneId) {
-        if let Some(known) = self.lanes.remove(&lane)
-            && let Some(at) = known.listening.again_at
-        {
-            self.set_timer(Some(at), None, super::SwitchboardTimer::Listen(lane));
-        }
+        self.lanes.remove(&lane);
+        self.timers.forget(super::SwitchboardTimer::Listen(lane));
         self.shared.retain(|_, shared| *shared != lane);
         for caller in self.callers.values_mut() {
             caller.lanes.retain(|_, own| *own != lane);

@@ -38,8 +38,6 @@ pub(super) struct LaneListen {
     /// Something changed meanwhile.
     stale: bool,
     failures: u32,
-    /// When it is tried again.
-    pub(super) again_at: Option<Instant>,
     /// The server has no such thing.
     unsupported: bool,
 }
@@ -59,10 +57,9 @@ impl Switchboard {
             listening.stale = true;
             return;
         }
-        let again_at = listening.again_at.take();
+        self.timers.forget(SwitchboardTimer::Listen(lane));
         let Some(filter) = filter.filter(|_| !listening.unsupported) else {
             let (current, queued) = (listening.current.take(), std::mem::take(&mut listening.queued));
-            self.set_timer(again_at, None, SwitchboardTimer::Listen(lane));
             if let Some(current) = current {
                 self.withdraw_from_server(current, Some("nothing is wanted any more"));
                 self.remove(current);
@@ -72,7 +69,6 @@ impl Switchboard {
             }
             return;
         };
-        self.set_timer(again_at, None, SwitchboardTimer::Listen(lane));
         let mut params = Members::default();
         params.set("notifications", &filter);
         let number = self.run(lane, OwnRequest::Listen, "subscriptions/listen", Some(&params.to_raw()), now);
@@ -157,11 +153,8 @@ impl Switchboard {
         listening.failures = 0;
         let (before, stale) = (listening.current.replace(number), std::mem::take(&mut listening.stale));
         let waiting = std::mem::take(&mut listening.waiting);
-        if let Some(call) = self.calls.get_mut(&number) {
-            // It lasts from now on.
-            let deadline = call.deadline.take();
-            self.set_timer(deadline, None, SwitchboardTimer::Call(number));
-        }
+        // It lasts from now on.
+        self.timers.forget(SwitchboardTimer::Call(number));
         for reply in waiting {
             self.reply_empty(reply);
         }
@@ -200,9 +193,10 @@ impl Switchboard {
         let pause =
             Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(listening.failures)).min(MAX_LISTEN_DELAY);
         listening.failures += 1;
-        let at = (!listening.unsupported && !self.lost).then(|| now + pause);
-        let old = std::mem::replace(&mut listening.again_at, at);
-        self.set_timer(old, at, SwitchboardTimer::Listen(lane));
+        match !listening.unsupported && !self.lost {
+            true => self.timers.set(SwitchboardTimer::Listen(lane), now + pause),
+            false => self.timers.forget(SwitchboardTimer::Listen(lane)),
+        }
         for reply in refused {
             self.refuse(reply, &RpcError::new(RpcError::INTERNAL, format!("the subscription was not made: {why}")));
         }

@@ -20,11 +20,12 @@ mod own_requests;
 mod tests;
 mod upward;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_mcp::handshake::{HandshakeParams, ServerProfile};
 use salon_mcp::headers::ToolHeaders;
+use salon_mcp::timers::Timers;
 use salon_mcp::{Era, Revision};
 use salon_protocol::{EnvelopeId, ParticipantId, Refusal, RpcError, SessionId, rpc};
 use serde_json::json;
@@ -157,7 +158,7 @@ enum SubscriptionState {
 }
 
 /// What falls due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum SwitchboardTimer {
     Call(u64),
     Ask(u64),
@@ -182,7 +183,7 @@ pub(crate) struct Switchboard {
     headers: ToolHeaders,
     /// Who we are to the server.
     ours: HandshakeParams,
-    timers: BTreeSet<(Instant, SwitchboardTimer)>,
+    timers: Timers<SwitchboardTimer>,
     actions: VecDeque<SwitchboardAction>,
     next: u64,
     /// How many requests callers have made.
@@ -205,7 +206,7 @@ impl Switchboard {
             catalogue: ToolNames::default(),
             headers: ToolHeaders::default(),
             ours,
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             actions: VecDeque::new(),
             next: 1,
             requests: 0,
@@ -226,15 +227,12 @@ impl Switchboard {
 
     /// When to call [`tick`](Self::tick).
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.next()
     }
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) {
-        while let Some(&(at, due)) = self.timers.first()
-            && at <= now
-        {
-            self.timers.pop_first();
+        while let Some(due) = self.timers.take(now) {
             match due {
                 SwitchboardTimer::Call(number) => self.call_due(number, now),
                 SwitchboardTimer::Ask(number) => self.ask_due(number, now),
@@ -316,15 +314,6 @@ impl Switchboard {
 
     fn send(&mut self, lane: LaneId, text: Box<RawValue>) {
         self.actions.push_back(SwitchboardAction::Send { lane, request: None, text: text.into(), headers: Vec::new() });
-    }
-
-    fn set_timer(&mut self, old: Option<Instant>, new: Option<Instant>, due: SwitchboardTimer) {
-        if let Some(old) = old {
-            self.timers.remove(&(old, due));
-        }
-        if let Some(new) = new {
-            self.timers.insert((new, due));
-        }
     }
 
     /// Every call of a lane or a caller, in the order they were made.

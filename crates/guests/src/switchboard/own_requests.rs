@@ -83,8 +83,7 @@ impl Switchboard {
         };
         let number = self.fresh();
         let origin = Origin::OwnRequest(own_request);
-        let call =
-            LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting, deadline: None };
+        let call = LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting };
         self.calls.insert(number, call);
         self.dispatch(number, now);
         number
@@ -124,8 +123,7 @@ impl Switchboard {
 
     pub(super) fn schedule_ping(&mut self, now: Instant) {
         if self.setting.http {
-            self.timers.retain(|(_, due)| *due != SwitchboardTimer::Ping);
-            self.timers.insert((now + PING_EVERY, SwitchboardTimer::Ping));
+            self.timers.set(SwitchboardTimer::Ping, now + PING_EVERY);
         }
     }
 

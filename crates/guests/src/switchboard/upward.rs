@@ -254,8 +254,7 @@ impl Switchboard {
         self.callers.entry(asked.reply.caller.clone()).or_default().open += 1;
         asked.token = params.as_deref().and_then(meta::progress_token);
         let origin = Origin::Caller(Box::new(asked));
-        let call =
-            LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting, deadline: None };
+        let call = LaneCall { lane, method: method.into(), params, origin, state: LaneCallStage::Waiting };
         let number = self.fresh();
         self.calls.insert(number, call);
         if self.lanes.get(&lane).is_some_and(|lane| lane.is_open) {
@@ -269,15 +268,13 @@ impl Switchboard {
         self.calls.values().filter_map(|call| call.params.as_ref()).map(|params| params.get().len()).sum()
     }
 
-    /// Sends a call as it stands.
+    /// Sends a call as it stands, with the input that the server wanted.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
-        let params = self.calls.get(&number).and_then(|call| call.params.clone());
-        self.dispatch_with(number, params, now);
-    }
-
-    /// Sends a call with parameters that may differ from those it began with.
-    pub(super) fn dispatch_with(&mut self, number: u64, params: Option<Box<RawValue>>, now: Instant) {
         let Some(call) = self.calls.get_mut(&number) else { return };
+        let params = match &call.origin {
+            Origin::Caller(asked) => asked.rounds.params(call.params.clone()),
+            Origin::OwnRequest(_) => call.params.clone(),
+        };
         let era = self.lanes.get(&call.lane).map_or(Era::Legacy, |lane| lane.era);
         let asks_progress = call.asked().is_some_and(|asked| asked.token.is_some());
         let lasts = call.asked().is_some_and(|asked| asked.effect == CallEffect::Listen);
@@ -293,10 +290,11 @@ impl Switchboard {
         if era == Era::Legacy {
             call.params = None;
         }
-        let old = call.deadline.take();
-        call.deadline = (!lasts).then(|| now + self.setting.timeout);
-        let (lane, new) = (call.lane, call.deadline);
-        self.set_timer(old, new, SwitchboardTimer::Call(number));
+        let lane = call.lane;
+        match lasts {
+            true => self.timers.forget(SwitchboardTimer::Call(number)),
+            false => self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout),
+        }
         self.actions.push_back(SwitchboardAction::Send { lane, request: Some(number), text: text.into(), headers });
     }
 

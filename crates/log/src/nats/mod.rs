@@ -136,6 +136,22 @@ impl Shared {
         Some(work(topic))
     }
 
+    /// Hands an envelope to the lane of its topic. The order of these calls is the order of the entries.
+    fn submit(
+        self: &Arc<Self>,
+        topic: &TopicName,
+        envelope: Envelope,
+        stamp: Option<Stamp>,
+    ) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        let closed = || Err(AppendError::Stopped(CLOSED.into()));
+        let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
+        let submitted = self.with_topic(topic, |topic| topic.submit(NatsAppend { envelope, stamp, since, reply }));
+        if submitted != Some(true) {
+            return std::future::ready(closed()).boxed();
+        }
+        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
+    }
+
     fn begin(self: &Arc<Self>, name: &TopicName) -> Arc<Topic> {
         let (appends, submitted) = mpsc::unbounded_channel();
         let (delivered, awaited) = mpsc::unbounded_channel();
@@ -304,17 +320,22 @@ impl TopicLog for Nats {
         envelope: Envelope,
         stamp: Option<Stamp>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        let closed = || Err(AppendError::Stopped(CLOSED.into()));
         if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
             return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
         }
-        let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
-        let submitted =
-            self.shared.with_topic(topic, |topic| topic.submit(NatsAppend { envelope, stamp, since, reply }));
-        if submitted != Some(true) {
-            return std::future::ready(closed()).boxed();
+        let Some(over) = self.shared.over_quota(topic, &envelope) else {
+            return self.shared.submit(topic, envelope, stamp);
+        };
+        let (shared, topic) = (self.shared.clone(), topic.clone());
+        match over.lookup {
+            None => std::future::ready(Err(AppendError::Quota(over.exceeded))).boxed(),
+            Some(lookup) => Box::pin(async move {
+                match lookup.finds_stored(&shared, envelope.id()).await? {
+                    true => shared.submit(&topic, envelope, stamp).await,
+                    false => Err(AppendError::Quota(over.exceeded)),
+                }
+            }),
         }
-        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
     }
 
     fn read(

@@ -4,16 +4,22 @@
 //! entries, like the fold: it is part of what is kept of a topic ([`super::snapshot`]). Entries are removed without being read, so an author's
 //! bytes are counted in segments that end at some entry: a segment goes when that entry does. An author counts for at most one segment too much.
 //!
+//! What a quota does not allow is refused before it comes to the lane of its topic, where it would hold up the others. Only the
+//! servers know whether it is a repetition of what is stored, which is acknowledged whatever the quotas say: one envelope of an author is looked for at a
+//! time, and what else comes from it meanwhile is refused without.
+//!
 //! What other nodes store in topics that this one does not follow counts for everything once the next sweep has asked for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use async_nats::jetstream::stream::State;
-use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, TopicName};
 
 use super::Shared;
 use super::fault::NatsFault;
 use super::link::Stored;
+use super::names::token;
 use super::topic::Topic;
 use crate::quota::StoredBytes;
 use crate::{QuotaExceeded, StoredQuotas};
@@ -42,6 +48,34 @@ pub(super) struct FollowedBytes {
     /// Which sequence was the first then.
     first: u64,
     authors: HashMap<ParticipantId, AuthorBytes>,
+    /// The authors of which something is looked for that a quota does not allow.
+    looked_up: HashSet<ParticipantId>,
+}
+
+/// An envelope that a quota does not allow.
+pub(super) struct OverQuota {
+    pub(super) exceeded: QuotaExceeded,
+    /// The way to find out whether it is stored already. `None` while another of the same author is looked for.
+    pub(super) lookup: Option<QuotaLookup>,
+}
+
+/// See [`OverQuota`]. Lets the author's next be looked for when it is dropped.
+pub(super) struct QuotaLookup {
+    topic: Arc<Topic>,
+    author: ParticipantId,
+}
+
+impl QuotaLookup {
+    pub(super) async fn finds_stored(self, shared: &Shared, id: &EnvelopeId) -> Result<bool, NatsFault> {
+        let subject = shared.link.names.entry(&self.topic.name, id);
+        Ok(shared.link.newest(&self.topic.stream, &subject).await?.is_some())
+    }
+}
+
+impl Drop for QuotaLookup {
+    fn drop(&mut self) {
+        self.topic.state().stored.looked_up.remove(&self.author);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -209,6 +243,21 @@ impl Topic {
 }
 
 impl Shared {
+    /// Whether the quotas forbid an envelope, by what has been followed. One that is on its way already is its lane's to judge.
+    pub(super) fn over_quota(self: &Arc<Self>, name: &TopicName, envelope: &Envelope) -> Option<OverQuota> {
+        let topic = self.followed(name)?;
+        let exceeded = topic.check_quotas(self, envelope).err()?;
+        if topic.expects(&token(envelope.id().as_str())) {
+            return None;
+        }
+        // What retention has removed meanwhile makes room.
+        self.quota_exceeded.notify_one();
+        let author = envelope.from().clone();
+        let is_first = topic.state().stored.looked_up.insert(author.clone());
+        let lookup = is_first.then(|| QuotaLookup { topic, author });
+        Some(OverQuota { exceeded, lookup })
+    }
+
     /// Takes over what the streams say that they take, but for those that are followed.
     pub(super) async fn count_others(&self, topics: Vec<(TopicName, u64)>) -> Result<(), NatsFault> {
         let contexts = self.link.info(&self.link.names.context().0).await?.state.bytes;

@@ -133,6 +133,10 @@ impl Topic {
         self.state().expected.insert(token.to_owned());
     }
 
+    pub(super) fn expects(&self, token: &str) -> bool {
+        self.state().expected.contains(token)
+    }
+
     pub(super) fn expect_no_more(&self, token: &str) {
         self.state().expected.remove(token);
     }

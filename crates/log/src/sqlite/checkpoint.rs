@@ -2,9 +2,12 @@
 //!
 //! Left to itself, SQLite does so in the commit that makes the log long enough, and everybody waits for the flush of all of it. Here a thread
 //! with a connection of its own does most of it while the writer goes on, and the writer does the rest, which came meanwhile. Only when
-//! nothing is left to write back does SQLite begin to overwrite the log from its start (sqlite.org/wal.html, "Checkpointing").
+//! nothing is left to write back does SQLite begin to overwrite the log from its start (sqlite.org/wal.html, "Checkpointing"), and only then
+//! does it flush the database. So the thread flushes it too: otherwise the writer's part would flush everything that the thread has written.
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -18,6 +21,9 @@ const BEGIN_BYTES: u64 = WAL_PAGES * PAGE / 4 * 3;
 
 /// The length at which the writer waits for the thread, so that a slow disk does not make it grow without end.
 const MAX_BYTES: u64 = 2 * WAL_PAGES * PAGE;
+
+/// How often the thread writes back before the writer does: each time is shorter, because less has come meanwhile.
+const ROUNDS: usize = 2;
 
 /// What a commit changes beside what it was given: the pages on the way to it.
 const OVERHEAD_BYTES: u64 = 4 * PAGE;
@@ -33,19 +39,33 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path) -> Result<Self, OpenError> {
+    /// `database` is the file at `path`. It must stay open for longer than all connections to it: to close a file in a process is to lose the
+    /// locks it has on it (fcntl(2), "Advisory record locking").
+    pub(super) fn start(path: &Path, database: Arc<File>) -> Result<Self, OpenError> {
         let db = schema::open_checkpointer(path)?;
         let (requests, requested) = sync_channel(1);
         let (finish, done) = sync_channel(1);
         let thread = super::spawn("log-checkpoint", path, move || {
             for () in requested {
-                // The writer's own turn says what is wrong, if anything is.
-                let _ = write_back(&db);
+                for _ in 0..ROUNDS {
+                    // The writer's own turn says what is wrong, if anything is.
+                    let _ = write_back(&db).map(|_| database.sync_data());
+                }
                 // Nobody may wait any more.
                 let _ = finish.send(());
             }
         })?;
         Ok(Self { requests: Some(requests), done, is_running: false, thread: Some(thread), bytes: 0 })
+    }
+
+    /// Whether the thread writes back, so that the writer's turn will come.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// Has everything written back at the next turn, however little it is.
+    pub(super) fn request(&mut self) {
+        self.bytes = self.bytes.max(BEGIN_BYTES);
     }
 
     /// Counts what a commit has written.

@@ -4,6 +4,8 @@
 //! has the log open neither waits nor notices. Deliberately absent: `VACUUM INTO`, which may renumber rows, and everything in a data
 //! directory that is not the log.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,7 +13,7 @@ use std::path::Path;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{DATABASE, OpenError, journal, schema};
+use super::{DATABASE, OpenError, journal, schema, settled};
 
 /// How many pages are copied between two reports of progress: 4 MiB.
 const STEP_PAGES: i32 = 1024;
@@ -117,11 +119,22 @@ pub fn summarize(path: &Path) -> Result<LogSummary, OpenError> {
     }
     let epoch = schema::epoch(&db).map_err(failed)?;
     let mut entries = count("SELECT count(*) FROM entries")?;
+    let mut heads = HashMap::new();
     let mut rows = db.prepare("SELECT entries FROM journal").map_err(failed)?;
     let mut rows = rows.query([]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let row = row.get_ref(0).map_err(failed)?.as_blob().map_err(|error| failed(error.into()))?;
-        entries += journal::read(row, epoch).map_err(|fault| damaged(fault.to_string()))?.len() as u64;
+        for (topic, entry) in journal::read(row, epoch).map_err(|fault| damaged(fault.to_string()))? {
+            let known = match heads.entry(topic) {
+                Slot::Occupied(known) => *known.get(),
+                Slot::Vacant(unknown) => {
+                    let found = settled::name_and_head(&db, topic).map_err(|fault| damaged(fault.to_string()))?;
+                    *unknown.insert(found.map(|(_, head)| head))
+                }
+            };
+            // The journal still has entries that are settled already.
+            entries += u64::from(known.is_some_and(|head| entry.position.offset > head));
+        }
     }
     let context_keys = match version {
         ..=1 => 0,

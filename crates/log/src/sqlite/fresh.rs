@@ -3,19 +3,20 @@
 //! An entry enters after its commit and leaves after the commit that settled it. So a reader that looks here first and into the
 //! database second misses nothing; what it finds in both it knows by its offset.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use salon_protocol::{Entry, EnvelopeId, Timestamp, TopicName};
 
-/// Settling is due at this many entries or bytes. More makes it cheaper by the entry, and the pause longer; by the byte it costs the same, so
-/// large entries are settled a few at a time.
+use crate::hash::FastMap;
+
+/// Settling is due at this many entries or bytes. More makes it cheaper by the entry, because entries of one topic change the same pages; by
+/// the byte it costs the same.
 const FULL_ENTRIES: usize = 8192;
 const FULL_BYTES: usize = 2 << 20;
 
 #[derive(Default)]
 pub(super) struct Fresh {
-    topics: HashMap<TopicName, Recent>,
+    topics: FastMap<TopicName, Recent>,
     entries: usize,
     bytes: usize,
 }
@@ -27,7 +28,8 @@ pub(super) struct Recent {
     /// The offset of the newest settled entry; the fresh ones follow without a hole.
     pub(super) settled: u64,
     entries: Vec<Arc<Entry>>,
-    ids: HashMap<EnvelopeId, usize>,
+    /// Their offsets by id.
+    ids: FastMap<EnvelopeId, u64>,
 }
 
 impl Fresh {
@@ -45,7 +47,7 @@ impl Fresh {
             topic,
             settled,
             entries: Vec::new(),
-            ids: HashMap::new(),
+            ids: FastMap::default(),
         });
         for entry in entries {
             debug_assert_eq!(entry.position.offset, recent.head() + 1, "a topic's offsets have no holes");
@@ -55,9 +57,17 @@ impl Fresh {
         }
     }
 
-    /// How long the texts of all of them are.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Removes the oldest entries of a topic, which are settled now; says how long their texts are.
+    pub(super) fn remove(&mut self, name: &TopicName, count: usize) -> usize {
+        let Some(recent) = self.topics.get_mut(name) else { return 0 };
+        let removed = recent.remove(count);
+        if recent.entries.is_empty() {
+            self.topics.remove(name);
+        }
+        let bytes = removed.iter().map(|entry| entry.envelope.text().len()).sum();
+        self.entries -= removed.len();
+        self.bytes -= bytes;
+        bytes
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -67,8 +77,18 @@ impl Fresh {
 
 impl Recent {
     fn push(&mut self, entry: &Arc<Entry>) {
-        self.ids.insert(entry.envelope.id().clone(), self.entries.len());
+        self.ids.insert(entry.envelope.id().clone(), entry.position.offset);
         self.entries.push(entry.clone());
+    }
+
+    fn remove(&mut self, count: usize) -> Vec<Arc<Entry>> {
+        let removed: Vec<_> = self.entries.drain(..count).collect();
+        self.settled += count as u64;
+        match self.entries.is_empty() {
+            true => self.ids.clear(),
+            false => removed.iter().for_each(|entry| _ = self.ids.remove(entry.envelope.id())),
+        }
+        removed
     }
 
     pub(super) fn entries(&self) -> &[Arc<Entry>] {
@@ -85,7 +105,7 @@ impl Recent {
     }
 
     pub(super) fn find(&self, id: &EnvelopeId) -> Option<&Arc<Entry>> {
-        self.ids.get(id).map(|&at| &self.entries[at])
+        self.ids.get(id).and_then(|offset| self.after(offset - 1).first())
     }
 
     /// Those after an offset that is not below `settled`.

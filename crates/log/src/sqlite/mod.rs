@@ -1,7 +1,7 @@
 //! The log on one machine: SQLite, one writer thread with group commit, a few that read.
 //!
-//! A commit appends one row to a journal, whatever topics are in it; its entries stay in memory until many of them are settled at
-//! once into the tables where they are read from (see `schema`). A killed process loses neither: the journal is read back.
+//! A commit appends one row to a journal, whatever topics are in it; its entries stay in memory until many of them are settled
+//! into the tables where they are read from (see `settle`). A killed process loses neither: the journal is read back.
 //! Deliberately absent: other nodes, and any cache of what is settled beyond SQLite's own.
 
 mod checkpoint;
@@ -9,11 +9,13 @@ mod context;
 mod copy;
 mod disk;
 mod fresh;
+mod groups;
 mod journal;
 mod look;
 mod queue;
 mod reader;
 mod schema;
+mod settle;
 mod settled;
 mod stored;
 mod sweep;
@@ -221,18 +223,22 @@ impl Sqlite {
             let (db, source) = (schema::open_reader(&path)?, source.clone());
             readers.push(spawn("log-reader", &path, move || source.serve(db))?);
         }
-        let checkpointer = Checkpointer::start(&path)?;
+        let database = File::open(&path).map_err(|source| OpenError::Files { path: path.clone(), source })?;
+        let database = Arc::new(database);
+        let checkpointer = Checkpointer::start(&path, database.clone())?;
         let end = WriterCleanup {
             source: source.clone(),
             requests: requests.clone(),
             health,
             readers,
             db: Some(db),
+            database: Some(database),
             lock: Some(lock),
             temporary,
             finish,
         };
-        let limits = WriterLimits { retention: options.retention, disk, quotas: options.quotas };
+        let limits =
+            WriterLimits { durability: options.durability, retention: options.retention, disk, quotas: options.quotas };
         let writer = spawn("log-writer", &path, move || {
             let db = end.db.as_ref().expect("it is taken only at the end");
             match Writer::new(db, end.source.clone(), limits, clock, end.health.clone()) {
@@ -425,6 +431,7 @@ struct WriterCleanup {
     health: watch::Sender<LogHealth>,
     readers: Vec<JoinHandle<()>>,
     db: Option<rusqlite::Connection>,
+    database: Option<Arc<File>>,
     lock: Option<File>,
     temporary: Option<Temporary>,
     finish: watch::Sender<bool>,
@@ -446,6 +453,7 @@ impl Drop for WriterCleanup {
         }
         // The last connection to close removes the write-ahead log; only then may another process come.
         drop(self.db.take());
+        drop(self.database.take());
         drop(self.lock.take());
         drop(self.temporary.take());
         self.finish.send_replace(true);

@@ -61,7 +61,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Moves everything into the empty `into`, waiting at most `timeout` for something. False when the queue is closed and empty.
+    /// Moves everything to the end of `into`, waiting at most `timeout` for something. False when the queue is closed and both are empty.
     pub(super) fn take(&self, into: &mut VecDeque<T>, timeout: Duration) -> bool {
         let mut state = self.lock();
         if state.items.is_empty() && !state.closed && !timeout.is_zero() {
@@ -69,7 +69,10 @@ impl<T> WorkQueue<T> {
             self.changed.wait_while_for(&mut state, |s| s.items.is_empty() && !s.closed, timeout);
             state.sleepers -= 1;
         }
-        std::mem::swap(&mut state.items, into);
+        match into.is_empty() {
+            true => std::mem::swap(&mut state.items, into),
+            false => into.append(&mut state.items),
+        }
         !(into.is_empty() && state.closed)
     }
 

@@ -15,8 +15,8 @@ const APPLICATION: i64 = 0x5361_6c6e;
 /// What makes each version from the one before it; the first makes version 1 from an empty file.
 ///
 /// A commit writes one row of `journal` and dirties one page, whatever topics and ids are in it. Now and then everything in the
-/// journal is settled into `entries` and the folds, many entries at a time, because there each topic and each random id dirties
-/// a page of its own.
+/// journal is settled into `entries` and the folds, many entries of a topic at a time, because there each topic and each random id
+/// dirties a page of its own ([`super::settle`]).
 const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;

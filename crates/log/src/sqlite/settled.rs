@@ -44,6 +44,15 @@ pub(super) fn extent_of(db: &Connection, topic: i64, trimmed: u64) -> Result<Ext
     Ok(Extent { topic: Some(topic), trimmed, head, newest: newest.map(|(_, arrived)| arrived) })
 }
 
+/// A topic's name and the offset of its newest settled entry, by its number; `None` where the topic has been forgotten.
+pub(super) fn name_and_head(db: &Connection, topic: i64) -> Result<Option<(TopicName, u64)>, SqliteFault> {
+    let mut query = db.prepare_cached("SELECT name, trimmed FROM topics WHERE topic = ?1")?;
+    let found = query.query_row([topic], |row| Ok((row.get::<_, String>(0)?, row.get(1)?))).optional()?;
+    let Some((name, trimmed)) = found else { return Ok(None) };
+    let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
+    Ok(Some((name, extent_of(db, topic, trimmed)?.head)))
+}
+
 /// Makes an entry of a key, a time of arrival, a text and a stamp.
 pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, SqliteFault> {
     let (key, arrived) = (row.get(0)?, row.get(1)?);

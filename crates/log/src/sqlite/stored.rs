@@ -4,13 +4,14 @@
 //! So an append costs two lookups in memory and no SQL, and a restart finds the counts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use salon_protocol::{Entry, Envelope, ParticipantId, TopicName};
 
 use super::SqliteFault;
-use super::fresh::Recent;
 use super::reader::ReadSource;
+use crate::hash::FastMap;
 use crate::quota::StoredBytes;
 use crate::{QuotaExceeded, StoredQuotas};
 
@@ -23,7 +24,7 @@ const MAX_COUNTS: usize = 100_000;
 /// See the module.
 pub(super) struct StoredCounts {
     quotas: StoredQuotas,
-    topics: HashMap<TopicName, TopicCounts>,
+    topics: FastMap<TopicName, TopicCounts>,
     /// How many topics and authors are remembered.
     counts: usize,
     total: u64,
@@ -33,7 +34,7 @@ pub(super) struct StoredCounts {
 #[derive(Default)]
 struct TopicCounts {
     entries: u64,
-    authors: HashMap<ParticipantId, u64>,
+    authors: FastMap<ParticipantId, u64>,
     context: u64,
 }
 
@@ -45,7 +46,7 @@ impl StoredCounts {
     /// Begins with what is settled.
     pub(super) fn load(db: &Connection, quotas: StoredQuotas) -> Result<Self, SqliteFault> {
         let total = db.query_row("SELECT coalesce(sum(bytes), 0) FROM stored", [], |row| row.get(0))?;
-        Ok(Self { quotas, topics: HashMap::new(), counts: 0, total })
+        Ok(Self { quotas, topics: FastMap::default(), counts: 0, total })
     }
 
     /// Counts an entry that was read back from the journal.
@@ -109,7 +110,7 @@ impl StoredCounts {
         }
     }
 
-    /// Forgets counts where there are too many. Only while nothing is fresh, because then the database has them all.
+    /// Forgets counts where there are too many: they are read again, from the database and from what is fresh.
     pub(super) fn evict(&mut self) {
         if self.counts > MAX_COUNTS {
             self.topics.clear();
@@ -170,10 +171,10 @@ impl StoredCounts {
 const SET: &str = "INSERT INTO stored (topic, author, bytes) VALUES (?1, ?2, ?3)
     ON CONFLICT (topic, author) DO UPDATE SET bytes = excluded.bytes";
 
-/// Adds the fresh entries of a topic to its rows.
-pub(super) fn settle(step: &Connection, name: &TopicName, recent: &Recent) -> Result<(), SqliteFault> {
+/// Adds entries of a topic that are being settled to its rows.
+pub(super) fn settle(step: &Connection, name: &TopicName, entries: &[Arc<Entry>]) -> Result<(), SqliteFault> {
     let mut added: HashMap<&ParticipantId, u64> = HashMap::new();
-    for entry in recent.entries() {
+    for entry in entries {
         *added.entry(entry.envelope.from()).or_default() += bytes_of(entry);
     }
     let mut add = step.prepare_cached(

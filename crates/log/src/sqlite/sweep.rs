@@ -1,23 +1,19 @@
-//! Settling the journal, and removing what retention no longer keeps, a slice at a time.
+//! Removing what retention no longer keeps, a slice at a time.
 
-use std::collections::BTreeSet;
-
-use rusqlite::{Transaction, TransactionBehavior, params};
-use salon_protocol::{Message, Stamp, Timestamp, TopicName};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use salon_protocol::{Timestamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::SqliteFault;
-use super::fresh::{Fresh, Recent};
-use super::schema::{LAST_OFFSET, key};
+use super::fresh::Recent;
+use super::schema::{self, key};
+use super::settle::Slice;
 use super::settled::{self, Extent};
 use super::stored;
-use super::topic_states::TopicState;
 use super::writer::Writer;
-use crate::Fold;
 
-/// How many topics are looked at, and how many entries removed, before appends get their turn.
-const SLICE_TOPICS: usize = 64;
-const SLICE_ENTRIES: u64 = 1024;
+/// How many topics are looked at before appends get their turn.
+const SLICE_TOPICS: usize = 32;
 
 /// A walk over all topics.
 pub(super) struct Sweep {
@@ -34,40 +30,8 @@ impl Sweep {
 }
 
 impl Writer<'_> {
-    /// Moves everything fresh into its place in the database.
-    pub(super) fn settle(&mut self) -> Result<(), SqliteFault> {
-        let names: Vec<_> = self.source.fresh().topics().map(|(name, _)| name.clone()).collect();
-        if names.is_empty() {
-            return Ok(());
-        }
-        for name in &names {
-            self.know(name)?;
-        }
-        let fresh = self.source.fresh();
-        let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
-        let mut topics: Vec<_> = fresh.topics().collect();
-        topics.sort_unstable_by_key(|(_, recent)| recent.topic);
-        for (name, recent) in topics {
-            settle_topic(&step, recent, self.topic_states.get(name).expect("it was looked up for this"))?;
-            stored::settle(&step, name, recent)?;
-        }
-        step.execute("DELETE FROM journal", [])?;
-        step.commit()?;
-
-        for (name, recent) in fresh.topics() {
-            self.topic_states.update(name, |topic_states| topic_states.settled = recent.head());
-        }
-        let bytes = fresh.bytes();
-        drop(fresh);
-        *self.source.fresh_mut() = Fresh::default();
-        self.note_written(bytes);
-        self.topic_states.evict();
-        self.stored.evict();
-        Ok(())
-    }
-
     /// One slice of a walk; `None` when it is over.
-    pub(super) fn continue_sweep(&mut self, mut sweep: Sweep) -> Result<Option<Sweep>, SqliteFault> {
+    pub(super) fn continue_sweep(&mut self, mut sweep: Sweep, slice: Slice) -> Result<Option<Sweep>, SqliteFault> {
         let mut list = self
             .db
             .prepare_cached("SELECT topic, trimmed, name FROM topics WHERE topic > ?1 ORDER BY topic LIMIT ?2")?;
@@ -85,13 +49,13 @@ impl Writer<'_> {
             let extent = settled::extent_of(self.db, topic, trimmed)?;
             let gone = self.gone(&name, &extent)?;
             if gone > trimmed {
-                let slice = gone.min(trimmed + SLICE_ENTRIES);
-                self.trim(&name, topic, trimmed, slice)?;
+                let gone = end_of_slice(self.db, topic, (trimmed, gone), slice)?;
+                self.without_flush(|writer| writer.trim(&name, topic, trimmed, gone))?;
                 // The same topic again, after the waiting requests.
                 return Ok(Some(sweep));
             }
             if extent.head == trimmed {
-                self.forget(&name, topic, trimmed)?;
+                self.without_flush(|writer| writer.forget(&name, topic, trimmed))?;
             }
             sweep.done = topic;
         }
@@ -154,74 +118,19 @@ impl Writer<'_> {
     }
 }
 
-fn settle_topic(step: &Transaction<'_>, recent: &Recent, topic_states: &TopicState) -> Result<(), SqliteFault> {
-    let mut keep = step
-        .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for entry in recent.entries() {
-        let (key, envelope) = (key(recent.topic, entry.position.offset), &entry.envelope);
-        keep.raw_bind_parameter(1, key)?;
-        keep.raw_bind_parameter(2, recent.topic)?;
-        keep.raw_bind_parameter(3, envelope.id().as_str())?;
-        keep.raw_bind_parameter(4, entry.arrived.0)?;
-        keep.raw_bind_parameter(5, envelope.text())?;
-        keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
-        keep.raw_execute()?;
+/// The last offset up to which entries after `trimmed` fit into a slice, at least the next one.
+fn end_of_slice(db: &Connection, topic: i64, (trimmed, gone): (u64, u64), slice: Slice) -> Result<u64, SqliteFault> {
+    let mut lengths = db.prepare_cached(
+        "SELECT key, octet_length(text) FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
+    )?;
+    let limit = i64::try_from(slice.entries).unwrap_or(i64::MAX);
+    let mut rows = lengths.query(params![key(topic, trimmed + 1), key(topic, gone), limit])?;
+    let (mut last, mut bytes) = (trimmed + 1, 0);
+    while bytes < slice.bytes
+        && let Some(row) = rows.next()?
+    {
+        last = schema::offset(row.get(0)?);
+        bytes += row.get::<_, usize>(1)?;
     }
-    settle_calls(step, recent, topic_states)?;
-    settle_presence(step, recent, &topic_states.fold)
-}
-
-/// Stores which calls wait and which have failed, as far as the fresh entries have changed that.
-fn settle_calls(step: &Transaction<'_>, recent: &Recent, topic_states: &TopicState) -> Result<(), SqliteFault> {
-    let fold = &topic_states.fold;
-    for entry in recent.entries() {
-        let envelope = &entry.envelope;
-        match (envelope.message(), envelope.correlation()) {
-            (Some(Message::Request { .. }), _) if fold.call(envelope.id()).is_some_and(|call| !call.has_failed) => {
-                step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?
-                    .execute([key(recent.topic, entry.position.offset)])?;
-            }
-            // A fresh request that is answered was never stored as waiting.
-            (Some(Message::Response { .. }), Some(request)) if recent.find(request).is_none() => {
-                step.prepare_cached(
-                    "DELETE FROM unanswered WHERE key = (SELECT key FROM entries WHERE topic = ?1 AND id = ?2)",
-                )?
-                .execute(params![recent.topic, request.as_str()])?;
-            }
-            _ => {}
-        }
-    }
-    // A request that retention has removed leaves no row: nothing would ever delete it.
-    for (at, asked) in fold.failures_after(recent.settled).filter(|(_, asked)| *asked > topic_states.trimmed) {
-        step.prepare_cached("REPLACE INTO unanswered (key, failed) VALUES (?1, ?2)")?
-            .execute(params![key(recent.topic, asked), at])?;
-    }
-    if let Some(oldest) = fold.forgotten_failures() {
-        step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2 AND failed < ?3")?.execute(params![
-            key(recent.topic, 0),
-            key(recent.topic, LAST_OFFSET),
-            oldest
-        ])?;
-    }
-    Ok(())
-}
-
-/// Stores who is present, as far as the fresh entries have changed that.
-fn settle_presence(step: &Transaction<'_>, recent: &Recent, fold: &Fold) -> Result<(), SqliteFault> {
-    let named = recent.entries().iter().filter_map(|entry| entry.envelope.presence());
-    let named: BTreeSet<_> = named.map(|presence| presence.participant.id).collect();
-    for participant in named {
-        match fold.join_of(&participant).map(|join| join.position.offset) {
-            Some(joined) if joined > recent.settled => {
-                step.prepare_cached("REPLACE INTO present (topic, participant, key) VALUES (?1, ?2, ?3)")?
-                    .execute(params![recent.topic, participant.as_str(), key(recent.topic, joined)])?;
-            }
-            Some(_) => {}
-            None => {
-                step.prepare_cached("DELETE FROM present WHERE topic = ?1 AND participant = ?2")?
-                    .execute(params![recent.topic, participant.as_str()])?;
-            }
-        }
-    }
-    Ok(())
+    Ok(last)
 }

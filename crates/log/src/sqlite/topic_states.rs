@@ -1,18 +1,17 @@
 //! What the writer remembers of topics: at most so many, and so many bytes of them. The topics that were used longest ago are forgotten
 //! first; what is forgotten is read from the database again.
 
-use std::collections::HashMap;
-
 use salon_protocol::{Timestamp, TopicName};
 
 use crate::Fold;
+use crate::hash::FastMap;
 
 /// How many topics are remembered, and how many bytes of them.
 const MAX_TOPICS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a topic takes beside its fold.
-const BYTES_BESIDE_FOLD: usize = 512;
+/// What a topic takes beside its folds.
+const BYTES_BESIDE_FOLDS: usize = 512;
 
 /// What the writer knows of a topic.
 pub(super) struct TopicState {
@@ -23,11 +22,13 @@ pub(super) struct TopicState {
     pub(super) newest: Timestamp,
     /// As of `head`.
     pub(super) fold: Fold,
+    /// As of `settled`, or of what is just being settled: what the tables say.
+    pub(super) settled_fold: Fold,
 }
 
 impl TopicState {
     fn bytes(&self) -> usize {
-        BYTES_BESIDE_FOLD + self.fold.bytes()
+        BYTES_BESIDE_FOLDS + self.fold.bytes() + self.settled_fold.bytes()
     }
 }
 
@@ -38,7 +39,7 @@ struct Remembered {
 }
 
 pub(super) struct KnownTopics {
-    topics: HashMap<TopicName, Remembered>,
+    topics: FastMap<TopicName, Remembered>,
     bytes: usize,
     /// How many times a topic was used.
     uses: u64,
@@ -48,7 +49,7 @@ pub(super) struct KnownTopics {
 
 impl Default for KnownTopics {
     fn default() -> Self {
-        Self { topics: HashMap::new(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
+        Self { topics: FastMap::default(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
     }
 }
 
@@ -109,7 +110,15 @@ mod tests {
     use crate::contract::{presence, topic};
 
     fn nothing() -> TopicState {
-        TopicState { topic: 1, trimmed: 0, settled: 0, head: 0, newest: Timestamp(0), fold: Fold::default() }
+        TopicState {
+            topic: 1,
+            trimmed: 0,
+            settled: 0,
+            head: 0,
+            newest: Timestamp(0),
+            fold: Fold::default(),
+            settled_fold: Fold::default(),
+        }
     }
 
     fn bounded(max_topics: usize, max_bytes: usize) -> KnownTopics {

@@ -15,22 +15,24 @@ use tokio::sync::{oneshot, watch};
 use super::checkpoint::Checkpointer;
 use super::disk::{self, DiskGuard};
 use super::fresh::Recent;
+use super::groups::{WaitingRequests, WriteBatch};
 use super::queue::WorkQueue;
 use super::reader::ReadSource;
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
+use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
 use super::sweep::Sweep;
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
-use crate::{AppendError, Appended, LogHealth, RetentionRules, StoredQuotas};
-
-/// The most one commit takes. More would only make those at its beginning wait.
-const BATCH_ENTRIES: usize = 1024;
-const BATCH_BYTES: usize = 4 << 20;
+use crate::hash::FastMap;
+use crate::{AppendError, Appended, Durability, LogHealth, RetentionRules, StoredQuotas};
 
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often an idle writer looks whether the thread that writes back is done.
+const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
 
 /// How often at most, where a quota refuses entries: what retention removes makes room.
 const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -57,17 +59,10 @@ pub(super) struct SqliteWrite {
     pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
 
-type AppendOutcome = Result<Appended, AppendError>;
+pub(super) type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
-type Accepted = HashMap<TopicName, Vec<Arc<Entry>>>;
-
-#[derive(Default)]
-struct WriteBatch {
-    envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-    replies: Vec<oneshot::Sender<AppendOutcome>>,
-    writings: Vec<SqliteWrite>,
-}
+type Accepted = FastMap<TopicName, Vec<Arc<Entry>>>;
 
 /// What a commit has made of a batch.
 struct Committed {
@@ -76,8 +71,9 @@ struct Committed {
     judged: Vec<context::Judged>,
 }
 
-/// What bounds how much is kept.
+/// What bounds how much is kept, and says how well.
 pub(super) struct WriterLimits {
+    pub(super) durability: Durability,
     pub(super) retention: RetentionRules,
     pub(super) disk: DiskGuard,
     pub(super) quotas: StoredQuotas,
@@ -89,6 +85,7 @@ pub(super) struct Writer<'db> {
     pub(super) topic_states: KnownTopics,
     pub(super) stored: StoredCounts,
     pub(super) retention: RetentionRules,
+    pub(super) durability: Durability,
     disk: DiskGuard,
     pub(super) clock: Clock,
     health: watch::Sender<LogHealth>,
@@ -99,6 +96,11 @@ pub(super) struct Writer<'db> {
     find: Statement<'db>,
     /// The journal row being written; kept for its memory.
     row: Vec<u8>,
+    /// The rows of the journal, the oldest first.
+    pub(super) journal: VecDeque<JournalRow>,
+    /// What was appended since the last slice of settling or sweeping.
+    appended: Slice,
+    settling: Option<SettlePass>,
     sweep: Option<Sweep>,
     swept: Instant,
     /// Who waits for the next sweep to begin and end.
@@ -112,7 +114,7 @@ impl<'db> Writer<'db> {
     pub(super) fn new(
         db: &'db Connection,
         source: Arc<ReadSource>,
-        WriterLimits { retention, disk, quotas }: WriterLimits,
+        WriterLimits { durability, retention, disk, quotas }: WriterLimits,
         clock: Clock,
         health: watch::Sender<LogHealth>,
     ) -> Result<Self, SqliteFault> {
@@ -128,11 +130,15 @@ impl<'db> Writer<'db> {
             topic_states: KnownTopics::default(),
             stored,
             retention,
+            durability,
             disk,
             clock,
             health,
             stopped: None,
             row: Vec::new(),
+            journal: VecDeque::new(),
+            appended: Slice { entries: 0, bytes: 0 },
+            settling: None,
             sweep: None,
             // The first sweep is due at once.
             swept: long_ago(),
@@ -147,14 +153,20 @@ impl<'db> Writer<'db> {
 
     fn recover(&mut self) -> Result<(), SqliteFault> {
         let mut names = HashMap::new();
-        let mut journal = self.db.prepare("SELECT entries FROM journal ORDER BY number")?;
+        let mut journal = self.db.prepare("SELECT number, entries FROM journal ORDER BY number")?;
         let mut rows = journal.query([])?;
         while let Some(row) = rows.next()? {
-            let row = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            let number = row.get(0)?;
+            let row = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            self.journal.push_back(JournalRow { number, bytes: row.len() });
             for (topic, entry) in journal::read(row, self.source.epoch)? {
-                let (name, settled) = match names.entry(topic) {
-                    Slot::Occupied(topic_states) => topic_states.into_mut(),
-                    Slot::Vacant(unknown) => unknown.insert(self.name_of(topic)?),
+                let known = match names.entry(topic) {
+                    Slot::Occupied(known) => known.into_mut(),
+                    Slot::Vacant(unknown) => unknown.insert(settled::name_and_head(self.db, topic)?),
+                };
+                // Entries that are settled stay in the journal for a while, longer than a topic that is forgotten.
+                let Some((name, settled)) = known.as_ref().filter(|(_, head)| entry.position.offset > *head) else {
+                    continue;
                 };
                 self.stored.add_recovered(&entry);
                 self.source.fresh_mut().extend(name, topic, *settled, &[entry]);
@@ -163,66 +175,33 @@ impl<'db> Writer<'db> {
         Ok(())
     }
 
-    /// A topic's name, and the offset of its newest settled entry.
-    fn name_of(&self, topic: i64) -> Result<(TopicName, u64), SqliteFault> {
-        let mut query = self.db.prepare_cached("SELECT name, trimmed FROM topics WHERE topic = ?1")?;
-        let (name, trimmed): (String, _) = query.query_row([topic], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
-        Ok((name, settled::extent_of(self.db, topic, trimmed)?.head))
-    }
-
     /// Works until the queue is closed and empty.
     pub(super) fn run(&mut self, requests: &WorkQueue<WriterRequest>) {
-        let mut waiting = VecDeque::new();
+        let mut waiting = WaitingRequests::default();
         loop {
-            let wait = match self.sweep.is_some() || !self.trims.is_empty() {
+            let wait = match !waiting.is_empty() || self.is_behind() {
                 true => Duration::ZERO,
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
             let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
-            let open = requests.take(&mut waiting, wait);
-            self.disk.check(self.db);
-            while !waiting.is_empty() {
-                let batch = self.next_batch(&mut waiting);
-                self.store(batch);
-                self.sweep_a_little();
-            }
-            if !open {
+            let is_written_back = self.checkpointer.as_ref().is_some_and(Checkpointer::is_running);
+            let wait = if is_written_back { wait.min(CHECKPOINT_POLL) } else { wait };
+            if !requests.take(&mut waiting.requests, wait) {
                 break;
             }
-            self.sweep_a_little();
+            self.disk.check(self.db);
+            // Between any two groups, so that what has come meanwhile can be in the next one.
+            let group = waiting.next_group(&mut self.trims);
+            self.store(group);
+            self.tidy_a_little();
+            self.write_back();
             self.tell_health();
         }
         self.finish();
         self.tell_health();
     }
 
-    fn next_batch(&mut self, waiting: &mut VecDeque<WriterRequest>) -> WriteBatch {
-        let mut batch = WriteBatch::default();
-        let mut bytes = 0;
-        while batch.replies.len() + batch.writings.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
-            match waiting.pop_front() {
-                None => break,
-                Some(WriterRequest::Append(append)) => {
-                    bytes += append.envelope.text().len();
-                    batch.envelopes.push((append.topic, append.envelope, append.stamp));
-                    batch.replies.push(append.reply);
-                }
-                Some(WriterRequest::Write(writing)) => {
-                    bytes += writing.write.value.as_ref().map_or(0, |value| value.len());
-                    batch.writings.push(writing);
-                }
-                Some(WriterRequest::Trim(reply)) => {
-                    // It is about what was appended before it, so this batch ends here.
-                    self.trims.push(reply);
-                    break;
-                }
-            }
-        }
-        batch
-    }
-
-    fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {
+    pub(super) fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {
         if replies.is_empty() && writings.is_empty() {
             return;
         }
@@ -244,10 +223,6 @@ impl<'db> Writer<'db> {
                     // The appender may have gone; the entry stays.
                     let _ = reply.send(outcome);
                 }
-                if self.source.fresh().is_full() {
-                    self.settle_or_stop();
-                }
-                self.write_back();
                 self.topic_states.evict();
             }
             Err(not_stored) => {
@@ -269,8 +244,9 @@ impl<'db> Writer<'db> {
     ) -> Result<Committed, SqliteFault> {
         let now = (self.clock)();
         let mut outcomes = Vec::with_capacity(envelopes.len());
-        let mut accepted = Accepted::new();
-        let mut ids: HashMap<(i64, EnvelopeId), Arc<Entry>> = HashMap::with_capacity(envelopes.len());
+        let mut accepted = Accepted::default();
+        let mut ids: FastMap<(i64, EnvelopeId), Arc<Entry>> = FastMap::default();
+        ids.reserve(envelopes.len());
         let mut is_quota_exceeded = false;
         self.row.clear();
         self.begin.raw_execute()?;
@@ -317,6 +293,7 @@ impl<'db> Writer<'db> {
         if !self.row.is_empty() {
             self.record.raw_bind_parameter(1, self.row.as_slice())?;
             self.record.raw_execute()?;
+            self.journal.push_back(JournalRow { number: self.db.last_insert_rowid(), bytes: self.row.len() });
         }
         let mut judged = Vec::with_capacity(writings.len());
         for SqliteWrite { address, write, .. } in writings {
@@ -345,7 +322,9 @@ impl<'db> Writer<'db> {
         for (name, entries) in &accepted {
             let topic_states = self.topic_states.get(name).expect("its entries were just stored");
             fresh.extend(name, topic_states.topic, topic_states.settled, entries);
+            self.appended.entries += entries.len();
         }
+        self.appended.bytes += self.row.len();
         drop(fresh);
         for (name, entries) in &accepted {
             self.source.hub.feed(name, entries);
@@ -367,12 +346,14 @@ impl<'db> Writer<'db> {
                     topic
                 }
             };
-            let mut fold = settled::fold(self.db, self.source.epoch, &extent)?;
+            let settled_fold = settled::fold(self.db, self.source.epoch, &extent)?;
+            let mut fold = settled_fold.clone();
             let fresh = self.source.fresh();
             let recent = fresh.of(name);
             recent.iter().flat_map(|recent| recent.entries()).for_each(|entry| _ = fold.apply(entry));
             let topic_states = TopicState {
                 fold,
+                settled_fold,
                 topic,
                 trimmed: extent.trimmed,
                 settled: extent.head,
@@ -400,26 +381,50 @@ impl<'db> Writer<'db> {
         rows.next()?.map(|row| settled::entry(self.source.epoch, row)).transpose()
     }
 
-    /// Works on the retention, as long as nobody has to wait much.
-    fn sweep_a_little(&mut self) {
+    /// Whether there is something to settle or to sweep.
+    fn is_behind(&self) -> bool {
+        self.settling.is_some() || self.sweep.is_some() || !self.trims.is_empty() || self.source.fresh().is_full()
+    }
+
+    /// Does a slice of what can wait: first settling, without which what is fresh grows, then retention. Nobody has to wait much for it.
+    pub(super) fn tidy_a_little(&mut self) {
         if self.stopped.is_some() {
-            (self.sweep, self.swept) = (None, Instant::now());
+            (self.settling, self.sweep, self.swept) = (None, None, Instant::now());
             return self.trims.clear();
         }
-        let due = self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty();
-        let swept = match self.sweep.take() {
-            Some(sweep) => self.continue_sweep(sweep),
-            None if due => {
-                let waiting = std::mem::take(&mut self.trims);
-                self.settle().and_then(|()| self.checkpoint()).map(|()| Some(Sweep::new(waiting)))
-            }
-            None => return,
-        };
-        match swept {
-            Ok(Some(sweep)) => self.sweep = Some(sweep),
-            Ok(None) => self.swept = Instant::now(),
-            Err(fault) => _ = self.stop(&fault),
+        let slice = Slice::after(std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 }));
+        if let Err(fault) = self.tidy(slice) {
+            self.stop(&fault);
         }
+    }
+
+    fn tidy(&mut self, slice: Slice) -> Result<(), SqliteFault> {
+        let is_sweep_due = self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty();
+        let pass = match self.settling.take() {
+            Some(pass) => Some(pass),
+            None if self.source.fresh().is_full() => Some(self.begin_settling(None)),
+            None => None,
+        };
+        if let Some(mut pass) = pass {
+            if !self.continue_settling(&mut pass, slice)? {
+                self.settling = Some(pass);
+            } else if let Some(waiting) = pass.sweep_after {
+                if let Some(checkpointer) = &mut self.checkpointer {
+                    checkpointer.request();
+                }
+                self.sweep = Some(Sweep::new(waiting));
+            }
+        } else if let Some(sweep) = self.sweep.take() {
+            self.sweep = self.continue_sweep(sweep, slice)?;
+            if self.sweep.is_none() {
+                self.swept = Instant::now();
+            }
+        } else if is_sweep_due {
+            // Retention looks at what is settled, so everything is, first.
+            let waiting = std::mem::take(&mut self.trims);
+            self.settling = Some(self.begin_settling(Some(waiting)));
+        }
+        Ok(())
     }
 
     /// Counts what was written to the write-ahead log.
@@ -437,11 +442,6 @@ impl<'db> Writer<'db> {
         {
             self.stop(&fault);
         }
-    }
-
-    /// Writes the write-ahead log back, however short it is, and says when that fails.
-    fn checkpoint(&self) -> Result<(), SqliteFault> {
-        Ok(self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
     }
 
     fn settle_or_stop(&mut self) {

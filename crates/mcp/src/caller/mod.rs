@@ -13,7 +13,7 @@ mod pending;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use salon_protocol::{LogLevel, Members, RpcError};
@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use crate::handshake::{HandshakeParams, ServerProfile};
 use crate::input::Question;
 use crate::listing::Listing;
+use crate::timers::Timers;
 use crate::{Era, Revision, meta};
 pub use list::{ListLimits, WholeList};
 use list::{ListReading, PageOutcome};
@@ -155,7 +156,7 @@ enum HandshakeState {
     Refused(Box<RawValue>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum CallerTimer {
     Handshake,
     Call(CallId),
@@ -170,8 +171,7 @@ pub struct Caller {
     server: Option<ServerProfile>,
     calls: BTreeMap<CallId, PendingCall>,
     requests: BTreeMap<RequestId, CallId>,
-    timers: BTreeSet<(Instant, CallerTimer)>,
-    handshake_deadline: Option<Instant>,
+    timers: Timers<CallerTimer>,
     steps: VecDeque<CallerStep>,
     last: u64,
 }
@@ -186,8 +186,7 @@ impl Caller {
             server: None,
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            handshake_deadline: None,
+            timers: Timers::default(),
             steps: VecDeque::new(),
             last: 0,
         }
@@ -220,9 +219,8 @@ impl Caller {
         }
         let request = RequestId(self.fresh());
         self.handshake = HandshakeState::Sent(request);
-        self.handshake_deadline = self.profile.handshake_timeout.map(|timeout| now + timeout);
-        if let Some(deadline) = self.handshake_deadline {
-            self.timers.insert((deadline, CallerTimer::Handshake));
+        if let Some(timeout) = self.profile.handshake_timeout {
+            self.timers.set(CallerTimer::Handshake, now + timeout);
         }
         let (method, params) = match self.era {
             // MCP 2025-11-25, Lifecycle, "Initialization".
@@ -320,7 +318,7 @@ impl Caller {
         self.era = era;
         self.server = None;
         self.handshake = HandshakeState::None;
-        self.stop_handshake_timer();
+        self.timers.forget(CallerTimer::Handshake);
         let waiting = self.waiting_for_handshake();
         match era {
             Era::Legacy if waiting.is_empty() => {}
@@ -336,33 +334,30 @@ impl Caller {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.next()
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
-            match self.timers.pop_first() {
-                Some((_, CallerTimer::Handshake)) => self.not_introduced(&CallFailure::TimedOut),
-                Some((_, CallerTimer::Call(id))) => self.call_due(id, now),
-                None => {}
+        while let Some(timer) = self.timers.take(now) {
+            match timer {
+                CallerTimer::Handshake => self.not_introduced(&CallFailure::TimedOut),
+                CallerTimer::Call(id) => self.call_due(id, now),
             }
         }
     }
 
     fn call_due(&mut self, id: CallId, now: Instant) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        call.deadline = None;
-        if let CallState::Pausing { state } = &call.state {
-            let state = state.clone();
-            return self.next_round(id, &[], state.as_deref(), now);
+        let Some(call) = self.calls.get(&id) else { return };
+        if matches!(call.state, CallState::Pausing) {
+            return self.next_round(id, now);
         }
         self.withdraw(id, "the answer took too long");
         self.end(id, Err(CallFailure::TimedOut));
     }
 
     fn introduced(&mut self, outcome: Result<&RawValue, &RawValue>) {
-        self.stop_handshake_timer();
+        self.timers.forget(CallerTimer::Handshake);
         let waiting = self.waiting_for_handshake();
         match outcome {
             Ok(result) => {
@@ -397,7 +392,7 @@ impl Caller {
     /// The handshake could not be performed: the next call tries again. It is not withdrawn.
     // MCP 2025-11-25, Cancellation: "The `initialize` request MUST NOT be cancelled by clients".
     fn not_introduced(&mut self, failure: &CallFailure) {
-        self.stop_handshake_timer();
+        self.timers.forget(CallerTimer::Handshake);
         self.handshake = HandshakeState::None;
         self.steps.push_back(CallerStep::Introduced(Err(failure.clone())));
         for id in self.waiting_for_handshake() {
@@ -410,28 +405,19 @@ impl Caller {
         waiting.map(|(id, _)| *id).collect()
     }
 
-    fn stop_handshake_timer(&mut self) {
-        if let Some(deadline) = self.handshake_deadline.take() {
-            self.timers.remove(&(deadline, CallerTimer::Handshake));
-        }
-    }
-
-    /// Sends a call as it stands: from the beginning, or its next page.
+    /// Sends a call as it stands: from the beginning, its next page, or with the input that the server wanted.
     fn send(&mut self, id: CallId) {
+        let request = RequestId(self.fresh());
         let Some(call) = self.calls.get(&id) else { return };
         let params = match &call.work {
-            Work::Call => call.params.clone(),
-            Work::List(reading) => Some(reading.params()),
+            Work::Call => self.in_era(call.params.as_deref()),
+            Work::List(reading) => self.in_era(Some(&reading.params())),
         };
-        match (self.era, self.in_era(params.as_deref())) {
-            (Era::Modern, None) => self.end(id, Err(CallFailure::InvalidParams)),
-            (_, params) => self.send_request(id, params),
+        if self.era == Era::Modern && params.is_none() {
+            return self.end(id, Err(CallFailure::InvalidParams));
         }
-    }
-
-    fn send_request(&mut self, id: CallId, params: Option<Box<RawValue>>) {
-        let request = RequestId(self.fresh());
         let Some(call) = self.calls.get_mut(&id) else { return };
+        let params = call.rounds.params(params);
         call.state = CallState::Sent(request);
         self.requests.insert(request, id);
         self.steps.push_back(CallerStep::Send { request, call: Some(id), method: call.method.clone(), params });
@@ -483,12 +469,9 @@ impl Caller {
     }
 
     fn wait_until(&mut self, id: CallId, deadline: Option<Instant>) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        if let Some(old) = std::mem::replace(&mut call.deadline, deadline) {
-            self.timers.remove(&(old, CallerTimer::Call(id)));
-        }
-        if let Some(deadline) = deadline {
-            self.timers.insert((deadline, CallerTimer::Call(id)));
+        match deadline {
+            Some(deadline) => self.timers.set(CallerTimer::Call(id), deadline),
+            None => self.timers.forget(CallerTimer::Call(id)),
         }
     }
 

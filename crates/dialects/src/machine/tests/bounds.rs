@@ -43,6 +43,24 @@ fn a_reply_that_is_too_long_is_told_to_be() {
 }
 
 #[test]
+fn an_answer_that_the_room_has_no_place_for_is_told_to_both_sides() {
+    for code in ["storage_full", "too_large"] {
+        let told = armed().act(&format!(
+            "bob? q1 tools/call {{\"name\":\"echo.say\"}}\nrefuse {code}\nresponse r1@q1 - {{\"result\":\"much\"}}\nresponse r2@q1 - {{\"result\":\"again\"}}"
+        ));
+        let failed = format!("the answer of `alice` does not fit into the room: no\",\"data\":{{\"code\":\"{code}\"}}");
+        assert_eq!(count(&told, &failed), 1, "the caller waits in vain:\n{told}");
+        assert_eq!(count(&told, &format!("← [{code}]")), 1, "the client does not know:\n{told}");
+        assert_eq!(count(&told, "← [correlation_mismatch]"), 1, "the call is over:\n{told}");
+    }
+    // A rate passes: the client may answer again.
+    let told = armed().act(
+        "bob? q1 tools/call {\"name\":\"echo.say\"}\nrefuse rate_limited\nresponse r1@q1 - {\"result\":\"much\"}\nresponse r2@q1 - {\"result\":\"again\"}",
+    );
+    assert_eq!(count(&told, "again"), 1, "{told}");
+}
+
+#[test]
 fn a_request_that_the_client_does_not_answer_is_answered_for_it() {
     let script = r#"
         bob? q1 tools/call {"name":"echo.say"}

@@ -5,23 +5,24 @@
 
 use std::time::Instant;
 
-use salon_mcp::input::{self, InputRequired, LegacyQuestion, MAX_QUESTIONS, MAX_ROUNDS, Question, ROOTS, SAMPLING};
+use salon_mcp::input::{self, InputRequired, LegacyQuestion, Question, ROOTS, SAMPLING};
 pub(super) use salon_mcp::input::{ELICITATION, is_offered as offers};
-use salon_mcp::{Era, Revision, RpcHead, meta, upgrade};
+use salon_mcp::rounds::{InputClient, InputFailure, InputRound};
+use salon_mcp::{Era, Revision, RpcHead, meta, read_error, upgrade};
 use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::call_table::DoorCall;
-use super::calls::{CALL_TIMEOUT, read_error};
+use super::calls::CALL_TIMEOUT;
 use super::incoming::{text_of, token_of};
 use super::outbox::Voice;
 use super::questions::{ClientQuestion, QuestionOrigin, too_many};
-use super::{Door, askers, route};
+use super::{Door, askers};
 use crate::streams::Channel;
 
 impl Door {
-    /// Somebody asks the client something.
+    /// A participant sends the client a request.
     pub(super) fn asked(&mut self, envelope: &Envelope, id: &RpcId, method: &str, now: Instant) {
         let params = envelope.params().and_then(|params| RawValue::from_string(params.to_owned()).ok());
         let outcome = match method {
@@ -73,13 +74,13 @@ impl Door {
         let is_of = |call: &DoorCall| call.to == *from && call.is_client() && askers::is_call(&call.method);
         let named = envelope.correlation().and_then(|correlation| self.calls.of_envelope(correlation));
         let call = match named {
-            // Not every name is one's own to give: ids are seen by everybody in the room.
+            // A participant can name a call of another: ids are seen by everybody in the room.
             Some(number) => self.calls.get(number).filter(|call| is_of(call)).map(|_| number),
             // Of a call that is over, it may still be about something else that is going on.
             None => self.calls.find(|_, call| is_of(call)),
         };
         let refused = |told: String| Some(Err(RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
-        let may_ask = self.peers.get_mut(from).is_some_and(|peer| peer.may_ask(method));
+        let may_ask = self.peers.may_ask(from, method);
         let profile = match call.and_then(|number| self.calls.get(number)) {
             Some(call) => Some(call.profile.clone()),
             None => self.client.introduced().filter(|_| may_ask),
@@ -103,7 +104,7 @@ impl Door {
         let params = match profile.era() {
             // What it cannot be asked in its revision is answered for it.
             Era::Legacy if profile.revision < Revision::R2025_11_25 => {
-                match input::put(&Question { method: method.into(), params }, profile.revision, "") {
+                match input::put(&Question { method: method.into(), params }, profile.revision, String::new) {
                     LegacyQuestion::Ask(params) => params,
                     LegacyQuestion::Answer(answer) => return Some(Ok(answer)),
                 }
@@ -149,7 +150,7 @@ impl Door {
         }
     }
 
-    /// Nobody is there to answer any more.
+    /// The client has gone: every open question is refused.
     pub(super) fn refuse_asks(&mut self, now: Instant) {
         for number in self.questions.all() {
             if let Some((from, envelope, id)) = self.questions.take(number).and_then(ClientQuestion::asker) {
@@ -206,23 +207,13 @@ impl Door {
                 self.outbox.answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
             (QuestionOrigin::Input { key }, Some(call)) => {
-                let answer = match outcome {
-                    Ok(result) => Some(result),
-                    Err(_) => input::instead_of_error(&ask.method),
-                };
-                match (answer, head.error) {
-                    (Some(answer), _) => self.input_came(call, key, answer, now),
-                    (None, error) => {
-                        let error = error.map_or_else(|| RpcError::internal("the client gave no answer"), read_error);
-                        self.fail(call, &error, now);
-                    }
-                }
+                self.input_came(call, &key, outcome.map_err(|error| read_error(Some(&error))), now);
             }
             (QuestionOrigin::Input { .. }, None) => {}
         }
     }
 
-    /// A modern client answered one of them. Keys that name none are nobody's.
+    /// A modern client answered a question. A key that names none is ignored.
     pub(super) fn question_answered(&mut self, call: u64, key: &str, answer: &RawValue, now: Instant) {
         if let Some((from, envelope, id)) = self.questions.take_keyed(call, key).and_then(ClientQuestion::asker) {
             let message = rpc::response(&id.to_raw(), answer);
@@ -255,7 +246,7 @@ impl Door {
         }
     }
 
-    /// A call came to nothing, and so do its questions: the client need not answer, and the asker hears that it will not.
+    /// A call has failed, and its questions with it: they are withdrawn from the client, and their askers get an error.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
         for number in self.questions.of_call(call) {
             if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
@@ -312,43 +303,25 @@ impl Door {
     pub(super) fn input_required(&mut self, number: u64, wanted: InputRequired, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
-        let Some(asked) = self.calls.client_mut(number) else { return };
-        asked.rounds += 1;
-        if asked.rounds > MAX_ROUNDS || wanted.questions.len() > MAX_QUESTIONS {
-            return self.fail(number, &RpcError::internal(format!("`{who}` asked back too often")), now);
-        }
-        if !self.questions.has_room(wanted.questions.len()) {
-            return self.fail(number, &too_many(), now);
-        }
-        let rounds = asked.rounds;
-        let is_asked = |question: &Question| offers(&profile.capabilities, &question.method);
-        // What a person would be asked can be declined for them; for the rest there is no answer but theirs.
-        let is_vain = |question: &Question| !is_asked(question) && question.method != ELICITATION;
-        if let Some((_, question)) = wanted.questions.iter().find(|(_, question)| is_vain(question)) {
-            let method = route::echo(&question.method);
-            let told = format!("`{who}` cannot go on without `{method}`, which the client does not offer");
-            return self.fail(number, &RpcError::internal(told), now);
-        }
-        self.calls.begin_round(number, wanted.state.as_deref());
-        for (key, question) in wanted.questions {
-            let ask = self.fresh();
-            let put = match is_asked(&question) {
-                true => input::put(&question, profile.revision, &format!("{}-{ask}", self.options.me)),
-                false => LegacyQuestion::Answer(input::declined()),
-            };
-            match put {
-                LegacyQuestion::Answer(answer) => self.calls.add_input(number, &key, &answer),
-                LegacyQuestion::Ask(params) => {
-                    let params = Some(askers::with_asker(&question.method, params.as_deref(), &who));
-                    // The client is told when a page that it was asked to open has been dealt with.
-                    let page = text_of(params.as_deref(), "elicitationId");
-                    if let (Some(page), Some(asked)) = (page, self.calls.client_mut(number)) {
-                        asked.pages.push(page);
-                    }
-                    let method: Box<str> = question.method.as_str().into();
+        let id_prefix = &format!("{}-{number}", self.options.me);
+        let client = InputClient { capabilities: &profile.capabilities, revision: profile.revision, id_prefix };
+        match self.calls.begin_round(number, wanted, client) {
+            None => {}
+            Some(Err(failure)) => self.input_failed(number, failure, now),
+            Some(Ok(InputRound::Retry)) => self.dispatch(number, now),
+            Some(Ok(InputRound::RetryAfter(delay))) => self.calls.send_again_at(number, now + delay),
+            Some(Ok(InputRound::Ask(questions))) if !self.questions.has_room(questions.len()) => {
+                self.fail(number, &too_many(), now);
+            }
+            Some(Ok(InputRound::Ask(questions))) => {
+                for (key, Question { method, params }) in questions {
+                    let params = askers::with_asker(&method, params.as_deref(), &who);
+                    let ask = self.fresh();
                     let origin = QuestionOrigin::Input { key };
-                    self.questions.insert(ask, ClientQuestion { method, origin, call: Some(number), token: None });
-                    self.put(ask, &question.method, params.as_deref(), now);
+                    let question =
+                        ClientQuestion { method: method.as_str().into(), origin, call: Some(number), token: None };
+                    self.questions.insert(ask, question);
+                    self.put(ask, &method, Some(&params), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.
                     if !self.calls.has(number) {
                         return;
@@ -356,16 +329,21 @@ impl Door {
                 }
             }
         }
-        if !self.questions.wants_input(number) {
-            self.calls.send_again_at(number, now + input::retry_delay(rounds));
+    }
+
+    fn input_came(&mut self, number: u64, key: &str, answer: Result<Box<RawValue>, RpcError>, now: Instant) {
+        let Some(asked) = self.calls.client_mut(number) else { return };
+        match asked.rounds.answer(key, answer) {
+            Ok(true) => self.dispatch(number, now),
+            Ok(false) => {}
+            Err(failure) => self.input_failed(number, failure, now),
         }
     }
 
-    fn input_came(&mut self, number: u64, key: String, answer: Box<RawValue>, now: Instant) {
-        self.calls.add_input(number, &key, &answer);
-        if !self.questions.wants_input(number) {
-            self.dispatch(number, now);
-        }
+    fn input_failed(&mut self, number: u64, failure: InputFailure, now: Instant) {
+        let Some(call) = self.calls.get(number) else { return };
+        let error = failure.error(&format!("`{}`", call.to));
+        self.fail(number, &error, now);
     }
 }
 

@@ -13,15 +13,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_mcp::{Era, input};
-use salon_protocol::{Draft, EnvelopeId, LogLevel, Members, ParticipantId, Refusal};
+use salon_mcp::Era;
+use salon_mcp::input::InputRequired;
+use salon_mcp::rounds::{InputClient, InputFailure, InputRound, InputRounds};
+use salon_protocol::{Draft, EnvelopeId, LogLevel, ParticipantId, Refusal};
 use serde_json::value::RawValue;
 
 use super::lists::PagedList;
 use super::outbox::RETRY_DELAY;
 use super::{ClientProfile, DoorRequest, DoorTimer};
 use crate::streams::Channel;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// A request in the room.
 #[derive(Debug)]
@@ -60,8 +62,7 @@ impl CallStage {
 /// What a request is for.
 #[derive(Debug)]
 pub(super) enum CallPurpose {
-    /// A handshake.
-    Greet,
+    Handshake,
     /// A page of a list.
     List(Box<PagedList>),
     /// Its answer changes nothing.
@@ -81,15 +82,13 @@ pub(super) struct ClientRequest {
     pub(super) uri: Option<(String, String)>,
     /// Where the client is of the modern era and must be asked something.
     pub(super) pause: Pause,
-    /// Where the participant is of the modern era, how often it has asked back.
-    pub(super) rounds: u32,
-    /// The pages that a client of the legacy era was asked to open, by the ids they were given here.
-    pub(super) pages: Vec<String>,
+    /// Where the participant is of the modern era and the client is not, what it has asked back.
+    pub(super) rounds: InputRounds,
 }
 
 impl ClientRequest {
     pub(super) fn new(request: DoorRequest, token: Option<Box<RawValue>>, uri: Option<(String, String)>) -> Self {
-        Self { request, token, uri, pause: Pause::default(), rounds: 0, pages: Vec::new() }
+        Self { request, token, uri, pause: Pause::default(), rounds: InputRounds::default() }
     }
 }
 
@@ -279,10 +278,14 @@ impl DoorCalls {
         }
     }
 
-    /// Parameters to send a call with; they are kept where it may have to be sent again.
+    /// Parameters to send a call with, those of its newest round; its own are kept where it may have to be sent again.
     pub(super) fn params(&mut self, number: u64, is_kept: bool) -> Option<Box<RawValue>> {
         let call = self.calls.get_mut(&number)?;
-        if is_kept { call.params.clone() } else { call.params.take() }
+        let own = if is_kept { call.params.clone() } else { call.params.take() };
+        match call.client() {
+            Some(asked) => asked.rounds.params(own),
+            None => own,
+        }
     }
 
     /// A call is being sent, in an era.
@@ -359,27 +362,18 @@ impl DoorCalls {
         self.timers.set(DoorTimer::OwnRequest(number), deadline);
     }
 
-    /// Prepares a call for its next round: with the participant's state, and without the answers of the round before.
-    // MCP 2026-07-28, Multi Round-Trip Requests, "Basic Workflow".
-    pub(super) fn begin_round(&mut self, number: u64, state: Option<&RawValue>) {
-        self.unsend(number);
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let params = call.params.take().and_then(|params| Members::parse(params.get())).map(|mut params| {
-            params.remove("inputResponses");
-            params.to_raw()
-        });
-        call.params = params.and_then(|params| input::retry(&params, &[], state));
-    }
-
-    /// Puts an answer of the client's into the next round of a call.
-    pub(super) fn add_input(&mut self, number: u64, key: &str, answer: &RawValue) {
-        let Some(call) = self.calls.get_mut(&number) else { return };
-        let Some(mut params) = call.params.as_deref().and_then(|params| Members::parse(params.get())) else { return };
-        let responses = params.get("inputResponses").and_then(|responses| Members::parse(responses.get()));
-        let mut responses = responses.unwrap_or_default();
-        responses.set(key, answer);
-        params.set("inputResponses", &responses);
-        call.params = Some(params.to_raw());
+    /// The participant wants input before it goes on. The call waits to be sent again, unless that is a failure.
+    pub(super) fn begin_round(
+        &mut self,
+        number: u64,
+        wanted: InputRequired,
+        client: InputClient<'_>,
+    ) -> Option<Result<InputRound, InputFailure>> {
+        let round = self.client_mut(number)?.rounds.begin(wanted, client);
+        if round.is_ok() {
+            self.unsend(number);
+        }
+        Some(round)
     }
 
     /// A question has come for a call of a modern client: it is asked at that moment what has come until then.

@@ -1,21 +1,18 @@
-//! From the client to the others: whom a request is for, how it is passed on, and what becomes of the answer.
+//! From the client to the others: whom a request is for, and how it is passed on.
 
 use std::time::{Duration, Instant};
 
-use salon_mcp::input::{InputRequired, is_input_required};
 use salon_mcp::listing::Listing;
-use salon_mcp::{Era, code, downgrade, meta, upgrade};
+use salon_mcp::{Era, meta};
 use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
-use serde_json::json;
-use serde_json::value::RawValue;
 
-use super::asks::{ELICITATION, offers};
 use super::call_table::{CallPurpose, ClientRequest, DoorCall};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
+use super::list_table::FetchedList;
 use super::merge::OwnerLookup;
 use super::modern;
-use super::targets::{RequestTarget, ambiguous, completed, links, not_yet, renamed_contents, unknown};
+use super::targets::{RequestTarget, ambiguous, completed, not_yet, unknown};
 use super::{Door, DoorRequest, DoorScope, askers, route};
 
 /// The longest id of a participant, beyond which no name begins with one.
@@ -146,8 +143,8 @@ impl Door {
         }
     }
 
-    /// Somebody whose name stands before that of a tool or prompt. What they really have is theirs to say: they may offer this client
-    /// more than they list to others.
+    /// The participant whose name stands before that of a tool or prompt. The participant itself answers whether it has such a one: it may offer
+    /// this client more than it lists to others.
     fn owner_named(&self, target: &RequestTarget) -> Option<(ParticipantId, String)> {
         let RequestTarget::Name(_, name) = target else { return None };
         let (who, theirs) = name.split_once("__").filter(|(who, _)| who.len() <= MAX_OWNER_LENGTH)?;
@@ -156,7 +153,7 @@ impl Door {
             return None;
         }
         let who = ParticipantId::new(who).ok()?;
-        self.peers.contains_key(&who).then(|| (who, theirs.to_owned()))
+        self.peers.has(&who).then(|| (who, theirs.to_owned()))
     }
 
     fn pass_to(
@@ -199,7 +196,7 @@ impl Door {
         uri: Option<(String, String)>,
         now: Instant,
     ) {
-        let era = self.peers.get(who).map(|peer| peer.era_for(request.profile.era()));
+        let era = self.peers.era(who, request.profile.era());
         match (&*request.method, era) {
             (_, Some(Era::Legacy)) if request.is_modern() && modern::has_state(&request) => {
                 return self.refuse(&request, modern::lost());
@@ -231,19 +228,18 @@ impl Door {
         self.dispatch(number, now);
     }
 
-    /// Says a request in the room, as soon as whom it asks knows the client.
+    /// Sends a request to the room, as soon as its participant has the handshake it needs.
     pub(super) fn dispatch(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let (who, profile) = (call.to.clone(), call.profile.clone());
-        let Some(peer) = self.peers.get(&who) else {
+        let Some(era) = self.peers.era(&who, profile.era()) else {
             let error = self.absent(&who);
             return self.fail(number, &error, now);
         };
-        let era = peer.era_for(profile.era());
         if call.is_client() && askers::is_call(&call.method) {
             self.grant_questions(&who, &profile, now);
         }
-        let is_handshake = self.calls.get(number).is_some_and(|call| matches!(call.purpose, CallPurpose::Greet));
+        let is_handshake = self.calls.get(number).is_some_and(|call| matches!(call.purpose, CallPurpose::Handshake));
         if era == Era::Legacy && !is_handshake {
             match self.is_peer_ready(&who, number, &profile, now) {
                 Ok(true) => {}
@@ -260,16 +256,16 @@ impl Door {
         self.send(number, era, now);
     }
 
-    /// Whether somebody said in its handshake that it has no such list.
+    /// Whether a participant declared in its handshake that it has no such list.
     fn lacks(&self, number: u64, who: &ParticipantId) -> bool {
         let Some(DoorCall { purpose: CallPurpose::List(reading), .. }) = self.calls.get(number) else { return false };
-        let server = self.peers.get(who).and_then(|peer| peer.server());
+        let server = self.peers.server(who);
         server.is_some_and(|server| !server.has(reading.listing.capability()))
     }
 
     fn answered_empty(&mut self, number: u64, now: Instant) {
         if let Some(DoorCall { to, purpose: CallPurpose::List(reading), .. }) = self.drop_call(number) {
-            self.shelve(&to, reading.listing, Vec::new(), None, now);
+            self.keep_list(FetchedList::empty(&to, reading.listing), now);
         }
     }
 
@@ -278,7 +274,7 @@ impl Door {
         let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
         let is_client = call.is_client();
         let keeps_token = call.client().is_some_and(|asked| asked.token.is_some());
-        // An errand may have to be said again, and so may a call across the eras that the client is asked something about.
+        // A request of the door's own may have to be sent again, and so may a call across the eras whose client is asked something.
         let params = self.calls.params(number, !is_client || profile.era() != era);
         let params = match (profile.era(), era) {
             (Era::Modern, Era::Legacy) => params.map(|params| meta::strip(&params).unwrap_or(params)),
@@ -303,8 +299,8 @@ impl Door {
         match self.outbox.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
                 self.say_call(number, Box::new(draft), era);
-                if is_client && let Some(peer) = self.peers.get_mut(&who) {
-                    if peer.note_call() {
+                if is_client {
+                    if self.peers.note_call(&who) {
                         self.lists.expire(&who, now);
                     }
                     self.lists.note_candidate(&who);
@@ -314,169 +310,10 @@ impl Door {
         }
     }
 
-    /// Says it in an era. What may have to be said again as it was is kept.
+    /// Sends a draft, in an era. What may have to be sent again unchanged is kept.
     pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         self.sessions.note(draft.envelope(), true);
         self.calls.sent(number, &draft, era);
         self.outbox.publish(draft);
     }
-
-    /// Takes a call away.
-    pub(super) fn drop_call(&mut self, number: u64) -> Option<DoorCall> {
-        let call = self.calls.remove(number)?;
-        if let Some(envelope) = call.envelope() {
-            self.sessions.call_over(envelope);
-        }
-        Some(call)
-    }
-
-    /// Nothing will come of a call.
-    pub(super) fn fail(&mut self, number: u64, error: &RpcError, now: Instant) {
-        self.release_asks_of(number, now);
-        if self.calls.park_outcome(number, || rpc::failure(RawValue::NULL, error)) {
-            return;
-        }
-        let Some(call) = self.drop_call(number) else { return };
-        match call.purpose {
-            CallPurpose::Greet => self.handshake_done(&call.to, Err(error.clone()), &call.profile, now),
-            CallPurpose::List(reading) => self.not_listed(&call.to, reading.listing, now),
-            CallPurpose::Duty => {}
-            CallPurpose::Listen(listen) => self.listen_settled(listen, number),
-            CallPurpose::Client(asked) => self.streams.answer_request(&asked.request, &Err(error.clone())),
-        }
-    }
-
-    /// Somebody answered.
-    pub(super) fn answered(&mut self, number: u64, payload: &str, now: Instant) {
-        let Some(message) = Members::parse(payload) else { return };
-        let Some(call) = self.calls.get(number) else { return };
-        let failed = message.get("error").map(read_error);
-        match call.purpose {
-            CallPurpose::Client(_) => return self.client_call_answered(number, message, now),
-            CallPurpose::Listen(listen) => return self.listen_answered(listen, number, failed.as_ref(), now),
-            _ => {}
-        }
-        let Some(call) = self.drop_call(number) else { return };
-        match (call.purpose, message.get("result"), failed) {
-            (CallPurpose::Greet, Some(result), _) => self.handshake_done(&call.to, Ok(result), &call.profile, now),
-            (CallPurpose::Greet, None, error) => {
-                let error = error.unwrap_or_else(|| RpcError::internal("the handshake was answered with nothing"));
-                self.handshake_done(&call.to, Err(error), &call.profile, now);
-            }
-            (CallPurpose::List(reading), Some(result), _) => {
-                self.listed(&call.to, *reading, result, &call.profile, now)
-            }
-            // Who has no such method has an empty list.
-            (CallPurpose::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
-                self.shelve(&call.to, reading.listing, Vec::new(), None, now);
-            }
-            (CallPurpose::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
-            (CallPurpose::Duty | CallPurpose::Listen(_) | CallPurpose::Client(_), ..) => {}
-        }
-    }
-
-    fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
-        let Some(call) = self.calls.get(number) else { return };
-        let Some(era) = call.sent_in() else { return };
-        let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());
-        let client = profile.era();
-        // Whoever was only listed may not ask, in an answer no more than by a request.
-        let asks = |result: &RawValue| Members::parse(result.get()).is_some_and(|result| is_input_required(&result));
-        if !askers::is_call(&method) && message.get("result").is_some_and(asks) {
-            let told = format!("`{who}` answered `{method}` with a question, and only who is called may ask");
-            return self.fail(number, &RpcError::internal(told), now);
-        }
-        let wanted = message.get("result").filter(|_| client == Era::Legacy && era == Era::Modern);
-        if let Some(wanted) = wanted.and_then(InputRequired::read) {
-            return self.input_required(number, wanted, now);
-        }
-        if client == Era::Modern
-            && let Some(named) = message.get("result").and_then(|result| askers::with_asker_of_input(result, &who))
-        {
-            message.set("result", &named);
-        }
-        if client == Era::Modern && era == Era::Legacy {
-            if let Some(wanted) = message.get("error").and_then(upgrade::url_elicitation) {
-                return match offers(&profile.capabilities, ELICITATION) {
-                    true => self.elicit_by_url(number, &wanted, now),
-                    false => self.fail(number, &cannot_open_pages(&who), now),
-                };
-            }
-            let info = self.peers.get(&who).and_then(|peer| peer.server()).and_then(|server| server.info());
-            let upgraded = message.get("result").map(|result| upgrade::result(&method, result, info));
-            if let Some(result) = upgraded {
-                message.set("result", &result);
-            } else if let Some(error) = message.get("error").and_then(upgrade::error) {
-                message.set("error", &error);
-            }
-        }
-        self.release_asks_of(number, now);
-        if self.calls.park_outcome(number, || message.to_raw()) {
-            return;
-        }
-        let Some(DoorCall { purpose: CallPurpose::Client(asked), .. }) = self.drop_call(number) else { return };
-        if let Some(result) = message.get("result") {
-            let plain = match (client, era) {
-                (Era::Legacy, Era::Modern) => Some(downgrade::result(&method, result, profile.revision)),
-                (Era::Legacy, Era::Legacy) => downgrade::older(&method, result, profile.revision),
-                (Era::Modern, _) => None,
-            };
-            if let Some(plain) = plain {
-                message.set("result", &plain);
-            }
-        }
-        self.adapt(&asked, &who, &mut message);
-        for page in &asked.pages {
-            let mut params = Members::default();
-            params.set("elicitationId", page);
-            let done = rpc::notification("notifications/elicitation/complete", Some(&params.to_raw()));
-            self.streams.say(asked.request.channel, &done);
-        }
-        self.pass_back(&asked.request, message);
-    }
-
-    /// Gives a client the answer to its request.
-    pub(super) fn pass_back(&mut self, request: &DoorRequest, mut message: Members) {
-        let status = match message.get("error") {
-            Some(error) if request.is_modern() => route::status(read_error(error).code),
-            _ => 200,
-        };
-        message.set("jsonrpc", "2.0");
-        message.set("id", &request.id);
-        self.streams.answer(request.channel, status, &message.to_raw());
-    }
-
-    /// Says what belongs to one participant as the room says it.
-    pub(super) fn adapt(&mut self, asked: &ClientRequest, who: &ParticipantId, message: &mut Members) {
-        let Some(result) = message.get("result") else { return };
-        match (&*asked.request.method, &asked.uri) {
-            ("resources/subscribe", Some((_, theirs))) => self.subscriptions.subscribe(who, theirs),
-            ("resources/unsubscribe", Some((_, theirs))) => {
-                self.subscriptions.unsubscribe(who, theirs);
-            }
-            ("resources/read", Some((asked, theirs))) if asked != theirs => {
-                if let Some(renamed) = renamed_contents(result, theirs, asked) {
-                    message.set("result", &renamed);
-                }
-            }
-            ("tools/call", _) if self.is_room() && result.get().contains("resource_link") => {
-                for uri in links(result) {
-                    self.lists.merged.note_link(who, &uri);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The error for a modern client that would have to open pages first, and does not declare that it can.
-fn cannot_open_pages(who: &ParticipantId) -> RpcError {
-    let told = format!("`{who}` wants a page to be opened first, and the client does not offer `{ELICITATION}`");
-    let data = json!({ "requiredCapabilities": { "elicitation": { "url": {} } } });
-    RpcError::new(code::MISSING_CAPABILITY, told).with_data(&data)
-}
-
-/// Somebody's error, as far as it can be read.
-pub(super) fn read_error(error: &RawValue) -> RpcError {
-    serde_json::from_str(error.get()).unwrap_or_else(|_| RpcError::internal("the error that came cannot be read"))
 }

@@ -23,7 +23,7 @@ pub(super) struct ClientProfile {
     pub(super) revision: Revision,
     pub(super) capabilities: Box<RawValue>,
     pub(super) info: Option<Box<RawValue>>,
-    /// Which log lines it wants; in the legacy era that is said apart.
+    /// Which log lines it wants; a client of the legacy era sets that by `logging/setLevel`.
     pub(super) level: Option<LogLevel>,
 }
 

@@ -14,7 +14,7 @@ use super::outbox::RETRY_DELAY;
 use super::{DialectAction, DoorTimer, Listen, McpDoorOptions, RoomQuery, route, stream_options};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, Streams};
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// How long the end of a session waits for drafts that the room has refused for now.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
 //! The refusals that the client gets, in the room's codes: to be counted, because in MCP a refusal is an answer like any other.
 //!
-//! Deliberately absent: what others answer, and calls that come to nothing through nobody's fault here.
+//! Deliberately absent: errors that participants answer with, and calls that fail for other reasons than a refusal.
 
 use salon_mcp::code;
 use salon_protocol::{Code, RpcError};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{Door, DoorRequest};
 
 impl Door {
-    /// Says no to a request of the client's.
+    /// Refuses a request of the client's.
     pub(super) fn refuse(&mut self, request: &DoorRequest, error: RpcError) {
         self.outbox.count(code_of(&error));
         self.streams.answer_request(request, &Err(error));

@@ -10,7 +10,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::incoming::text_of;
-use super::peers::PeerHandshake;
+use super::peer_table::{DoorPeer, HandshakeStatus};
 use super::{ClientProfile, Door, DoorRequest, DoorScope};
 
 /// The longest name taken from a client.
@@ -53,11 +53,9 @@ impl Door {
 
     /// Answers with what the one participant says of itself, when that is known.
     pub(super) fn introduce_one(&mut self, request: DoorRequest, who: &ParticipantId, now: Instant) {
-        let Some(peer) = self.peers.get(who) else {
-            return self.not_introduced(&request, self.absent(who));
-        };
-        match &peer.greeting {
-            PeerHandshake::Met { server, told } if told.get() == request.profile.capabilities.get() => {
+        match self.peers.handshake(who, &request.profile.capabilities, now) {
+            None => self.not_introduced(&request, self.absent(who)),
+            Some(HandshakeStatus::Done(server)) => {
                 let agreed = request.profile.revision.min(server.revision());
                 let result = match request.profile.era() {
                     Era::Legacy => server.introduce(agreed, |_| true, &[]),
@@ -70,11 +68,11 @@ impl Door {
                 }
                 self.streams.answer_request(&request, &Ok(result));
             }
-            PeerHandshake::Mute { error, until } if *until > now => {
+            Some(HandshakeStatus::Failed(error)) => {
                 let error = error.clone();
                 self.not_introduced(&request, error);
             }
-            _ => {
+            Some(HandshakeStatus::Missing) => {
                 let profile = request.profile.clone();
                 self.client.wait_for_introduction(request);
                 self.start_handshake(who, &profile, now);
@@ -140,9 +138,7 @@ impl Door {
             return self.refuse(request, error);
         };
         self.client.set_level(level);
-        let met: Vec<_> =
-            self.peers.iter().filter(|(_, peer)| peer.is_handshake_done()).map(|(who, _)| who.clone()).collect();
-        for who in met {
+        for who in self.peers.ids(DoorPeer::is_handshake_done) {
             self.want_level(&who, level, &request.profile.clone(), now);
         }
         self.streams.answer_request(request, &Ok(super::empty()));
@@ -157,9 +153,7 @@ impl Door {
     pub(super) fn note_level(&mut self, request: &DoorRequest, who: &ParticipantId) {
         if let Some(level) = level_of(request.params.as_deref()) {
             self.client.set_level(level);
-            if let Some(peer) = self.peers.get_mut(who) {
-                peer.note_level(level);
-            }
+            self.peers.set_level(who, level);
         }
     }
 }

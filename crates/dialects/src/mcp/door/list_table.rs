@@ -20,7 +20,7 @@ use super::incoming::text_of;
 use super::merge::{MergedLists, OwnerLookup};
 use super::{ClientProfile, DoorRequest, DoorTimer, McpDoorOptions};
 use crate::CatalogueSnapshot;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// How long a list waits for the catalogue.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,6 +79,32 @@ pub(super) enum ListFetch {
     Host,
     /// From the participant, in the client's own name.
     Participant,
+}
+
+/// A participant's list, as it was fetched.
+#[derive(Debug)]
+pub(super) struct FetchedList<'a> {
+    pub(super) owner: &'a ParticipantId,
+    pub(super) listing: Listing,
+    pub(super) items: Arc<[ListItem]>,
+    /// How long it may be kept, where its owner says so.
+    pub(super) ttl: Option<Duration>,
+}
+
+impl<'a> FetchedList<'a> {
+    /// The list of a participant that has none.
+    pub(super) fn empty(owner: &'a ParticipantId, listing: Listing) -> Self {
+        Self { owner, listing, items: Arc::new([]), ttl: None }
+    }
+}
+
+/// What a new copy of a list changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CopyChange {
+    /// The client's lists differ in a way that no waiting request shows.
+    pub(super) is_news: bool,
+    /// The list has changed again meanwhile.
+    pub(super) is_stale: bool,
 }
 
 /// See the module.
@@ -241,22 +267,15 @@ impl DoorLists {
         fetch
     }
 
-    /// Keeps a copy for as long as it may be kept. Returns whether the client's lists differ in a way that no waiting request shows, and
-    /// whether the list has changed again meanwhile.
-    pub(super) fn put(
-        &mut self,
-        who: &ParticipantId,
-        listing: Listing,
-        items: impl Into<Arc<[ListItem]>>,
-        ttl: Option<Duration>,
-        now: Instant,
-    ) -> Option<(bool, bool)> {
-        let copies = self.copies.get_mut(who)?;
+    /// Keeps a copy for as long as it may be kept; `None` where its owner has left.
+    pub(super) fn put(&mut self, list: FetchedList<'_>, now: Instant) -> Option<CopyChange> {
+        let FetchedList { owner, listing, items, ttl } = list;
+        let copies = self.copies.get_mut(owner)?;
         let until = now + ttl.map_or(self.max_age, |ttl| ttl.min(MAX_TTL));
         let before = copies.lists.insert(listing, ListCopy::Known { until });
         let is_stale = matches!(before, Some(ListCopy::Asking { stale: true, .. }));
         let is_awaited = self.waiters.values().any(|waiter| waiter.needs.contains(&listing));
-        Some((self.merged.put(who, listing, items) && !is_awaited, is_stale))
+        Some(CopyChange { is_news: self.merged.put(owner, listing, items) && !is_awaited, is_stale })
     }
 
     /// A list that was not to be had is not asked for again for a while.

@@ -31,7 +31,7 @@ impl Door {
                 return self.refuse(&request, error);
             }
             DoorScope::One(who) => {
-                self.peers.get(who).filter(|peer| peer.era_for(Era::Modern) == Era::Modern).map(|_| who.clone())
+                self.peers.era(who, Era::Modern).filter(|era| *era == Era::Modern).map(|_| who.clone())
             }
             DoorScope::Room => None,
         };
@@ -74,7 +74,7 @@ impl Door {
         self.streams.open_at(channel, None);
         let number = self.fresh();
         self.subscriptions.open(number, request, Honoured { lists: wanted, uris: honoured }, now);
-        let peers: Vec<_> = self.peers.keys().cloned().collect();
+        let peers = self.peers.ids(|_| true);
         for who in peers {
             self.subscribe_to(number, &who, &profile, now);
         }
@@ -124,7 +124,7 @@ impl Door {
     /// Has somebody tell what a subscription wants of them.
     fn subscribe_to(&mut self, number: u64, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let Some((lists, theirs)) = self.subscriptions.part(number, who) else { return };
-        match self.peers.get(who).map(|peer| peer.era_for(profile.era())) {
+        match self.peers.era(who, profile.era()) {
             Some(Era::Modern) if !theirs.is_empty() || !lists.is_empty() => {
                 let params = subscriptions::filter(lists.into_iter(), &theirs);
                 self.listen_to(number, who, "subscriptions/listen", params, profile, now);
@@ -201,7 +201,7 @@ impl Door {
     /// Somebody is back who has forgotten what it was to tell.
     pub(super) fn resume_news(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
         let mine: Vec<_> = self.subscriptions.single_of(who).map(ToOwned::to_owned).collect();
-        if self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Legacy) == Era::Modern) {
+        if self.peers.era(who, Era::Legacy) == Some(Era::Modern) {
             self.listen_again(who, profile, now);
         } else {
             for uri in mine {
@@ -330,7 +330,7 @@ impl Door {
         }
         let profile = listening.request.profile.clone();
         for (who, uri) in listening.uris() {
-            let is_legacy = self.peers.get(who).is_some_and(|peer| peer.era_for(Era::Modern) == Era::Legacy);
+            let is_legacy = self.peers.era(who, Era::Modern) == Some(Era::Legacy);
             if is_legacy && !self.subscriptions.wants_resource(who, uri) {
                 self.duty(who, "resources/unsubscribe", uri, &profile, now);
             }

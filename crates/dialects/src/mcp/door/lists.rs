@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::call_table::CallPurpose;
 use super::incoming::text_of;
-use super::list_table::ListFetch;
+use super::list_table::{FetchedList, ListFetch};
 use super::{CatalogueAnswer, CatalogueQuery, ClientProfile, Door, DoorRequest, DoorScope, RoomAnswer, RoomQuery};
 use crate::CatalogueSnapshot;
 
@@ -115,7 +115,7 @@ impl Door {
     pub(super) fn resolved(&mut self, answer: RoomAnswer, now: Instant) {
         match answer {
             RoomAnswer::One(CatalogueAnswer { query: CatalogueQuery { who, listing }, items }) => match items {
-                Some(items) => self.shelve(&who, listing, items, None, now),
+                Some(items) => self.keep_list(FetchedList { owner: &who, listing, items, ttl: None }, now),
                 None => self.not_listed(&who, listing, now),
             },
             RoomAnswer::Gathered { number, snapshot } => {
@@ -252,23 +252,18 @@ impl Door {
             self.run(who, CallPurpose::List(Box::new(reading)), listing.method(), Some(params.to_raw()), profile, now);
             return;
         }
-        self.shelve(who, listing, reading.items, reading.ttl, now);
+        let (items, ttl) = (reading.items.into(), reading.ttl);
+        self.keep_list(FetchedList { owner: who, listing, items, ttl }, now);
     }
 
     /// Keeps a participant's list, for as long as it may be kept.
-    pub(super) fn shelve(
-        &mut self,
-        who: &ParticipantId,
-        listing: Listing,
-        items: impl Into<Arc<[ListItem]>>,
-        ttl: Option<Duration>,
-        now: Instant,
-    ) {
-        let Some((is_news, is_stale)) = self.lists.put(who, listing, items, ttl, now) else { return };
-        if is_news {
+    pub(super) fn keep_list(&mut self, list: FetchedList<'_>, now: Instant) {
+        let (who, listing) = (list.owner, list.listing);
+        let Some(change) = self.lists.put(list, now) else { return };
+        if change.is_news {
             self.list_changed(listing, now);
         }
-        if is_stale {
+        if change.is_stale {
             self.list_stale(who, &[listing], now);
         }
         if self.is_room() {

@@ -3,14 +3,15 @@
 //! One value per session: a WebSocket, a session over HTTP, or all requests that one participant makes without a session. The client
 //! speaks MCP; in the room it is a participant whose requests are envelopes like everybody's. The door performs the MCP handshake with the others in the client's
 //! name and with the client's capabilities ([`peers`]), gathers what they offer ([`lists`]) under names that every host accepts
-//! ([`merge`]), passes calls on ([`calls`]) and questions back ([`asks`]), and says in one era what was said in the other.
+//! ([`merge`]), passes calls on ([`calls`]), answers ([`answers`]) and questions ([`asks`]) back, and says in one era what was said in the other.
 //!
 //! State is in components that know nothing of each other, each with its invariants and its tests: [`client`], [`client_streams`],
-//! [`outbox`], [`sessions`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
+//! [`outbox`], [`sessions`], [`peer_table`], [`list_table`], [`call_table`], [`questions`], [`subscriptions`]. The other files route between them.
 //!
 //! Invariants: a request is answered once, unless its client cancels it; to the room every request has an id of the door's own, which
 //! is its envelope's id, its JSON-RPC id and its progress token, so that clients with equal ids never meet. Deliberately absent: sockets, tokens, sessions' ids.
 
+mod answers;
 mod askers;
 mod asks;
 mod call_table;
@@ -29,6 +30,7 @@ mod news;
 mod opening;
 mod outbox;
 mod parting;
+mod peer_table;
 mod peers;
 mod questions;
 mod refused;
@@ -40,7 +42,6 @@ mod targets;
 mod tests;
 mod withdrawing;
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use salon_mcp::{Era, Revision, code};
@@ -49,15 +50,15 @@ use salon_protocol::{CloseReason, Limits, LogLevel, McpVersion, ParticipantId, R
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::timers::Timers;
 use crate::{Dialect, Frame, Introduction, Stamps, StreamId};
 use call_table::DoorCalls;
 use client::{ClientProfile, ClientSession, DoorRequest};
 use client_streams::ClientStreams;
 use list_table::DoorLists;
 use outbox::Outbox;
-use peers::DoorPeer;
+use peer_table::DoorPeers;
 use questions::ClientQuestions;
+use salon_mcp::timers::Timers;
 use sessions::DoorSessions;
 use subscriptions::ClientSubscriptions;
 
@@ -124,7 +125,7 @@ impl DoorScope {
 enum DoorTimer {
     /// A list has been waited for long enough.
     Gather(u64),
-    /// Somebody was asked something by the door itself and has not answered.
+    /// A participant has not answered a request in time.
     OwnRequest(u64),
     /// The questions of a call have been gathered.
     Questions(u64),
@@ -138,11 +139,11 @@ enum DoorTimer {
     Changed,
     /// A subscription has waited long enough for others.
     Listen(u64),
-    /// What the room did not take is said again.
+    /// What the room did not take is sent again.
     Late,
     /// A request that the room did not take is made again.
     Refused,
-    /// Nothing has been heard for long.
+    /// The client has been silent for long.
     Idle,
 }
 
@@ -156,7 +157,7 @@ pub struct Door {
     streams: ClientStreams,
     outbox: Outbox,
     sessions: DoorSessions,
-    peers: BTreeMap<ParticipantId, DoorPeer>,
+    peers: DoorPeers,
     lists: DoorLists,
     calls: DoorCalls,
     questions: ClientQuestions,
@@ -164,7 +165,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// A session of which nothing has been heard yet.
+    /// A session before its first message.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         Self {
             last_number: options.first,
@@ -172,7 +173,7 @@ impl Door {
             streams: ClientStreams::new(&options, now),
             outbox: Outbox::new(&options, stamps),
             sessions: DoorSessions::default(),
-            peers: BTreeMap::new(),
+            peers: DoorPeers::default(),
             lists: DoorLists::new(&options),
             calls: DoorCalls::default(),
             questions: ClientQuestions::default(),
@@ -360,7 +361,7 @@ impl Dialect for Door {
         if let Some(action) = self.outbox.poll_action() {
             return Some(action);
         }
-        // What is left to be said goes out before the end does.
+        // What is left to be sent goes out before the end does.
         self.streams.poll_action()
     }
 

@@ -28,7 +28,7 @@ impl Door {
             }
             DoorScope::One(who) => who.clone(),
         };
-        match self.peers.get(&who).map(|peer| peer.era_for(Era::Modern)) {
+        match self.peers.era(&who, Era::Modern) {
             Some(Era::Modern) => self.pass_on(request, &who, None, now),
             Some(Era::Legacy) | None => self.introduce_one(request, &who, now),
         }

@@ -32,8 +32,8 @@ impl Door {
                 if let Some(call) = envelope.correlation() {
                     self.sessions.call_over(call);
                 }
-                if let Some(peer) = self.peers.get_mut(envelope.from()).filter(|_| envelope.to_session().is_some()) {
-                    peer.keeps_session = true;
+                if envelope.to_session().is_some() {
+                    self.peers.note_session_keeper(envelope.from());
                 }
                 let request = envelope.correlation();
                 if let Some(number) = request.and_then(|request| self.calls.asked_of(request, envelope.from())) {
@@ -60,7 +60,7 @@ impl Door {
 
     fn told(&mut self, envelope: &Envelope, method: &str, params: Option<&RawValue>, now: Instant) {
         let from = envelope.from();
-        if !self.peers.contains_key(from) {
+        if !self.peers.has(from) {
             return;
         }
         // What names a call of another session of the same participant is for that one.
@@ -76,7 +76,7 @@ impl Door {
             return self.passed_on(Some(number), from, method, params);
         }
         let knows_client = self.peers.get(from).is_some_and(|peer| peer.is_handshake_done() || peer.was_called);
-        // Whom the client has never turned to cannot turn to it.
+        // A participant that the client has never contacted may not notify it.
         let is_stranger =
             !self.peers.get(from).is_some_and(|peer| peer.has_met) && self.calls.cause(call, from).is_none();
         if is_addressed && knows_client && method.ends_with("/list_changed") {
@@ -101,7 +101,7 @@ impl Door {
     }
 
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
-        if !self.peers.contains_key(from) {
+        if !self.peers.has(from) {
             return;
         }
         let is_known = listings.iter().any(|listing| self.lists.is_followed(from, *listing));
@@ -130,7 +130,7 @@ impl Door {
         }
     }
 
-    /// Says to a client that hears the room's log lines whether the room can be spoken in and heard. A modern one hears log lines of its
+    /// Tells a client that gets the room's log lines whether the room stores and delivers messages. A modern one hears log lines of its
     /// requests alone.
     pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
         if !self.is_room() || !self.client.is_introduced() || self.client.level().is_some_and(|wanted| level < wanted) {
@@ -190,7 +190,7 @@ impl Door {
     /// Whatever else somebody tells the client: with the call it is about, else by itself.
     fn passed_on(&mut self, named: Option<u64>, from: &ParticipantId, method: &str, params: Option<&RawValue>) {
         let channel = match self.calls.cause(named, from).map(|call| &call.purpose) {
-            // The modern era has no ids of questions, so nothing can be told of them.
+            // The modern era has no ids of questions, so there is no notification about them.
             Some(CallPurpose::Client(asked))
                 if asked.request.is_modern() && method == "notifications/elicitation/complete" =>
             {

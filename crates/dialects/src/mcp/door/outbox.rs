@@ -18,8 +18,8 @@ use salon_protocol::{
 use serde_json::value::RawValue;
 
 use super::{DialectAction, DoorTimer, McpDoorOptions, RoomQuery, refusal_error};
-use crate::timers::Timers;
 use crate::{Introduction, Stamps, Ticket};
+use salon_mcp::timers::Timers;
 
 /// How long a draft that the room refused waits before it is sent again.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(250);
@@ -37,6 +37,8 @@ pub(super) enum Voice {
     Client,
     /// The door answers for the client, who knows nothing of it and must not pay for it.
     Door,
+    /// The door says that the client's answer does not fit into the room.
+    Failure,
     /// A notification.
     Note,
 }
@@ -246,7 +248,8 @@ impl Outbox {
         self.trial.take_if(|trial| *trial == ticket.0).and_then(|_| self.retry())
     }
 
-    /// The room refused a draft. Like [`Self::retry`]. A draft that the room will not take later either is dropped.
+    /// The room refused a draft. Like [`Self::retry`]. A draft that the room will not take later either is dropped; an answer becomes an error that
+    /// says why, so that nobody waits for it.
     pub(super) fn refused(&mut self, ticket: Ticket, refusal: &Refusal, now: Instant) -> Option<ParticipantId> {
         let was_trial = self.trial.take_if(|trial| *trial == ticket.0).is_some();
         let kept = self.sent.remove(&ticket.0)?;
@@ -255,10 +258,26 @@ impl Outbox {
             if self.trial.is_none() && !self.timers.has(DoorTimer::Late) {
                 self.timers.set(DoorTimer::Late, now + RETRY_DELAY);
             }
-        } else if was_trial {
-            return self.retry();
+            return None;
         }
-        None
+        if does_not_fit(refusal) && kept.voice != Voice::Failure {
+            self.fail_answer(&kept, refusal, now);
+        }
+        if was_trial { self.retry() } else { None }
+    }
+
+    /// Sends an error in place of an answer that the room has no place for.
+    fn fail_answer(&mut self, kept: &KeptDraft, refusal: &Refusal, now: Instant) {
+        let envelope = kept.draft.envelope();
+        let (Some(Message::Response { id, .. }), Some(request)) = (envelope.message(), envelope.correlation()) else {
+            return;
+        };
+        let refusal = Refusal::new(refusal.code, format!("the answer does not fit into the room: {}", refusal.message));
+        let error = rpc::failure(&id.to_raw(), &refusal_error(&refusal));
+        // This one fits: short answers are exempt from quotas.
+        if let Ok(draft) = self.compose(envelope.to(), Some(request), |_| error, now) {
+            self.keep(draft, Voice::Failure);
+        }
     }
 
     /// Sends the oldest late draft again. Returns the participant that learns by it that its handshake is over.
@@ -311,7 +330,7 @@ impl Outbox {
     fn send(&mut self, ticket: Ticket, kept: KeptDraft) {
         let draft = Box::new(kept.draft.clone());
         self.actions.push_back(match kept.voice {
-            Voice::Door => DialectAction::Reply(ticket, draft),
+            Voice::Door | Voice::Failure => DialectAction::Reply(ticket, draft),
             Voice::Client | Voice::Note => DialectAction::Publish(ticket, draft),
         });
         if kept.voice != Voice::Note || self.kept(|voice| voice == Voice::Note) < MAX_NOTES {
@@ -323,4 +342,9 @@ impl Outbox {
 /// Whether the room may take later what it did not take for this reason.
 pub(super) fn is_passing(refusal: &Refusal) -> bool {
     matches!(refusal.code, Code::RateLimited | Code::Closing)
+}
+
+/// Whether the room has no place for an answer, and would have one for a shorter one.
+fn does_not_fit(refusal: &Refusal) -> bool {
+    matches!(refusal.code, Code::TooLarge | Code::TooDeep | Code::StorageFull)
 }

@@ -52,10 +52,7 @@ impl Door {
 
     /// Lets participants that keep something for this session free it. Its participant may stay in the room, by another session.
     fn tell_session_ended(&mut self, now: Instant) {
-        let keepers =
-            self.peers.iter_mut().filter_map(|(who, peer)| std::mem::take(&mut peer.keeps_session).then_some(who));
-        let keepers: Vec<_> = keepers.cloned().collect();
-        for some in keepers.chunks(MAX_RECIPIENTS) {
+        for some in self.peers.take_session_keepers().chunks(MAX_RECIPIENTS) {
             self.outbox.notify(some, None, SESSION_ENDED_METHOD, None, now);
         }
     }

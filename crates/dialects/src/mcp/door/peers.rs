@@ -1,11 +1,8 @@
 //! The others in the room, as servers: performing the MCP handshake with them in the client's name.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::handshake::{HandshakeError, ServerProfile};
-use salon_mcp::input::ROOTS;
 use salon_mcp::{Era, Revision, code};
 use salon_protocol::{LogLevel, McpVersion, Members, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
@@ -13,151 +10,37 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::call_table::{CallPurpose, DoorCall};
 use super::calls::CALL_TIMEOUT;
+use super::peer_table::{DoorPeer, HandshakeEnd, HandshakeStatus, RETRY_AFTER};
 use super::{ClientProfile, Door, DoorScope};
 
-/// How long somebody who was asked by the door itself may take before nothing is expected of it.
+/// How long a participant may take to answer a request of the door's own.
 const OWN_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long somebody who did not answer is left alone.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
-
-/// How far the handshake with a participant has got.
-#[derive(Debug)]
-pub(super) enum PeerHandshake {
-    Stranger,
-    /// It was greeted, with these capabilities of the client's.
-    Greeted {
-        told: Box<RawValue>,
-    },
-    Met {
-        told: Box<RawValue>,
-        server: ServerProfile,
-    },
-    /// It is no server, or does not answer; not asked again before a moment.
-    Mute {
-        until: Instant,
-        error: RpcError,
-    },
-}
-
-/// Whether a participant may ask the client something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum QuestionRight {
-    /// The client has not called it.
-    Denied,
-    /// Nor has it when it was asked for its roots, which servers do once, right after the handshake.
-    DeniedRoots,
-    /// The client has called it.
-    Granted,
-}
-
-/// Somebody in the room.
-#[derive(Debug)]
-pub(super) struct DoorPeer {
-    mcp: McpVersion,
-    pub(super) greeting: PeerHandshake,
-    /// Calls that wait for the greeting.
-    waiting: VecDeque<u64>,
-    /// The level of log lines it was told.
-    level: Option<LogLevel>,
-    /// It has met the client, whatever became of that.
-    pub(super) has_met: bool,
-    /// The client has called it.
-    pub(super) was_called: bool,
-    /// What the client has called of it; see [`super::askers`].
-    questions: QuestionRight,
-    /// Its responses name this session, for which it keeps something.
-    pub(super) keeps_session: bool,
-}
-
-impl DoorPeer {
-    fn new(mcp: McpVersion) -> Self {
-        Self {
-            mcp,
-            greeting: PeerHandshake::Stranger,
-            waiting: VecDeque::new(),
-            level: None,
-            has_met: false,
-            was_called: false,
-            questions: QuestionRight::Denied,
-            keeps_session: false,
-        }
-    }
-
-    /// The era it is spoken to in: the client's own where it can.
-    pub(super) fn era_for(&self, client: Era) -> Era {
-        client.with(&self.mcp)
-    }
-
-    /// Whether a client of the legacy era performs the MCP handshake with it, as a subscription to single resources needs.
-    pub(super) fn has_handshake(&self) -> bool {
-        self.era_for(Era::Legacy) == Era::Legacy
-    }
-
-    /// Whether it is spoken to in the caller's era, whichever that is.
-    pub(super) fn speaks_both_eras(&self) -> bool {
-        self.era_for(Era::Legacy) == Era::Legacy && self.era_for(Era::Modern) == Era::Modern
-    }
-
-    /// The client calls it. Whether what it lists to the client may be something else from now on.
-    pub(super) fn note_call(&mut self) -> bool {
-        !std::mem::replace(&mut self.was_called, true) && self.speaks_both_eras()
-    }
-
-    /// The client calls it, so it may ask. Whether it wanted to know the client's roots before that.
-    fn grant_questions(&mut self) -> bool {
-        std::mem::replace(&mut self.questions, QuestionRight::Granted) == QuestionRight::DeniedRoots
-    }
-
-    /// Whether it may ask the client something outside of a call.
-    pub(super) fn may_ask(&mut self, method: &str) -> bool {
-        if self.questions == QuestionRight::Denied && method == ROOTS {
-            self.questions = QuestionRight::DeniedRoots;
-        }
-        self.questions == QuestionRight::Granted && self.is_handshake_done()
-    }
-
-    pub(super) fn note_level(&mut self, level: LogLevel) {
-        self.level = Some(level);
-    }
-
-    pub(super) fn is_handshake_done(&self) -> bool {
-        matches!(self.greeting, PeerHandshake::Met { .. })
-    }
-
-    pub(super) fn server(&self) -> Option<&ServerProfile> {
-        match &self.greeting {
-            PeerHandshake::Met { server, .. } => Some(server),
-            _ => None,
-        }
-    }
-}
-
 impl Door {
     /// Takes note of who is in the room.
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         for participant in roster {
             if self.is_peer(&participant.id) {
                 self.lists.found(&participant.id);
-                self.peers.insert(participant.id.clone(), DoorPeer::new(participant.mcp.clone()));
+                self.peers.joined(&participant.id, participant.mcp.clone());
             }
         }
-        // The host is in every room and on nobody's list.
+        // The host is in every room and in no roster.
         let host = ParticipantId::host();
         if self.is_peer(&host) {
             self.lists.found(&host);
-            self.peers.insert(host, DoorPeer::new(McpVersion::default()));
+            self.peers.joined(&host, McpVersion::default());
         }
     }
 
     fn is_peer(&self, who: &ParticipantId) -> bool {
         match &self.options.scope {
             DoorScope::Room => *who != self.options.me,
-            // Nobody is its own server: what one says to oneself nobody else answers.
+            // A participant is not its own server: requests to itself would have no answer.
             DoorScope::One(one) => who == one && *who != self.options.me,
         }
     }
 
-    /// Somebody came or went.
+    /// A participant joined or left.
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
         let who = participant.id.clone();
         if event != PresenceEvent::Heartbeat {
@@ -169,7 +52,7 @@ impl Door {
         match event {
             PresenceEvent::Heartbeat => {}
             PresenceEvent::Leave => {
-                self.peers.remove(&who);
+                self.peers.left(&who);
                 self.drop_asks_from(&who);
                 for request in self.client.take_introducing() {
                     self.introduce_one(request, &who, now);
@@ -189,12 +72,12 @@ impl Door {
                     self.drop_call(number);
                 }
                 self.drop_asks_from(&who);
-                let old = self.peers.insert(who.clone(), DoorPeer::new(participant.mcp));
+                let waiting = self.peers.joined(&who, participant.mcp);
                 self.lists.joined(&who);
                 if let Some(profile) = self.client.latest() {
                     self.resume_news(&who, &profile, now);
                     // What waited for the one before waits for this one.
-                    for number in old.map(|old| old.waiting).unwrap_or_default() {
+                    for number in waiting {
                         self.dispatch(number, now);
                     }
                     for request in self.client.take_introducing() {
@@ -219,27 +102,22 @@ impl Door {
 
     /// Performs the MCP handshake, unless that is under way: a second handshake waits for its end, for two at once would undo each other.
     pub(super) fn start_handshake(&mut self, who: &ParticipantId, profile: &Arc<ClientProfile>, now: Instant) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        if matches!(&peer.greeting, PeerHandshake::Greeted { .. }) {
-            return;
-        }
-        peer.greeting = PeerHandshake::Greeted { told: profile.capabilities.clone() };
+        let Some(era) = self.peers.begin_handshake(who, &profile.capabilities, profile.era()) else { return };
         // Where there is no handshake, discovery says the same.
-        if peer.era_for(profile.era()) == Era::Modern {
-            self.run(who, CallPurpose::Greet, "server/discover", None, profile, now);
+        if era == Era::Modern {
+            self.run(who, CallPurpose::Handshake, "server/discover", None, profile, now);
             return;
         }
         let hello = profile.hello();
         let revision = if profile.era() == Era::Modern { Revision::R2025_11_25 } else { profile.revision };
         let params = hello.params(revision, &self.info());
-        self.run(who, CallPurpose::Greet, "initialize", Some(params), profile, now);
+        self.run(who, CallPurpose::Handshake, "initialize", Some(params), profile, now);
     }
 
-    /// The client calls somebody, who may ask it something from now on. A server that asked for the roots before, and was refused, asks
+    /// The client calls a participant, which may ask it something from now on. A server that asked for the roots before, and was refused, asks
     /// again when it hears that they changed.
     pub(super) fn grant_questions(&mut self, who: &ParticipantId, profile: &ClientProfile, now: Instant) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        if peer.grant_questions() && peer.is_handshake_done() && announces_roots(&profile.capabilities) {
+        if self.peers.grant_questions(who) && announces_roots(&profile.capabilities) {
             self.outbox.notify(std::slice::from_ref(who), None, "notifications/roots/list_changed", None, now);
         }
     }
@@ -250,7 +128,7 @@ impl Door {
         to_raw_value(&info).expect("two strings")
     }
 
-    /// Asks somebody something for the door's own sake.
+    /// Sends a request of the door's own.
     pub(super) fn run(
         &mut self,
         who: &ParticipantId,
@@ -275,42 +153,13 @@ impl Door {
         profile: &Arc<ClientProfile>,
         now: Instant,
     ) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        let PeerHandshake::Greeted { told } = &peer.greeting else { return };
-        let told = told.clone();
-        let era = peer.era_for(profile.era());
-        let server = outcome.and_then(|result| {
-            let server = match era {
-                Era::Legacy => ServerProfile::from_initialize(result),
-                Era::Modern => ServerProfile::from_discover(result),
-            };
-            server.map_err(|unfit| match unfit {
-                HandshakeError::Unreadable => {
-                    RpcError::internal(format!("`{who}` introduced itself in a way that cannot be read"))
-                }
-                HandshakeError::Revision(named) => {
-                    let data = json!({ "supported": Revision::all_dates(), "requested": named });
-                    RpcError::invalid_params(format!("`{who}` speaks MCP {named}, which is not known here"))
-                        .with_data(&data)
-                }
-            })
-        });
-        match server {
-            Ok(server) => {
-                peer.greeting = PeerHandshake::Met { told, server };
-                peer.level = None;
-                peer.has_met = true;
-                if era == Era::Legacy {
-                    self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
-                }
-                if let Some(level) = self.client.level().filter(|_| profile.era() == Era::Legacy) {
-                    self.want_level(who, level, profile, now);
-                }
+        let Some(end) = self.peers.end_handshake(who, outcome, profile.era(), now) else { return };
+        if let HandshakeEnd::Done(era) = end {
+            if era == Era::Legacy {
+                self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
             }
-            Err(error) => {
-                // A participant without this method is not a server, until it joins again.
-                let quiet = if error.code == RpcError::METHOD_NOT_FOUND { RETRY_AFTER * 60 } else { RETRY_AFTER };
-                peer.greeting = PeerHandshake::Mute { until: now + quiet, error };
+            if let Some(level) = self.client.level().filter(|_| profile.era() == Era::Legacy) {
+                self.want_level(who, level, profile, now);
             }
         }
         self.peer_ready(who, now);
@@ -321,9 +170,7 @@ impl Door {
 
     /// The room did not take a handshake. Whatever waited for it fails; the next call begins with another one.
     pub(super) fn handshake_failed(&mut self, who: &ParticipantId, error: &RpcError, now: Instant) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        peer.greeting = PeerHandshake::Stranger;
-        for number in std::mem::take(&mut peer.waiting) {
+        for number in self.peers.drop_handshake(who) {
             self.fail(number, error, now);
         }
         for request in self.client.take_introducing() {
@@ -331,27 +178,20 @@ impl Door {
         }
     }
 
-    /// What could not be said or heard for a while was not anybody's silence.
+    /// The room stores messages again: participants that did not answer meanwhile are asked again.
     pub(super) fn forgive(&mut self) {
-        for peer in self.peers.values_mut() {
-            if matches!(&peer.greeting, PeerHandshake::Mute { error, .. } if error.code != RpcError::METHOD_NOT_FOUND) {
-                peer.greeting = PeerHandshake::Stranger;
-            }
-        }
+        self.peers.forgive();
         self.lists.forgive();
     }
 
     /// Goes on with what waited for a handshake.
     pub(super) fn peer_ready(&mut self, who: &ParticipantId, now: Instant) {
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        let waiting: Vec<u64> = std::mem::take(&mut peer.waiting).into();
+        if !self.peers.has(who) {
+            return;
+        }
+        let capabilities = |number| self.calls.get(number).map(|call| &*call.profile.capabilities);
         // Requests that this handshake serves go first: the next one may undo it.
-        let (served, others): (Vec<_>, Vec<_>) = match &peer.greeting {
-            PeerHandshake::Met { told, .. } => waiting.into_iter().partition(|number| {
-                self.calls.get(*number).is_some_and(|call| call.profile.capabilities.get() == told.get())
-            }),
-            _ => (waiting, Vec::new()),
-        };
+        let (served, others) = self.peers.take_waiting(who, capabilities);
         for number in served {
             self.dispatch(number, now);
         }
@@ -371,20 +211,19 @@ impl Door {
         profile: &Arc<ClientProfile>,
         now: Instant,
     ) -> Result<bool, RpcError> {
-        let Some(peer) = self.peers.get_mut(who) else { return Err(self.absent(who)) };
-        match &peer.greeting {
-            PeerHandshake::Met { told, .. } if told.get() == profile.capabilities.get() => {
-                if !self.outbox.is_unwelcomed(who) {
-                    return Ok(true);
-                }
-                peer.waiting.push_back(number);
-                return Ok(false);
-            }
-            PeerHandshake::Mute { until, error } if *until > now => return Err(error.clone()),
-            _ => {}
+        let is_done = match self.peers.handshake(who, &profile.capabilities, now) {
+            None => return Err(self.absent(who)),
+            Some(HandshakeStatus::Failed(error)) => return Err(error.clone()),
+            Some(HandshakeStatus::Done(_)) => true,
+            Some(HandshakeStatus::Missing) => false,
+        };
+        if is_done && !self.outbox.is_unwelcomed(who) {
+            return Ok(true);
         }
-        peer.waiting.push_back(number);
-        self.start_handshake(who, profile, now);
+        self.peers.wait(who, number);
+        if !is_done {
+            self.start_handshake(who, profile, now);
+        }
         Ok(false)
     }
 
@@ -398,28 +237,20 @@ impl Door {
         now: Instant,
     ) {
         let level = self.finest_level(who).map_or(level, |finest| finest.min(level));
-        let Some(peer) = self.peers.get_mut(who) else { return };
-        let logs = peer.server().is_some_and(|server| server.has("logging"));
-        let is_told = peer.level == Some(level);
-        // The modern era says the level with each request.
-        if !logs || is_told || peer.era_for(profile.era()) == Era::Modern {
-            return;
+        if self.peers.note_level(who, level, profile.era()) {
+            let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
+            self.run(who, CallPurpose::Duty, "logging/setLevel", Some(params), profile, now);
         }
-        peer.note_level(level);
-        let params = to_raw_value(&json!({ "level": level.word() })).expect("a word");
-        self.run(who, CallPurpose::Duty, "logging/setLevel", Some(params), profile, now);
     }
 
     /// Notifies every participant with a handshake.
     pub(super) fn notify_peers(&mut self, method: &str, params: Option<&RawValue>, now: Instant) {
-        let is_greeted = |peer: &DoorPeer| peer.is_handshake_done() && peer.has_handshake();
-        let met: Vec<_> = self.peers.iter().filter(|(_, peer)| is_greeted(peer)).map(|(who, _)| who.clone()).collect();
-        for who in met {
+        for who in self.peers.ids(|peer| peer.is_handshake_done() && peer.era_for(Era::Legacy) == Era::Legacy) {
             self.outbox.notify(&[who], None, method, params, now);
         }
     }
 
-    /// Somebody has been silent for too long: nothing is expected of it any more.
+    /// A participant has been silent for too long: the request has failed.
     pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         // A subscription lasts, and is made again until the room takes it.
@@ -446,7 +277,7 @@ impl Door {
         }
     }
 
-    /// Asks again after a while what somebody has answered for now.
+    /// Sends a request again after a while that was answered for now.
     pub(super) fn hold_off(&mut self, number: u64, now: Instant) {
         self.calls.unsend(number);
         self.calls.send_again_at(number, now + RETRY_AFTER);

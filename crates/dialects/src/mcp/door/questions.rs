@@ -11,7 +11,7 @@ use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, RpcId};
 use serde_json::value::RawValue;
 
 use super::DoorTimer;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// Questions that may be open, and of them those of one participant.
 pub(super) const MAX_QUESTIONS_OPEN: usize = 64;
@@ -133,11 +133,6 @@ impl ClientQuestions {
         self.open.values().any(|question| question.call == Some(call))
     }
 
-    /// Whether a call waits for answers of the client's before it is made again.
-    pub(super) fn wants_input(&self, call: u64) -> bool {
-        !self.inputs_of(call).is_empty()
-    }
-
     /// What a modern client is asked by the answer to a call, by key.
     // MCP 2026-07-28, Multi Round-Trip Requests, "InputRequests".
     pub(super) fn for_modern_client(&self, call: u64) -> Vec<(String, Members)> {
@@ -229,7 +224,7 @@ mod tests {
         }
         assert!(questions.take_keyed(2, "req_4").is_some());
         assert!(questions.take_keyed(2, "req_4").is_none(), "it is taken once");
-        assert!(questions.wants_input(2) && questions.is_asking(2));
+        assert!(!questions.inputs_of(2).is_empty() && questions.is_asking(2));
     }
 
     #[test]

@@ -20,8 +20,8 @@ impl Door {
         }
         let error = refusal_error(refusal);
         match self.calls.get(number) {
-            // That says nothing of whom it greets.
-            Some(DoorCall { purpose: CallPurpose::Greet, .. }) => {
+            // The participant has not seen it, and may answer another one.
+            Some(DoorCall { purpose: CallPurpose::Handshake, .. }) => {
                 if let Some(call) = self.drop_call(number) {
                     self.handshake_failed(&call.to, &error, now);
                 }
@@ -43,7 +43,7 @@ impl Door {
         }
         let number = refusal.regarding.as_ref().and_then(|envelope| self.calls.of_envelope(envelope));
         let Some(number) = number else { return };
-        let is_here = self.calls.get(number).is_some_and(|call| self.peers.contains_key(&call.to));
+        let is_here = self.calls.get(number).is_some_and(|call| self.peers.has(&call.to));
         if is_passing(refusal) && is_here && self.calls.refused(number, refusal) {
             return self.calls.retry_later(now);
         }

@@ -15,7 +15,7 @@ const PARSE_ERROR: i64 = -32700;
 pub(super) const INVALID_REQUEST: i64 = -32600;
 /// Messages that one batch or one poll may have.
 const MAX_IN_BODY: usize = 64;
-/// How much of what somebody said is said in an error.
+/// Characters of a client's text that an error repeats.
 const MAX_ECHO_CHARS: usize = 100;
 
 /// Where a body belongs.
@@ -265,7 +265,7 @@ impl ModernError {
     }
 }
 
-/// The beginning of what somebody said, for an error.
+/// The beginning of a client's text, for an error.
 pub(super) fn echo(text: &str) -> String {
     text.chars().take(MAX_ECHO_CHARS).collect()
 }

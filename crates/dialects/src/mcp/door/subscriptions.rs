@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::Listing;
+use salon_mcp::listing::{Listing, is_part};
 use salon_protocol::{Members, ParticipantId};
 use serde_json::value::RawValue;
 
 use super::{ClientProfile, DoorRequest, DoorTimer};
 use crate::streams::Channel;
-use crate::timers::Timers;
+use salon_mcp::timers::Timers;
 
 /// Resources that one stream may name, and that a legacy client may subscribe to.
 pub(super) const MAX_URIS: usize = 1024;
@@ -79,7 +79,7 @@ impl Honoured {
 pub(super) enum PartEnd {
     /// The stream is not acknowledged, and will not name these resources.
     Refused,
-    /// The client was told that it would hear of these resources.
+    /// Resources whose updates the client was promised.
     Broken,
     /// The stream names no resource of them, or is not known.
     Unnamed,
@@ -96,7 +96,7 @@ pub(super) struct ClientSubscriptions {
 }
 
 impl ClientSubscriptions {
-    /// Opens a stream of the modern era, which is acknowledged after a time, whoever has not answered.
+    /// Opens a stream of the modern era, which is acknowledged after a time, even if participants have not answered.
     pub(super) fn open(&mut self, number: u64, request: DoorRequest, honoured: Honoured, now: Instant) {
         let lists = honoured.lists.iter().map(|(_, listing)| listing.changed()).collect();
         let uris = honoured.uris.iter().map(|(who, theirs, _)| (who.clone(), theirs.clone())).collect();
@@ -260,12 +260,6 @@ pub(super) fn filter<'a>(lists: impl Iterator<Item = &'a str>, uris: &[impl serd
     let mut params = Members::default();
     params.set("notifications", &filter);
     params.to_raw()
-}
-
-/// Whether a URI names a resource or something below it.
-// MCP 2025-11-25, Resources, "Subscriptions": an update may be of a sub-resource of the one that was subscribed to.
-fn is_part(uri: &str, of: &str) -> bool {
-    uri.strip_prefix(of).is_some_and(|rest| rest.is_empty() || of.ends_with('/') || rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the client, or its silence, takes back.
+//! Requests that the client cancels, or hangs up on.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ impl Door {
         self.streams.skip(request.channel);
     }
 
-    /// Tells whom a call asked that nobody waits for it any more.
+    /// Tells the participant that a call is cancelled.
     pub(super) fn withdraw_from(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let (to, Some(envelope)) = (call.to.clone(), call.envelope().cloned()) else { return };
@@ -57,7 +57,7 @@ impl Door {
         self.outbox.notify(&[to], Some(&envelope), "notifications/cancelled", Some(&params.to_raw()), now);
     }
 
-    /// Takes a call back from whom it asked.
+    /// Cancels a call.
     pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
         self.drop_asks_of(number, now);
         self.withdraw_from(number, reason, now);

@@ -36,7 +36,7 @@ pub(super) enum ArrivingRequest {
 enum DraftTimer {
     /// A client that shuts down has not left.
     LastWord,
-    /// Nothing has been heard for long.
+    /// The client has been silent for long.
     Idle,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Conversation {
     idle: Option<Duration>,
     timers: BTreeSet<(Instant, DraftTimer)>,
     actions: VecDeque<DialectAction>,
-    /// The room was left, and nothing more is said.
+    /// The room was left, and nothing more is sent.
     ended: bool,
 }
 

@@ -44,7 +44,7 @@ struct Unknown {
 }
 
 impl Interpreter {
-    /// A session of which nothing has been heard yet.
+    /// A session before its first message.
     pub fn new(options: McpDoorOptions, stamps: Stamps, now: Instant) -> Self {
         Self {
             door: Door::new(options.clone(), stamps, now),

@@ -1,4 +1,4 @@
-//! What is said to a server that speaks the dialect, and what it says.
+//! Messages to a server that speaks the dialect, and messages from it.
 //!
 //! Its owner speaks MCP, under ids that it never uses twice at once; they pass as they are. The handshake is the owner's, before this
 //! begins: see [`words`].

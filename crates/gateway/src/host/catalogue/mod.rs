@@ -111,14 +111,18 @@ pub(super) struct Catalogue {
 }
 
 impl Catalogue {
-    /// `max_age` is how old a list may be whose owner does not say.
-    pub(super) fn new(budget: Arc<ListBudget>, max_age: Duration, board: Arc<Board>) -> Self {
+    /// `max_age` is how old a list may be whose owner does not say, `announce_interval` how far announcements of a participant's changed tools are apart.
+    pub(super) fn new(
+        budget: Arc<ListBudget>,
+        (max_age, announce_interval): (Duration, Duration),
+        board: Arc<Board>,
+    ) -> Self {
         let mut catalogue = Self {
             slots: HashMap::new(),
             queues: Default::default(),
             waiters: Vec::new(),
             builder: SnapshotBuilder::after(&board.snapshot()),
-            seen_tools: SeenTools::default(),
+            seen_tools: SeenTools::new(announce_interval),
             board,
             budget,
             max_age,
@@ -251,9 +255,14 @@ impl Catalogue {
         }
     }
 
-    /// Whether lists that were too old when a session asked are still to be asked for.
-    pub(super) fn is_revalidating(&self) -> bool {
-        self.is_revalidating
+    /// Whether lists that were too old when a session asked are still to be asked for, or changes of tools wait to be announced.
+    pub(super) fn has_upkeep(&self) -> bool {
+        self.is_revalidating || self.seen_tools.is_waiting()
+    }
+
+    /// The changes of tools that waited and are to be announced now, by participant.
+    pub(super) fn due_tool_changes(&mut self, now: Instant) -> Vec<(ParticipantId, Vec<ToolChange>)> {
+        self.seen_tools.due(now)
     }
 
     /// Goes on asking for lists that are too old.

@@ -4,6 +4,7 @@ use super::*;
 use serde_json::value::RawValue;
 
 const MAX_AGE: Duration = Duration::from_secs(600);
+const TIMES: (Duration, Duration) = (MAX_AGE, Duration::from_secs(10));
 
 fn somebody(id: &str) -> Arc<Participant> {
     let id = ParticipantId::new(id).expect("a name");
@@ -40,7 +41,7 @@ fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn one_asks_for_all() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
     assert_eq!(look(&mut catalogue, &bob), ("asking".into(), false), "somebody is asking already");
@@ -53,7 +54,7 @@ async fn one_asks_for_all() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_a_leave_and_a_join_make_it_ask_again() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     look(&mut catalogue, &bob);
     settle(&mut catalogue, &bob, Ok(vec![named("move")]));
@@ -82,7 +83,7 @@ async fn a_change_a_leave_and_a_join_make_it_ask_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_silent_are_left_alone_until_they_speak() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     let changed = |catalogue: &mut Catalogue, who: &ParticipantId, now| {
         catalogue.changed(who, &[Listing::Tools], Demand::None, now);
@@ -101,7 +102,7 @@ async fn the_silent_are_left_alone_until_they_speak() {
 
 #[tokio::test(start_paused = true)]
 async fn who_shook_hands_late_is_waited_for_again() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     let (mut consulted, list_request) = catalogue.consult(&bob, Listing::Tools, Instant::now());
     let list_request = list_request.expect("nobody has asked yet");
@@ -119,7 +120,7 @@ async fn who_shook_hands_late_is_waited_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_is_asked_for_again_when_it_is_too_old() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     look(&mut catalogue, &bob);
     settle(&mut catalogue, &bob, Ok(vec![named("move")]));
@@ -141,7 +142,7 @@ async fn a_list_is_asked_for_again_when_it_is_too_old() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_is_kept_as_long_as_its_owner_says() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let bob = somebody("bob");
     for (ttl, kept) in
         [(Duration::ZERO, MIN_TTL), (Duration::from_secs(7), Duration::from_secs(7)), (2 * MAX_TTL, MAX_TTL)]
@@ -160,7 +161,7 @@ async fn a_list_is_kept_as_long_as_its_owner_says() {
 #[tokio::test(start_paused = true)]
 async fn lists_are_weighed() {
     let shelf = Arc::new(ListBudget { used: AtomicUsize::new(0), limit: 600 });
-    let mut catalogue = Catalogue::new(shelf.clone(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(shelf.clone(), TIMES, Arc::default());
     let (bob, carol) = (somebody("bob"), somebody("carol"));
     look(&mut catalogue, &bob);
     look(&mut catalogue, &carol);
@@ -188,7 +189,7 @@ fn answer(catalogue: &mut Catalogue, errands: &[ListRequest]) {
 }
 
 fn new_catalogue(board: &Arc<Board>) -> Catalogue {
-    Catalogue::new(ListBudget::new(), MAX_AGE, board.clone())
+    Catalogue::new(ListBudget::new(), TIMES, board.clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +253,7 @@ async fn old_lists_are_asked_for_again_so_many_in_a_second() {
     let mut asked: HashSet<_> = first.iter().map(|list_request| list_request.who.id.clone()).collect();
     answer(&mut catalogue, &first);
     let mut rounds = 0;
-    while catalogue.is_revalidating() {
+    while catalogue.has_upkeep() {
         tokio::time::advance(REVALIDATION_INTERVAL).await;
         let next = catalogue.revalidate(Instant::now());
         assert!((1..=MAX_REVALIDATIONS).contains(&next.len()));
@@ -350,7 +351,7 @@ async fn who_asks_is_not_asked_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_comes_back_with_another_description_is_a_change() {
-    let mut catalogue = Catalogue::new(ListBudget::new(), MAX_AGE, Arc::default());
+    let mut catalogue = Catalogue::new(ListBudget::new(), TIMES, Arc::default());
     let described = |description: &str| {
         let raw = RawValue::from_string(format!(r#"{{"name":"move","description":"{description}"}}"#)).expect("JSON");
         ListResult { items: vec![ListItem { name: "move".into(), raw }], ttl: None }

@@ -41,7 +41,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         history_off: HashSet::new(),
         message_limit: 0,
         namespace: [7; 16],
-        list_max_age: Duration::from_secs(60),
+        list_times: (Duration::from_secs(60), Duration::from_secs(10)),
     };
     let host = super::super::host((log.clone(), log.clone()), host_settings, Arc::new(Library::default()));
     let rooms = Rooms::new(log.clone(), settings, host);

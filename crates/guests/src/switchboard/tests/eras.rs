@@ -83,20 +83,25 @@ fn what_a_modern_server_wants_to_know_is_asked_for() {
 fn a_question_that_is_refused_fails_the_call_unless_it_is_a_persons_to_refuse() {
     let ask = |method: &str| {
         format!(
-            r#"alice#1 tools/call {{"name":"t"}}
+            r#"alice#0 initialize {{"capabilities":{{"sampling":{{}},"elicitation":{{}}}}}}
+            alice#1 tools/call {{"name":"t"}}
             0> {{"jsonrpc":"2.0","id":4,"result":{{"resultType":"input_required","inputRequests":{{"a":{{"method":"{method}"}}}}}}}}
             alice=5 error"#
         )
     };
-    assert_snapshot!(modern(&ask("sampling/createMessage")).lines().last().unwrap(), @r#"⇒ alice re e1 {"id":1,"error":{"code":-1,"message":"no"}}"#);
-    assert_snapshot!(modern(&ask("elicitation/create")).lines().last().unwrap(), @r#"→ 0 {"id":6,"method":"tools/call","params":{"name":"t","_meta":{…,"/clientCapabilities":{}},"inputResponses":{"a":{"action":"cancel"}}}}"#);
+    assert_snapshot!(modern(&ask("sampling/createMessage")).lines().last().unwrap(), @r#"⇒ alice re e2 {"id":1,"error":{"code":-1,"message":"no"}}"#);
+    assert_snapshot!(modern(&ask("elicitation/create")).lines().last().unwrap(), @r#"→ 0 {"id":6,"method":"tools/call","params":{"name":"t","_meta":{…,"/clientCapabilities":{"sampling":{},"elicitation":{}}},"inputResponses":{"a":{"action":"cancel"}}}}"#);
     let mut again = ask("sampling/createMessage").replace("alice=5 error", "");
     for number in 0..11 {
         let (ask, next) = (5 + 2 * number, 6 + 2 * number);
         again.push_str(&format!("\nalice={ask} {{}}\n"));
         again.push_str(&format!(r#"0> {{"jsonrpc":"2.0","id":{next},"result":{{"resultType":"input_required","inputRequests":{{"a":{{"method":"sampling/createMessage"}}}}}}}}"#));
     }
-    assert_snapshot!(modern(&again).lines().last().unwrap(), @r#"⇒ alice re e1 {"id":1,"error":{"code":-32603,"message":"the server of `guest` asked back too often"}}"#);
+    assert_snapshot!(modern(&again).lines().last().unwrap(), @r#"⇒ alice re e2 {"id":1,"error":{"code":-32603,"message":"the server of `guest` asked back too often"}}"#);
+    // A caller that has declared no capabilities is not asked.
+    let ask = |method: &str| ask(method).lines().skip(1).take(2).collect::<Vec<_>>().join("\n");
+    assert_snapshot!(modern(&ask("sampling/createMessage")).lines().last().unwrap(), @r#"⇒ alice re e1 {"id":1,"error":{"code":-32603,"message":"the server of `guest` cannot go on without `sampling/createMessage`, which the client does not offer"}}"#);
+    assert_snapshot!(modern(&ask("elicitation/create")).lines().last().unwrap(), @r#"→ 0 {"id":5,"method":"tools/call","params":{"name":"t","_meta":{…,"/clientCapabilities":{}},"inputResponses":{"a":{"action":"decline"}}}}"#);
 }
 
 #[test]
@@ -176,6 +181,22 @@ fn over_http_requests_have_headers_and_a_word_tells_whether_the_server_is_there(
     ⇒ alice re e3 {"id":2,"error":{"code":-32603,"message":"the server of `guest` gave no answer: connection refused"}}
     lost: the server of `guest` gave no answer: connection refused
     "#);
+}
+
+#[test]
+fn a_call_whose_headers_are_corrected_keeps_what_the_server_was_answered() {
+    let script = r#"
+        alice#1 initialize {"protocolVersion":"2025-11-25","capabilities":{"roots":{}}}
+        alice#2 tools/call {"name":"t"}
+        0> {"jsonrpc":"2.0","id":4,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}
+        alice=5 {"roots":[]}
+        0> {"jsonrpc":"2.0","id":6,"error":{"code":-32020,"message":"header"}}
+        0> {"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"t"}]}}
+    "#;
+    let told = Play::seated(&[Era::Modern], |setting| setting.http = true).act(script);
+    let last = told.lines().last().unwrap();
+    assert!(last.contains(r#""id":8"#), "{last}");
+    assert!(last.contains(r#""inputResponses":{"a":{"roots":[]}},"requestState":"s""#), "{last}");
 }
 
 #[test]

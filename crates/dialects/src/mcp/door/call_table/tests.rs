@@ -118,16 +118,24 @@ fn a_call_that_is_to_be_made_anew_takes_no_answer() {
 }
 
 #[test]
-fn a_round_has_its_own_answers() {
+fn a_call_whose_participant_wants_input_waits_to_be_sent_with_it() {
     let mut calls = DoorCalls::default();
     insert(&mut calls, 1, "bob", asked(Channel::SESSION, None));
-    let params = |calls: &mut DoorCalls| calls.params(1, true).unwrap().get().to_owned();
-    calls.begin_round(1, Some(&raw("\"s1\"")));
-    calls.add_input(1, "a", &raw("1"));
-    calls.add_input(1, "b", &raw("2"));
-    assert_eq!(params(&mut calls), r#"{"requestState":"s1","inputResponses":{"a":1,"b":2}}"#);
-    calls.begin_round(1, None);
-    assert_eq!(params(&mut calls), "{}");
+    let roots = raw(r#"{"roots":{}}"#);
+    let client = InputClient { capabilities: &roots, revision: Revision::ROOM, id_prefix: "p" };
+    let wanted = |method: &str| {
+        let asks = format!(r#"{{"resultType":"input_required","inputRequests":{{"a":{{"method":"{method}"}}}}}}"#);
+        InputRequired::read(&raw(&asks)).unwrap()
+    };
+    calls.sent(1, &draft("e1"), Era::Modern);
+    assert!(matches!(calls.begin_round(1, wanted("roots/list"), client), Some(Ok(InputRound::Ask(_)))));
+    assert_eq!(calls.of_envelope(&envelope("e1")), None, "it has its answer");
+    assert!(calls.client_mut(1).unwrap().rounds.answer("a", Ok(raw("1"))).unwrap());
+    assert_eq!(calls.params(1, true).unwrap().get(), r#"{"inputResponses":{"a":1}}"#);
+    calls.sent(1, &draft("e2"), Era::Modern);
+    assert!(matches!(calls.begin_round(1, wanted("x/y"), client), Some(Err(InputFailure::NotOffered { .. }))));
+    insert(&mut calls, 2, "bob", CallPurpose::Duty);
+    assert!(calls.begin_round(2, wanted("roots/list"), client).is_none());
 }
 
 #[test]

@@ -45,6 +45,11 @@ fn tool(name: &str) -> Vec<ListItem> {
     salon_mcp::listing::read_page(Listing::Tools, &page).expect("a page").0
 }
 
+/// A participant's list of the tool `t` has been fetched.
+fn put(lists: &mut DoorLists, owner: &ParticipantId, now: Instant) -> Option<CopyChange> {
+    lists.put(FetchedList { owner, listing: Listing::Tools, items: tool("t").into(), ttl: None }, now)
+}
+
 #[test]
 fn a_list_is_fetched_from_those_that_may_list_more_and_again_when_it_is_old() {
     let now = Instant::now();
@@ -54,7 +59,7 @@ fn a_list_is_fetched_from_those_that_may_list_more_and_again_when_it_is_old() {
     assert_eq!(lists.fetch(&ParticipantId::host(), Listing::Tools, false, now), ListFetch::Host);
     assert_eq!(lists.fetch(&bob, Listing::Tools, true, now), ListFetch::Participant);
     assert_eq!(lists.fetch(&bob, Listing::Tools, true, now), ListFetch::No, "it is being fetched");
-    assert_eq!(lists.put(&bob, Listing::Tools, tool("t"), None, now), Some((true, false)));
+    assert_eq!(put(&mut lists, &bob, now), Some(CopyChange { is_news: true, is_stale: false }));
     assert_eq!(lists.fetch(&bob, Listing::Tools, true, now), ListFetch::No, "it is known");
     assert_eq!(lists.fetch(&bob, Listing::Tools, true, now + AGE), ListFetch::Participant);
     lists.lacking(&bob, Listing::Tools, now);
@@ -79,7 +84,7 @@ fn a_change_while_a_list_is_fetched_is_not_lost() {
     assert!(lists.stale(&bob, Listing::Tools));
     lists.fetch(&bob, Listing::Tools, true, now);
     assert!(!lists.stale(&bob, Listing::Tools), "it is being fetched");
-    assert_eq!(lists.put(&bob, Listing::Tools, tool("t"), None, now), Some((true, true)), "and fetched again");
+    assert_eq!(put(&mut lists, &bob, now), Some(CopyChange { is_news: true, is_stale: true }), "and fetched again");
     assert!(lists.stale(&bob, Listing::Tools) && !lists.has_copy(&bob, Listing::Tools));
 }
 
@@ -95,7 +100,7 @@ fn a_request_waits_for_the_catalogue_and_for_copies() {
     lists.catalogue_came(4);
     assert!(lists.settled(now).is_empty(), "a copy is awaited");
     assert_eq!(lists.settled(now + OWN_LIST_TIMEOUT), [4], "but not for ever");
-    assert_eq!(lists.put(&bob, Listing::Tools, tool("t"), None, now), Some((false, false)), "the answer shows it");
+    assert_eq!(put(&mut lists, &bob, now), Some(CopyChange { is_news: false, is_stale: false }), "the answer shows it");
     assert_eq!(lists.settled(now), [4]);
     assert!(lists.go_on_in_own_name(4).is_some_and(|(listing, _)| listing == Listing::Tools));
     assert!(lists.go_on_in_own_name(4).is_none(), "once");
@@ -109,7 +114,7 @@ fn a_call_goes_on_as_soon_as_its_tool_is_listed() {
     let mut lists = lists(DoorScope::Room, &["bob"]);
     lists.wait(4, &[Listing::Tools], request("tools/call", r#"{"name":"bob__t"}"#), now);
     assert!(lists.satisfied().is_empty() && !lists.knows_tool("bob__t"));
-    lists.put(&who("bob"), Listing::Tools, tool("t"), None, now);
+    put(&mut lists, &who("bob"), now);
     assert_eq!(lists.satisfied(), [4]);
     assert!(lists.knows_tool("bob__t"));
     assert!(!lists.left(&who("bob")).is_empty(), "the catalogue never had it");
@@ -121,7 +126,7 @@ fn everybody_whose_list_is_known_is_set_apart_once() {
     let now = Instant::now();
     let mut lists = lists(DoorScope::Room, &["bob", "carol", "system:gateway"]);
     for name in ["bob", "system:gateway"] {
-        lists.put(&who(name), Listing::Tools, tool("t"), None, now);
+        put(&mut lists, &who(name), now);
     }
     assert_eq!(lists.set_all_apart(Listing::Tools), [who("bob")], "carol has no list, and the host is asked anyway");
     assert_eq!(lists.set_all_apart(Listing::Tools), []);

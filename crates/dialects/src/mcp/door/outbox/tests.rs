@@ -125,3 +125,26 @@ fn an_answer_that_is_too_long_becomes_an_error() {
     assert!(draft.envelope().payload().contains("\"error\""), "{}", draft.envelope().payload());
     assert!(outbox.poll_action().is_none());
 }
+
+#[test]
+fn an_answer_that_the_room_has_no_place_for_becomes_an_error_once() {
+    let now = Instant::now();
+    let mut outbox = outbox(now);
+    for code in [Code::StorageFull, Code::TooLarge] {
+        answer(&mut outbox, "much", now);
+        let Some(DialectAction::Reply(ticket, _)) = outbox.poll_action() else { panic!("no answer") };
+        outbox.refused(ticket, &Refusal::new(code, "the limit is 5 (`limits.x`)"), now);
+        let Some(DialectAction::Reply(ticket, draft)) = outbox.poll_action() else { panic!("nothing is said") };
+        let envelope = draft.envelope();
+        assert_eq!((envelope.to(), envelope.correlation()), (&[id("bob")][..], EnvelopeId::new("e9").ok().as_ref()));
+        assert!(envelope.payload().contains(r#""id":7,"error""#), "{}", envelope.payload());
+        assert!(envelope.payload().contains("the limit is 5 (`limits.x`)"), "{}", envelope.payload());
+        assert!(envelope.payload().contains(code.word()), "{}", envelope.payload());
+        outbox.refused(ticket, &Refusal::new(code, "not even that"), now);
+        assert!(outbox.poll_action().is_none(), "it is not said again and again");
+    }
+    answer(&mut outbox, "late", now);
+    let Some(DialectAction::Reply(ticket, _)) = outbox.poll_action() else { panic!("no answer") };
+    outbox.refused(ticket, &Refusal::new(Code::CallEnded, "over"), now);
+    assert!(outbox.poll_action().is_none(), "nobody waits for an answer to a call that has ended");
+}

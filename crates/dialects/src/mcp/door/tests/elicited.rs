@@ -201,13 +201,13 @@ fn a_modern_participants_wishes_are_put_to_a_legacy_client() {
     "#;
     assert_snapshot!(legacy_of_modern(ASKABLE).act(script), @r#"
     ⇒ bob {"id":"s-1","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-1","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}}}}
-    ← {"id":2,"method":"elicitation/create","params":{"mode":"url","url":"u","elicitationId":"alice-2","_meta":{"salon/askedBy":"bob"}}}
+    ← {"id":2,"method":"elicitation/create","params":{"mode":"url","url":"u","elicitationId":"alice-1-0","_meta":{"salon/askedBy":"bob"}}}
     ← {"id":3,"method":"sampling/createMessage","params":{"n":1,"_meta":{"salon/askedBy":"bob"}}}
-    ⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-2","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}},"requestState":"s\u0031","inputResponses":{"b":{"text":"hi","n": 12345678901234567890},"a":{"action":"cancel"}}}}
+    ⇒ bob {"id":"s-2","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-2","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}},"inputResponses":{"b":{"text":"hi","n": 12345678901234567890},"a":{"action":"cancel"}},"requestState":"s\u0031"}}
     ← {"method":"notifications/progress","params":{"progressToken":7,"progress":1}}
     · again
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"s-3","/protocolVersion":"2026-07-28","/clientInfo":{"name":"c","version":"1"},"/clientCapabilities":{"sampling":{},"elicitation":{},"roots":{}}},"requestState":"t"}}
-    ← {"method":"notifications/elicitation/complete","params":{"elicitationId":"alice-2"}}
+    ← {"method":"notifications/elicitation/complete","params":{"elicitationId":"alice-1-0"}}
     ← {"id":1,"result":{"content":[],"n":12345678901234567890,"_meta":{"v":1.0}}}
     "#);
 }

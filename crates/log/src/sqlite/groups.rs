@@ -1,0 +1,175 @@
+//! Which of the waiting requests are committed together.
+//!
+//! Everybody in a group waits until all of it is flushed, so a group is bounded in bytes, and so is what one topic has in it: large messages
+//! in one room hold up messages in others for one flush of a bounded length, however many of them wait. Within a topic nothing changes places.
+
+use std::collections::{HashMap, VecDeque};
+
+use salon_protocol::{Envelope, Stamp, TopicName};
+use tokio::sync::oneshot;
+
+use super::writer::{AppendOutcome, SqliteWrite, WriterRequest};
+
+/// The most one commit takes. More would only make those at its beginning wait.
+const GROUP_ENTRIES: usize = 1024;
+const GROUP_BYTES: usize = 1 << 20;
+
+/// The most bytes of one topic in a commit, unless a single message has more.
+const GROUP_BYTES_OF_TOPIC: usize = 256 << 10;
+
+/// What is committed together.
+#[derive(Default)]
+pub(super) struct WriteBatch {
+    pub(super) envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
+    pub(super) replies: Vec<oneshot::Sender<AppendOutcome>>,
+    pub(super) writings: Vec<SqliteWrite>,
+}
+
+impl WriteBatch {
+    fn len(&self) -> usize {
+        self.replies.len() + self.writings.len()
+    }
+
+    fn push(&mut self, request: WriterRequest) {
+        match request {
+            WriterRequest::Append(append) => {
+                self.envelopes.push((append.topic, append.envelope, append.stamp));
+                self.replies.push(append.reply);
+            }
+            WriterRequest::Write(writing) => self.writings.push(writing),
+            WriterRequest::Trim(_) => {}
+        }
+    }
+}
+
+impl WriterRequest {
+    /// The topic it is about and how many bytes it has; `None` for one about all topics.
+    fn weight(&self) -> Option<(&TopicName, usize)> {
+        match self {
+            Self::Append(append) => Some((&append.topic, append.envelope.text().len())),
+            Self::Write(writing) => {
+                let bytes = writing.write.value.as_ref().map_or(0, |value| value.len());
+                Some((&writing.address.topic, bytes))
+            }
+            Self::Trim(_) => None,
+        }
+    }
+}
+
+/// The requests that wait, in the order they came.
+#[derive(Default)]
+pub(super) struct WaitingRequests {
+    pub(super) requests: VecDeque<WriterRequest>,
+}
+
+/// How many bytes a group has of each topic.
+struct TopicShares {
+    /// `None` where everything fits, so that nothing has to be looked up.
+    bytes: Option<HashMap<TopicName, usize>>,
+}
+
+impl TopicShares {
+    /// Whether a request may be in the group. Where one may not, no later one of its topic may.
+    fn admit(&mut self, topic: &TopicName, bytes: usize) -> bool {
+        let Some(shares) = &mut self.bytes else { return true };
+        let share = shares.entry(topic.clone()).or_default();
+        let is_admitted = *share == 0 || share.saturating_add(bytes) <= GROUP_BYTES_OF_TOPIC;
+        *share = if is_admitted { (*share).saturating_add(bytes.max(1)) } else { usize::MAX };
+        is_admitted
+    }
+}
+
+impl WaitingRequests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Takes the next group. A trim ends it, because it is about what was appended before.
+    pub(super) fn next_group(&mut self, trims: &mut Vec<oneshot::Sender<()>>) -> WriteBatch {
+        let (mut group, mut bytes) = (WriteBatch::default(), 0);
+        let mut shares = TopicShares { bytes: (!self.all_fit()).then(HashMap::new) };
+        let mut held_back = VecDeque::new();
+        while group.len() < GROUP_ENTRIES
+            && bytes < GROUP_BYTES
+            && held_back.len() < GROUP_ENTRIES
+            && let Some(request) = self.requests.pop_front()
+        {
+            let Some((topic, size)) = request.weight() else {
+                match request {
+                    WriterRequest::Trim(reply) if held_back.is_empty() => trims.push(reply),
+                    later => held_back.push_back(later),
+                }
+                break;
+            };
+            if shares.admit(topic, size) {
+                bytes += size;
+                group.push(request);
+            } else {
+                held_back.push_back(request);
+            }
+        }
+        for request in held_back.into_iter().rev() {
+            self.requests.push_front(request);
+        }
+        group
+    }
+
+    /// Whether everything that can be in the next group is less than a topic's share.
+    fn all_fit(&self) -> bool {
+        let sizes =
+            self.requests.iter().take(GROUP_ENTRIES).map(|request| request.weight().map_or(0, |(_, size)| size));
+        sizes.sum::<usize>() <= GROUP_BYTES_OF_TOPIC
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::writer::SqliteAppend;
+    use super::*;
+    use crate::contract::{line, topic};
+
+    fn append(name: &str, id: &str, length: usize) -> WriterRequest {
+        let envelope = line(id, "alice", &"x".repeat(length));
+        WriterRequest::Append(SqliteAppend { topic: topic(name), envelope, stamp: None, reply: oneshot::channel().0 })
+    }
+
+    fn group(waiting: &mut WaitingRequests, trims: &mut Vec<oneshot::Sender<()>>) -> Vec<String> {
+        let group = waiting.next_group(trims);
+        group.envelopes.iter().map(|(_, envelope, _)| envelope.id().to_string()).collect()
+    }
+
+    #[test]
+    fn large_messages_of_one_topic_do_not_hold_up_others() {
+        let (large, mut trims) = (GROUP_BYTES_OF_TOPIC / 2, Vec::new());
+        let requests = [("a", "a1", large), ("a", "a2", large), ("a", "a3", large), ("a", "a4", 1), ("b", "b1", 1)];
+        let mut waiting = WaitingRequests::default();
+        waiting.requests.extend(requests.map(|(name, id, length)| append(name, id, length)));
+        assert_eq!(group(&mut waiting, &mut trims), ["a1", "b1"], "what the texts add makes it more than the share");
+        waiting.requests.push_back(append("b", "b2", 1));
+        assert_eq!(group(&mut waiting, &mut trims), ["a2", "b2"], "nothing of a topic passes what is held back of it");
+        assert_eq!(group(&mut waiting, &mut trims), ["a3", "a4"]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_message_larger_than_a_share_is_stored() {
+        let mut waiting = WaitingRequests::default();
+        waiting.requests.extend([append("a", "a1", 2 * GROUP_BYTES_OF_TOPIC), append("a", "a2", 1)]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1"]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a2"]);
+    }
+
+    #[test]
+    fn a_trim_waits_for_everything_before_it() {
+        let (large, mut trims) = (GROUP_BYTES_OF_TOPIC / 2, Vec::new());
+        let mut waiting = WaitingRequests::default();
+        waiting.requests.extend([append("a", "a1", large), append("a", "a2", large)]);
+        waiting.requests.push_back(WriterRequest::Trim(oneshot::channel().0));
+        waiting.requests.push_back(append("b", "b1", 1));
+        assert_eq!(group(&mut waiting, &mut trims), ["a1"]);
+        assert!(trims.is_empty());
+        assert_eq!(group(&mut waiting, &mut trims), ["a2"]);
+        assert_eq!(trims.len(), 1);
+        assert_eq!(group(&mut waiting, &mut trims), ["b1"]);
+    }
+}
