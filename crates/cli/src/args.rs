@@ -77,9 +77,9 @@ pub(crate) enum CliCommand {
     Tail(commands::tail::TailArgs),
     /// Speak the Multi-Component Protocol: connect, send, receive, disconnect
     Framed(Box<commands::framed::FramedArgs>),
-    /// Keep a token for a gateway, so that other commands need not be told
+    /// Keep a token for a gateway, so that other commands need not be told, or sign in to the server of a guest
     Login(commands::login::LoginArgs),
-    /// Forget the token for a gateway
+    /// Forget the token for a gateway, or for the server of a guest
     Logout(commands::login::LogoutArgs),
     /// List, rotate and remove the keys that tokens are signed with
     Key(key::KeyArgs),

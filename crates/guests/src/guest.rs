@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use salon_client::Entering;
 use tokio_util::sync::CancellationToken;
 
+use crate::oauth::{GuestAccess, ResourceUrl};
 use crate::stay::{GuestStay, StayOutcome};
-use crate::upstream::ProbeVerdict;
+use crate::upstream::{GuestTarget, ProbeVerdict};
 use crate::{GuestError, GuestStatus, Spec};
 
 /// A stay that lasted this long was no failure: the next start is the first again.
@@ -47,12 +48,14 @@ pub async fn run(
     if let Err(why) = spec.target.check() {
         return Err(GuestError::Unusable { name: spec.name, why });
     }
+    let access = access(&spec);
     let spec = Arc::new(spec);
     let (mut attempt, mut known) = (0_u32, None);
     loop {
         watch(GuestStatus::Starting);
         let begun = Instant::now();
-        let why = match GuestStay::begin(&spec, &entering, &shutdown, &watch, &mut known).await {
+        let stay = GuestStay::begin(&spec, access.as_ref(), &entering, &shutdown, &watch, &mut known);
+        let why = match with_step_ups(access.as_deref(), &watch, stay).await {
             StayOutcome::Shutdown => {
                 watch(GuestStatus::Ended);
                 return Ok(());
@@ -60,6 +63,22 @@ pub async fn run(
             StayOutcome::Over(error) => return Err(error),
             StayOutcome::Lost { why } => why,
         };
+        if let Some(access) = &access
+            && let Some(need) = access.sign_in_need()
+        {
+            watch(sign_in_needed(access, &need.why, false));
+            tokio::select! { biased;
+                () = shutdown.cancelled() => {
+                    watch(GuestStatus::Ended);
+                    return Ok(());
+                }
+                signed_in = access.sign_in(&need) => {
+                    signed_in.map_err(|why| GuestError::SignIn { name: spec.name.clone(), why })?;
+                }
+            }
+            attempt = 0;
+            continue;
+        }
         if begun.elapsed() >= STEADY {
             attempt = 0;
         }
@@ -75,6 +94,32 @@ pub async fn run(
             () = tokio::time::sleep(in_) => {}
         }
     }
+}
+
+/// How the guest gets tokens, where its server is one that OAuth can be used with and the user gave it no credentials.
+fn access(spec: &Spec) -> Option<Arc<GuestAccess>> {
+    let GuestTarget::Url { url, headers, .. } = &spec.target else { return None };
+    let resource = ResourceUrl::parse(url).ok()?;
+    let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    let options = spec.oauth.clone().filter(|_| !given)?;
+    Some(Arc::new(GuestAccess::new(resource, options)))
+}
+
+/// Asks for more scopes while a stay goes on.
+async fn with_step_ups<T>(
+    access: Option<&GuestAccess>,
+    watch: &impl Fn(GuestStatus),
+    stay: impl Future<Output = T>,
+) -> T {
+    let Some(access) = access else { return stay.await };
+    tokio::select! { biased;
+        outcome = stay => outcome,
+        never = access.step_up(|why| watch(sign_in_needed(access, why, true))) => match never {},
+    }
+}
+
+fn sign_in_needed(access: &GuestAccess, why: &str, stays: bool) -> GuestStatus {
+    GuestStatus::SignInNeeded { url: access.resource().as_str().to_owned(), why: why.to_owned(), stays }
 }
 
 /// Any number, each as likely as every other. A version 4 UUID has 62 such bits at its end.

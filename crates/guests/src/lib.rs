@@ -6,7 +6,9 @@
 mod guest;
 pub mod import;
 mod lane;
+pub mod oauth;
 mod outbox;
+pub mod private_file;
 mod spec;
 mod stay;
 mod switchboard;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use salon_client::{Backoff, End, JoinError};
 
 use crate::ToolFilter;
+use crate::oauth::{AuthorizationError, OAuthOptions};
 use crate::upstream::{GuestTarget, GuestUser, UpstreamError, Watcher};
 
 /// An MCP server to be brought into a room.
@@ -30,6 +31,8 @@ pub struct Spec {
     pub user: Option<GuestUser>,
     /// How long to wait before the server is started again.
     pub backoff: Backoff,
+    /// How a server behind OAuth is signed in to. Without it, 401 is an error like any other.
+    pub oauth: Option<OAuthOptions>,
 }
 
 impl Spec {
@@ -45,6 +48,7 @@ impl Spec {
             watcher: None,
             user: None,
             backoff: Backoff::default(),
+            oauth: None,
         }
     }
 }
@@ -129,6 +133,14 @@ pub enum GuestStatus {
         in_: Duration,
         why: String,
     },
+    /// Somebody has to sign in to its server before it can come in, or before it can do all it is asked to.
+    SignInNeeded {
+        /// The server's address, without its query.
+        url: String,
+        why: String,
+        /// Whether it is in the room meanwhile.
+        stays: bool,
+    },
     /// It has left, as it was asked to.
     Ended,
 }
@@ -150,6 +162,13 @@ pub enum GuestError {
         name: String,
         /// The gateway's error.
         why: JoinError,
+    },
+    /// Nobody signed in to its server.
+    #[error("`{name}` cannot be brought in: {why}")]
+    SignIn {
+        /// The guest.
+        name: String,
+        why: AuthorizationError,
     },
     /// The seat is lost.
     #[error("`{name}` lost its seat: {why}")]

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::guest::ProbeRecord;
 use crate::lane::{self, EXIT_TIMEOUT, LaneHandle, LaneOpening, LaneReport, Stuck};
+use crate::oauth::GuestAccess;
 use crate::outbox::GuestOutbox;
 use crate::switchboard::{LaneId, Publish, Switchboard, SwitchboardAction, SwitchboardOptions};
 use crate::upstream::{GuestTarget, Outbound, ProbeVerdict, UpstreamSetup, probe};
@@ -54,6 +55,7 @@ pub(crate) struct GuestStay<'a, W> {
 impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
     pub(crate) async fn begin(
         spec: &'a Arc<Spec>,
+        access: Option<&'a Arc<GuestAccess>>,
         entering: &impl Fn() -> Entering,
         shutdown: &CancellationToken,
         watch: &'a W,
@@ -61,24 +63,34 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
     ) -> StayOutcome {
         let started = tokio::select! { biased;
             () = shutdown.cancelled() => return StayOutcome::Shutdown,
-            started = Self::start(spec, watch, known) => started,
+            started = Self::start(spec, access, watch, known) => started,
         };
         let mut stay = match started {
             Ok(stay) => stay,
             Err(why) => return StayOutcome::Lost { why },
         };
-        let outcome = tokio::select! { biased;
-            () = shutdown.cancelled() => StayOutcome::Shutdown,
-            outcome = stay.last(entering) => outcome,
+        let (outcome, ending) = tokio::select! { biased;
+            () = shutdown.cancelled() => (StayOutcome::Shutdown, Some("the guest is leaving".to_owned())),
+            why = sign_in_needed(access) => (StayOutcome::Lost { why: why.clone() }, Some(why)),
+            outcome = stay.last(entering) => (outcome, None),
         };
-        stay.end(&outcome).await;
+        stay.end(ending.as_deref()).await;
         outcome
     }
 
     /// Starts the server and performs the MCP handshake with it.
-    async fn start(spec: &'a Arc<Spec>, watch: &'a W, known: &mut Option<ProbeRecord>) -> Result<Self, String> {
-        let setup =
-            UpstreamSetup { guest: spec.name.as_str().into(), watcher: spec.watcher.clone(), user: spec.user.clone() };
+    async fn start(
+        spec: &'a Arc<Spec>,
+        access: Option<&Arc<GuestAccess>>,
+        watch: &'a W,
+        known: &mut Option<ProbeRecord>,
+    ) -> Result<Self, String> {
+        let setup = UpstreamSetup {
+            guest: spec.name.as_str().into(),
+            watcher: spec.watcher.clone(),
+            user: spec.user.clone(),
+            access: access.cloned(),
+        };
         let verdict = match ProbeRecord::fresh(known.as_ref()) {
             Some(verdict) => verdict,
             None => Arc::new(probe(&spec.target, &setup, spec.timeout).await.map_err(|error| error.to_string())?),
@@ -249,10 +261,10 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         }
     }
 
-    /// Answers waiting callers, leaves, and ends the server.
-    async fn end(mut self, outcome: &StayOutcome) {
-        if matches!(outcome, StayOutcome::Shutdown) {
-            self.board.ended(LaneId::BASE, "the guest is leaving", Instant::now());
+    /// Answers waiting callers, leaves, and ends the server. `why` is there where that does not follow from the server's end.
+    async fn end(mut self, why: Option<&str>) {
+        if let Some(why) = why {
+            self.board.ended(LaneId::BASE, why, Instant::now());
             self.perform();
         }
         if let Some(mut outbox) = self.outbox.take() {
@@ -303,6 +315,14 @@ fn revisions(verdict: &ProbeVerdict, server: &ServerProfile) -> Vec<&'static str
     let legacy = Revision::LEGACY.into_iter().filter(|revision| *revision <= server.revision());
     let modern = verdict.speaks(Era::Modern).then_some(Revision::MODERN);
     legacy.chain(modern).map(Revision::date).collect()
+}
+
+/// Waits until the server takes no token that the guest has.
+async fn sign_in_needed(access: Option<&Arc<GuestAccess>>) -> String {
+    match access {
+        Some(access) => access.until_sign_in_needed().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn outcome(

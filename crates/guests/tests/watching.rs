@@ -117,7 +117,8 @@ async fn be_the_parent(script: OsString) -> ExitCode {
 
 async fn start(target: GuestTarget) -> Result<(UpstreamConnection, Inbound), Failed> {
     let watcher = Watcher { program: std::env::current_exe()?, args: vec![WATCHER.into()] };
-    let setup = UpstreamSetup { guest: "robot".into(), watcher: Some(watcher), user: None };
+    let mut setup = UpstreamSetup::new("robot");
+    setup.watcher = Some(watcher);
     let verdict = ProbeVerdict {
         eras: vec![Era::Legacy],
         discovered: None,

@@ -1,5 +1,5 @@
 //! What tests of the whole need: a gateway on port 0, clients that wait for events, scenes, a crash test, NATS servers, a way to
-//! them that can be held up, and the fault scenes.
+//! them that can be held up, the fault scenes, and an MCP server behind OAuth.
 //!
 //! A development dependency only. Deliberately absent: sleeping for a guessed time, mocks of our own types, and any network beyond
 //! loopback. Whatever is waited for has a deadline, and missing it is an error that says what was waited for.
@@ -13,6 +13,7 @@ pub mod framed;
 pub mod gateway;
 pub mod http;
 pub mod nats;
+pub mod oauth;
 pub mod process;
 pub mod proxy;
 pub mod scene;

@@ -13,6 +13,7 @@ mod door;
 mod each_other;
 mod features;
 mod fidelity;
+mod guest_oauth;
 mod merged;
 mod mishaps;
 mod oauth;
@@ -83,6 +84,8 @@ fn main() -> std::process::ExitCode {
         trial(format!("oauth::without::{}", client.name()), Box::new(test));
     }
     trial("oauth::id_token".into(), Box::new(|installed| salon_testkit::run(oauth::refuses_an_id_token(installed))));
+    trial("oauth::guest::browser".into(), Box::new(|installed| salon_testkit::run(guest_oauth::by_browser(installed))));
+    trial("oauth::guest::device".into(), Box::new(|installed| salon_testkit::run(guest_oauth::by_device(installed))));
     // Needs nothing that is installed.
     trials.push(Trial::test("every_pair_is_run", || Ok(pairs::check()?)));
     if let Err(missing) = &installed

@@ -19,7 +19,7 @@ use crate::stage::{Stage, TOPIC};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The participant of the server's only subject, `auth0|ada`.
-const PARTICIPANT: &str = "auth0~7Cada";
+pub(crate) const PARTICIPANT: &str = "auth0~7Cada";
 
 /// A client: the SDK, and how it connects.
 #[derive(Debug, Clone, Copy)]
@@ -75,21 +75,21 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn ours(folder: &str, name: &str) -> String {
+pub(crate) fn ours(folder: &str, name: &str) -> String {
     text(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name))
 }
 
 /// An authorization server that runs, and a gateway whose tokens come from there.
-struct SignInStage {
+pub(crate) struct SignInStage {
     server: Process,
     issuer: String,
-    stage: Stage,
+    pub(crate) stage: Stage,
     // Last, so that it is removed when nothing uses it any more.
     _directory: Scratch,
 }
 
 impl SignInStage {
-    async fn open(installed: Installed) -> Result<Self, Failure> {
+    pub(crate) async fn open(installed: Installed) -> Result<Self, Failure> {
         let directory = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
         let npm = text(&installed.npm);
         let command = [text(&installed.node), ours("servers", "authorization_server.mjs")];
@@ -103,7 +103,7 @@ impl SignInStage {
     }
 
     /// Ends everything, with what was said where something went wrong.
-    async fn close(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) async fn close(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
         outcome.map_err(|failure| format!("{failure}\n{}{}", self.stage.output(), self.server.output()))?;
         self.stage.close().await?;
         self.server.stop(Signal::INT).await.map(drop)

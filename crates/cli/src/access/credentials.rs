@@ -1,12 +1,13 @@
 //! What `salon login` stores: for every gateway a token, or where to get one. A file that only its owner can read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use salon_guests::private_file;
 use serde::Deserialize;
 
 use super::{GatewayUrl, Secret};
@@ -120,23 +121,7 @@ impl StoredLogins {
     }
 
     fn write_to(&self, path: &Path) -> io::Result<()> {
-        let directory = path.parent().expect("the file is in a directory of ours");
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // It may have been there before, open to others.
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
-        let scratch = directory.join(format!(".credentials.{}", uuid::Uuid::new_v4()));
-        let written = (|| {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&scratch)?;
-            file.write_all(self.text().as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&scratch, path)
-        })();
-        if written.is_err() {
-            // It holds tokens, and nobody would look for them there.
-            let _ = fs::remove_file(&scratch);
-        }
-        written?;
-        File::open(directory)?.sync_all()
+        private_file::write(path, &self.text())
     }
 
     fn text(&self) -> String {

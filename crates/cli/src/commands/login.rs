@@ -15,8 +15,9 @@ use super::table;
 use crate::access::claims::{TokenClaims, is_one_word};
 use crate::access::credentials::{Login, StoredLogins, StoredToken};
 use crate::access::{self, Access, GatewayUrl};
+use crate::guests::oauth::{self, GuestLogin, OAuthArgs};
 use crate::trouble::Trouble;
-use crate::{clock, hand_over, note};
+use crate::{clock, hand_over, note, safe};
 
 /// The longest token that is read.
 const MAX_BYTES: usize = 64 << 10;
@@ -28,16 +29,25 @@ then used whenever one is needed. It is shown to the gateway before it is stored
 
   salon login https://chat.example
   salon token --topic 'room:*' --id alice | salon login
-  salon login https://chat.example --token-command 'pass show salon'")]
+  salon login https://chat.example --token-command 'pass show salon'
+
+An MCP server that wants a sign-in before it can be a guest, with a browser or, on a machine without one, a code:
+  salon login --guest https://search.example/mcp
+  salon login --guest https://search.example/mcp --device")]
 pub(crate) struct LoginArgs {
     /// Which gateway [default: as for other commands]
     url: Option<String>,
-    /// Show the gateways there is a token for, and end
+    /// Sign in to the MCP server of a guest instead, and keep its tokens
+    #[arg(long, value_name = "URL", conflicts_with_all = ["url", "list"])]
+    guest: Option<String>,
+    /// Show the gateways and the servers of guests there is a token for, and end
     #[arg(long)]
     list: bool,
-    /// With `--list`, print one object: `{"gateways": [{"url", "latest", "participant", "topics", "expires"}]}`
+    /// With `--list`, print one object: `{"gateways": [{"url", "latest", "participant", "topics", "expires"}], "guests": [{"url", "issuer", "expires"}]}`
     #[arg(long, requires = "list")]
     json: bool,
+    #[command(flatten)]
+    oauth: OAuthArgs,
     #[command(flatten)]
     access: Access,
 }
@@ -46,8 +56,11 @@ pub(crate) struct LoginArgs {
 pub(crate) struct LogoutArgs {
     /// Which gateway [default: the one logged in to last]
     url: Option<String>,
-    /// Forget every gateway
-    #[arg(long, conflicts_with = "url")]
+    /// Forget the tokens for the MCP server of a guest instead
+    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    guest: Option<String>,
+    /// Forget every gateway, and the server of every guest
+    #[arg(long, conflicts_with_all = ["url", "guest"])]
     all: bool,
 }
 
@@ -55,6 +68,14 @@ pub(crate) struct LogoutArgs {
 #[derive(Serialize)]
 struct Entries {
     gateways: Vec<LoginEntry>,
+    guests: Vec<GuestEntry>,
+}
+
+#[derive(Serialize)]
+struct GuestEntry {
+    url: String,
+    issuer: String,
+    expires: Option<Timestamp>,
 }
 
 #[derive(Serialize)]
@@ -69,6 +90,12 @@ struct LoginEntry {
 pub(crate) fn run(mut args: LoginArgs) -> Result<(), Trouble> {
     if args.list {
         return list(args.json);
+    }
+    if let Some(url) = &args.guest {
+        return super::run(oauth::login(url, &args.oauth));
+    }
+    if let Some(flag) = args.oauth.given() {
+        return Err(Trouble::usage(anyhow!("`{flag}` goes with `--guest`, not with a gateway")));
     }
     args.access.gateway = args.url.take().or(args.access.gateway);
     super::run(login(args.access))
@@ -144,8 +171,24 @@ fn list(as_json: bool) -> Result<(), Trouble> {
         let topics = claims.map(|claims| claims.topics.iter().map(ToString::to_string).collect::<Vec<_>>());
         entries.push(LoginEntry { url: url.to_owned(), latest, participant: who, topics, expires });
     }
+    let mut guests = Vec::new();
+    for GuestLogin { url, issuer, expires, refreshable } in oauth::logins().map_err(Trouble::usage)? {
+        let until = match expires {
+            _ if refreshable => "refreshed when needed".to_owned(),
+            Some(time) if time < clock::now() => format!("expired {}", clock::second(time)),
+            Some(time) => format!("until {}", clock::second(time)),
+            None => String::new(),
+        };
+        rows.push(vec![
+            format!("  {}", safe::line(&url)),
+            format!("guest, by {}", safe::line(&issuer)),
+            String::new(),
+            until,
+        ]);
+        guests.push(GuestEntry { url, issuer, expires });
+    }
     if as_json {
-        let whole = serde_json::to_string(&Entries { gateways: entries }).map_err(Trouble::failed)?;
+        let whole = serde_json::to_string(&Entries { gateways: entries, guests }).map_err(Trouble::failed)?;
         return hand_over(format_args!("{whole}"));
     }
     if rows.is_empty() {
@@ -157,6 +200,9 @@ fn list(as_json: bool) -> Result<(), Trouble> {
 
 /// Forgets what was stored.
 pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Trouble> {
+    if let Some(url) = &args.guest {
+        return oauth::logout(url);
+    }
     let mut stored = StoredLogins::read().map_err(Trouble::usage)?;
     let places: Vec<GatewayUrl> = if args.all {
         stored.all().filter_map(|(url, _)| GatewayUrl::read(url).ok()).collect()
@@ -177,6 +223,10 @@ pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Trouble> {
     stored.write().map_err(Trouble::failed)?;
     for place in &places {
         hand_over(format_args!("logged out from {place}; the token itself is good until it expires"))?;
+    }
+    let guests = if args.all { oauth::logout_all().map_err(Trouble::failed)? } else { Vec::new() };
+    for url in &guests {
+        hand_over(format_args!("forgot the tokens for {}; they are good until they expire", safe::line(url)))?;
     }
     Ok(())
 }

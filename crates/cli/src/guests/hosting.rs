@@ -19,6 +19,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::join::offers;
+use super::oauth::login_command;
 use super::plan::{GuestPlan, GuestSeatKey, GuestTerms, InputAnswers, Planned, Sources};
 use crate::signals::{Hangup, Hung};
 use crate::{clock, safe};
@@ -175,6 +176,11 @@ fn tell(GuestSeatKey { topic, id }: &GuestSeatKey, expose: salon_guests::Expose,
         GuestStatus::Restarting { in_, why } => {
             let why = safe::line(why);
             tracing::warn!(guest = %id, %topic, "guest: {why}; restarting in {:.1} s", in_.as_secs_f64());
+        }
+        GuestStatus::SignInNeeded { url, why, stays } => {
+            let (why, command) = (safe::line(why), login_command(url));
+            let meanwhile = if *stays { "goes on without" } else { "waiting for it" };
+            tracing::warn!(guest = %id, %topic, "guest: {why}; run `{command}` as this user, {meanwhile}");
         }
         GuestStatus::Ended => tracing::info!(guest = %id, %topic, "guest: left"),
     }

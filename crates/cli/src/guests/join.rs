@@ -13,6 +13,7 @@ use salon_guests::{Expose, GuestStatus, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
 
+use super::oauth::{OAuthArgs, login_command};
 use super::{lines, watcher};
 use crate::access::{Access, Reach};
 use crate::commands::outcome::HintContext;
@@ -26,7 +27,10 @@ A server that is started here, and ends with the command:
   salon join room:lab --as files -- npx -y @modelcontextprotocol/server-filesystem .
 
 A server that runs elsewhere:
-  salon join room:lab --as search --url https://search.example/mcp --header \"X-Key: $KEY\"")]
+  salon join room:lab --as search --url https://search.example/mcp --header \"X-Key: $KEY\"
+
+A server that wants a sign-in opens your browser, or shows a code with `--device`; `salon login --guest URL` does the \
+same beforehand.")]
 #[command(mut_arg("identity", |id| id.help("Who it is in the room; must be whom the token is for")))]
 pub(crate) struct JoinArgs {
     /// Room to bring it into
@@ -70,6 +74,8 @@ pub(crate) struct JoinArgs {
     /// How the URL is spoken to [default: found out]
     #[arg(long, value_name = "http|sse", value_parser = transport)]
     transport: Option<UrlTransport>,
+    #[command(flatten)]
+    oauth: OAuthArgs,
     #[command(flatten)]
     access: Access,
     /// Command to start, after `--`: an MCP server on its standard input and output
@@ -147,7 +153,10 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     }
     // Not clap's to check: it forgives what a flag requires where that is in conflict with something else.
     let astray = [("--header", !args.header.is_empty()), ("--transport", args.transport.is_some())];
-    if let Some((flag, _)) = astray.iter().find(|(_, given)| *given && args.url.is_none()) {
+    let mut astray = astray.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).chain(args.oauth.given());
+    if args.url.is_none()
+        && let Some(flag) = astray.next()
+    {
         return Err(Trouble::usage(anyhow!("`{flag}` goes with `--url`, not with a command")));
     }
     // A mistake is reported at once, and once.
@@ -173,6 +182,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     (spec.isolated, spec.expose, spec.timeout) = (args.isolated, expose, args.timeout.0);
     spec.tools = args.tools();
     (spec.watcher, spec.user) = (watcher(), args.user.clone());
+    spec.oauth = args.oauth.options(false).map_err(Trouble::usage)?;
     let entering = || {
         let entering = client.room(topic.clone()).kind(args.kind);
         match &args.name {
@@ -183,7 +193,9 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     let shutdown = CancellationToken::new();
     // It may take a while (`npx` downloads first), and somebody is looking.
     note(format_args!("{} `{id}`…", if args.url.is_some() { "reaching" } else { "starting" }));
-    let staying = salon_guests::run(spec, entering, shutdown.clone(), |status| tell(id, topic, expose, &status));
+    let prompts = spec.oauth.as_ref().is_some_and(|oauth| oauth.prompt.is_some());
+    let staying =
+        salon_guests::run(spec, entering, shutdown.clone(), |status| tell(id, topic, expose, prompts, &status));
     tokio::pin!(staying);
     let ended = tokio::select! {
         ended = &mut staying => ended,
@@ -195,7 +207,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     ended.map_err(Trouble::failed)
 }
 
-fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &GuestStatus) {
+fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, prompts: bool, status: &GuestStatus) {
     match status {
         GuestStatus::Starting => {}
         // The command goes on whether or not somebody reads this.
@@ -208,6 +220,13 @@ fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, status: &
         }
         GuestStatus::Restarting { in_, why } => {
             note(format_args!("`{id}`: {}; starting it again in {}", safe::line(why), short(*in_)));
+        }
+        GuestStatus::SignInNeeded { url, why, .. } => {
+            let why = safe::line(why);
+            match prompts {
+                true => note(format_args!("`{id}`: {why}")),
+                false => note(format_args!("`{id}`: {why}; run `{}`", login_command(url))),
+            }
         }
         GuestStatus::Ended => note(format_args!("`{id}` has left")),
     }

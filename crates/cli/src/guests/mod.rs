@@ -7,6 +7,7 @@ pub(crate) mod hosting;
 pub(crate) mod import;
 pub(crate) mod join;
 mod lines;
+pub(crate) mod oauth;
 pub(crate) mod plan;
 
 use std::ffi::OsString;

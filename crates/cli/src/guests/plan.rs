@@ -10,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use salon_gateway::config::{Config, Feature, Guest, GuestServer, GuestTransport, Overrides};
 use salon_guests::import::{self, ImportInput, Launch, Product, Surroundings, TakenNames};
+use salon_guests::oauth::OAuthOptions;
 use salon_guests::upstream::{GuestTarget, GuestUser, UrlTransport};
 use salon_guests::{Expose, Spec, ToolFilter, ToolPattern};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
-use super::{ask, watcher};
+use super::{ask, oauth, watcher};
 
 /// Where guests are written.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ impl GuestTerms {
         spec.timeout = self.timeout.unwrap_or(spec.timeout);
         spec.user = self.user.clone();
         spec.watcher = watcher();
+        // Nobody sits at a gateway: it uses what `salon login --guest` has stored.
+        spec.oauth = oauth::store().map(|store| OAuthOptions { store, client: None, prompt: None });
         spec
     }
 }

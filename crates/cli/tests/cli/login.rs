@@ -56,7 +56,7 @@ fn a_token_is_kept_for_its_gateway() {
         exit: 0
         ");
         assert_snapshot!(stage.bare_told(&["login", "--list", "--json"]).await, @r#"
-        {"gateways":[{"url":"GATEWAY","latest":true,"participant":"alice","topics":["room:*","lobby"],"expires":"STAMP"}]}
+        {"gateways":[{"url":"GATEWAY","latest":true,"participant":"alice","topics":["room:*","lobby"],"expires":"STAMP"}],"guests":[]}
         exit: 0
         "#);
         assert_snapshot!(stage.bare_told(&["say", TOPIC, "--as", "bob", "hello"]).await, @"

@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod framed;
 mod full_disk;
+mod guest_oauth;
 mod guests;
 mod help;
 mod import;

@@ -4,15 +4,19 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, StatusCode, Url, redirect};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use salon_client::internal::sse::{SseDecoder, SseEvent};
 use salon_mcp::RpcHead;
 
 use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};
+use crate::oauth::{BearerChallenge, GuestAccess, GuestTokens};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -33,6 +37,14 @@ pub(super) struct HttpUpstream {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
+    tokens: Option<TokenSender>,
+}
+
+/// What sends requests with tokens: another client, which follows no redirects.
+#[derive(Clone)]
+struct TokenSender {
+    access: Arc<GuestAccess>,
+    client: reqwest::Client,
 }
 
 /// A URL's path or query may be a key, so no more than the names of headers can be printed.
@@ -50,19 +62,17 @@ impl HttpUpstream {
             return Err(UpstreamError::Url(format!("`{}` is not http or https", url.scheme())));
         }
         let headers = header_map(headers)?;
-        let mut client = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .tcp_keepalive(Duration::from_secs(30))
-            .referer(false)
-            .redirect(redirect::Policy::custom(follow));
-        if is_loopback(&url) {
-            // No proxy reaches our own loopback.
-            client = client.no_proxy();
+        let client = client(&url, redirect::Policy::custom(follow))?;
+        Ok(Self { client, url, headers, tokens: None })
+    }
+
+    /// The same with tokens, unless the user gave credentials.
+    pub(super) fn with_access(mut self, access: Option<Arc<GuestAccess>>) -> Result<Self, UpstreamError> {
+        if let Some(access) = access.filter(|_| !self.headers.contains_key(AUTHORIZATION)) {
+            let client = client(&self.url, redirect::Policy::none())?;
+            self.tokens = Some(TokenSender { access, client });
         }
-        let client = client
-            .build()
-            .map_err(|error| UpstreamError::Unreachable(format!("cannot prepare HTTP: {}", reason(error))))?;
-        Ok(Self { client, url, headers })
+        Ok(self)
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -71,14 +81,19 @@ impl HttpUpstream {
 
     /// Posts one message. The answer may take as long as the call does.
     pub(super) async fn post(&self, url: &Url, headers: HeaderMap, text: &str) -> Result<Response, HttpFailure> {
-        let request = self.request(Method::POST, url).header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON);
-        request.headers(headers).body(text.to_owned()).send().await.map_err(HttpFailure::network)
+        let prepare = |client: &reqwest::Client| {
+            let request = self.request(client, Method::POST, url).header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON);
+            request.headers(headers.clone()).body(text.to_owned())
+        };
+        self.send(prepare).await
     }
 
     /// Opens a stream of events.
     pub(super) async fn stream(&self, headers: HeaderMap) -> Result<HttpEvents, HttpFailure> {
-        let request = self.request(Method::GET, &self.url).header(ACCEPT, EVENTS);
-        let response = request.headers(headers).send().await.map_err(HttpFailure::network)?;
+        let prepare = |client: &reqwest::Client| {
+            self.request(client, Method::GET, &self.url).header(ACCEPT, EVENTS).headers(headers.clone())
+        };
+        let response = self.send(prepare).await?;
         if !response.status().is_success() {
             return Err(HttpFailure::refused(response).await);
         }
@@ -90,14 +105,74 @@ impl HttpUpstream {
         }
     }
 
-    /// Ends a session, as far as that can be done.
+    /// Ends a session, as far as that can be done. Not worth a refresh.
     pub(super) async fn delete(&self, headers: HeaderMap) {
-        let _ = self.request(Method::DELETE, &self.url).headers(headers).send().await;
+        let prepare =
+            |client: &reqwest::Client| self.request(client, Method::DELETE, &self.url).headers(headers.clone());
+        let held = self.tokens.as_ref().and_then(|tokens| tokens.access.held());
+        let _ = self.attempt(&prepare, held.as_deref()).await;
     }
 
-    fn request(&self, method: Method, url: &Url) -> reqwest::RequestBuilder {
-        self.client.request(method, url.clone()).headers(self.headers.clone())
+    /// A request to the server, at its own origin: `url` is its address, or an endpoint that has been checked.
+    fn request(&self, client: &reqwest::Client, method: Method, url: &Url) -> RequestBuilder {
+        client.request(method, url.clone()).headers(self.headers.clone())
     }
+
+    /// Sends a request with the tokens there are. One that is refused is sent once more, with new tokens.
+    async fn send(&self, prepare: impl Fn(&reqwest::Client) -> RequestBuilder) -> Result<Response, HttpFailure> {
+        let Some(TokenSender { access, .. }) = &self.tokens else { return self.attempt(&prepare, None).await };
+        let used = access.tokens().await;
+        let response = self.attempt(&prepare, used.as_deref()).await?;
+        match response.status() {
+            StatusCode::UNAUTHORIZED => {}
+            StatusCode::FORBIDDEN => {
+                if let (Some(used), Some(challenge)) =
+                    (used, challenge(&response).filter(BearerChallenge::is_insufficient_scope))
+                {
+                    access.lacks_scope(&used, challenge);
+                }
+                return Ok(response);
+            }
+            _ => return Ok(response),
+        }
+        let Some(fresh) = access.refused(used, challenge(&response)).await else { return Ok(response) };
+        let response = self.attempt(&prepare, Some(&fresh)).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            access.refused_again(&fresh, challenge(&response));
+        }
+        Ok(response)
+    }
+
+    async fn attempt(
+        &self,
+        prepare: &impl Fn(&reqwest::Client) -> RequestBuilder,
+        tokens: Option<&GuestTokens>,
+    ) -> Result<Response, HttpFailure> {
+        let request = match (&self.tokens, tokens) {
+            (Some(sender), Some(tokens)) => prepare(&sender.client).header(AUTHORIZATION, tokens.header()),
+            _ => prepare(&self.client),
+        };
+        request.send().await.map_err(HttpFailure::network)
+    }
+}
+
+fn client(url: &Url, redirects: redirect::Policy) -> Result<reqwest::Client, UpstreamError> {
+    let mut client = reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .tcp_keepalive(Duration::from_secs(30))
+        .referer(false)
+        .redirect(redirects);
+    if is_loopback(url) {
+        // No proxy reaches our own loopback.
+        client = client.no_proxy();
+    }
+    client.build().map_err(|error| UpstreamError::Unreachable(format!("cannot prepare HTTP: {}", reason(error))))
+}
+
+/// The bearer challenge of an answer.
+fn challenge(response: &Response) -> Option<BearerChallenge> {
+    let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    BearerChallenge::read(values.filter_map(|value| value.to_str().ok()))
 }
 
 /// Headers go only where the user sent them.
@@ -227,6 +302,7 @@ impl HttpFailure {
     /// Reads an answer that is not a success.
     pub(super) async fn refused(response: Response) -> Self {
         let status = response.status();
+        let redirect = status.is_redirection().then(|| redirect_note(&response));
         let text = read(response, MAX_REFUSAL).await.map(|(bytes, _)| bytes).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let said = RpcHead::read(&text).and_then(|head| head.error).map(|error| {
@@ -234,9 +310,7 @@ impl HttpFailure {
         });
         let body = said.is_some().then(|| Box::from(text));
         let mut why = format!("the server answered HTTP {}", status.as_u16());
-        if status.is_redirection() {
-            why.push_str(", a redirect to another origin, which is not followed");
-        }
+        why.push_str(redirect.unwrap_or_default());
         if let Some(said) = said.filter(|said| !said.is_empty()) {
             why.push_str(": ");
             why.extend(said.chars().take(SHOWN));
@@ -263,6 +337,16 @@ impl HttpFailure {
     /// Whether the body is an answer to that request.
     pub(super) fn answers(&self, id: &str) -> bool {
         self.body.as_deref().and_then(RpcHead::read).is_some_and(|head| head.answers(id))
+    }
+}
+
+/// Why a redirect was not followed: within an origin only a request with a token is not sent on.
+fn redirect_note(response: &Response) -> &'static str {
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let target = location.and_then(|location| response.url().join(location).ok());
+    match target.is_some_and(|target| target.origin() == response.url().origin()) {
+        true => ", a redirect, which is not followed with a token: give the address that it leads to",
+        false => ", a redirect to another origin, which is not followed",
     }
 }
 

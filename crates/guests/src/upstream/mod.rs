@@ -146,7 +146,7 @@ impl UpstreamConnection {
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         let answers = sender.clone();
-        let client = || http::HttpUpstream::new(url, headers);
+        let client = || http::HttpUpstream::new(url, headers)?.with_access(setup.access.clone());
         let inner = match verdict.wire {
             WireKind::WebSocket => {
                 UpstreamTransport::WebSocket(websocket::WebSocketUpstream::open(url, headers, sender).await?)

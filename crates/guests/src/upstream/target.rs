@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::http::HttpUpstream;
 use super::{GuestUser, UpstreamError, Watcher, websocket};
+use crate::oauth::GuestAccess;
 
 /// What to bring in.
 #[derive(Clone, PartialEq, Eq)]
@@ -115,11 +116,13 @@ pub struct UpstreamSetup {
     pub watcher: Option<Watcher>,
     /// Whom a child runs as, if not as us.
     pub user: Option<GuestUser>,
+    /// What gives requests over HTTP their tokens.
+    pub(crate) access: Option<Arc<GuestAccess>>,
 }
 
 impl UpstreamSetup {
     /// A guest's, without a watcher.
     pub fn new(guest: impl Into<Arc<str>>) -> Self {
-        Self { guest: guest.into(), watcher: None, user: None }
+        Self { guest: guest.into(), watcher: None, user: None, access: None }
     }
 }

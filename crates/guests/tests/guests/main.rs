@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, their helpers included")]
 
 mod cast;
+mod oauth;
 mod sharing;
 mod supervision;
 mod translation;

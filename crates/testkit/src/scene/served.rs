@@ -135,7 +135,9 @@ impl SceneStage {
             loop {
                 match statuses.recv().await {
                     Some(GuestStatus::Here { .. }) => return Ok(()),
-                    Some(GuestStatus::Restarting { why, .. }) => return Err(why),
+                    Some(GuestStatus::Restarting { why, .. } | GuestStatus::SignInNeeded { why, .. }) => {
+                        return Err(why);
+                    }
                     Some(GuestStatus::Starting | GuestStatus::Ended) => {}
                     None => return Err("the guest ended".to_owned()),
                 }

@@ -105,7 +105,8 @@ pub async fn probe(
             Ok(ProbeVerdict::legacy(WireKind::WebSocket, LegacyDialect::Unknown))
         }
         GuestTarget::Url { url, headers, transport } => {
-            url::probe(&HttpUpstream::new(url, headers)?, *transport, limit).await
+            let http = HttpUpstream::new(url, headers)?.with_access(setup.access.clone())?;
+            url::probe(&http, *transport, limit).await
         }
     }
 }

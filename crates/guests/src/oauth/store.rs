@@ -1,0 +1,96 @@
+//! Tokens on disk: a file for each server, which only its owner can read, and a lock for those who refresh them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+
+use super::tokens::GuestTokens;
+use super::{AuthorizationError, ResourceUrl};
+use crate::private_file;
+
+/// The directory with the tokens of all guests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenStore {
+    directory: PathBuf,
+}
+
+impl TokenStore {
+    /// A store in a directory, which need not be there yet.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    /// Where a server's tokens are.
+    pub fn path(&self, url: &ResourceUrl) -> PathBuf {
+        let name = HEXLOWER.encode(digest(&SHA256, url.as_str().as_bytes()).as_ref());
+        self.directory.join(format!("{}.json", &name[..32]))
+    }
+
+    /// What is stored for a server.
+    pub fn read(&self, url: &ResourceUrl) -> Result<Option<GuestTokens>, AuthorizationError> {
+        let found = read(&self.path(url))?;
+        Ok(found.filter(|tokens| tokens.url == url.as_str()))
+    }
+
+    /// Everything that is stored and can be read, by address.
+    pub fn all(&self) -> Result<Vec<GuestTokens>, AuthorizationError> {
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed(&self.directory))?,
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed(&self.directory))?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                all.extend(read(&path)?);
+            }
+        }
+        all.sort_by(|a, b| a.url.cmp(&b.url));
+        Ok(all)
+    }
+
+    /// Stores a server's tokens in place of those before. Hands back where.
+    pub fn write(&self, url: &ResourceUrl, tokens: &GuestTokens) -> Result<PathBuf, AuthorizationError> {
+        let path = self.path(url);
+        let text = serde_json::to_string_pretty(tokens).expect("texts and numbers can be written");
+        private_file::write(&path, &(text + "\n")).map_err(failed(&path))?;
+        Ok(path)
+    }
+
+    /// Forgets a server's tokens; false where there are none.
+    pub fn forget(&self, url: &ResourceUrl) -> Result<bool, AuthorizationError> {
+        let path = self.path(url);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            removed => removed.map(|()| true).map_err(failed(&path)),
+        }
+    }
+
+    /// Waits until no other process refreshes a server's tokens: a refresh token that is used twice is taken for stolen
+    /// (RFC 9700 §4.14.2). The lock ends with the file. Blocks its thread.
+    pub(super) fn lock(&self, url: &ResourceUrl) -> Result<File, AuthorizationError> {
+        private_file::make_directory(&self.directory).map_err(failed(&self.directory))?;
+        let path = self.path(url).with_extension("lock");
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = opened.map_err(failed(&path))?;
+        file.lock().map_err(failed(&path))?;
+        Ok(file)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<GuestTokens>, AuthorizationError> {
+    let Some(text) = private_file::read(path).map_err(failed(path))? else { return Ok(None) };
+    // The parser's own message could quote a token.
+    let wrong = |_| failed(path)(io::Error::other("it is not as Salon writes it; delete it and sign in again"));
+    let tokens: GuestTokens = serde_json::from_str(&text).map_err(wrong)?;
+    Ok(Some(tokens).filter(GuestTokens::is_usable))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> AuthorizationError {
+    let path = path.to_owned();
+    move |source| AuthorizationError::Store { path, source }
+}

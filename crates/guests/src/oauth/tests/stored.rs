@@ -1,0 +1,34 @@
+//! Tokens on disk.
+
+use std::os::unix::fs::PermissionsExt;
+
+use salon_testkit::Scratch;
+
+use super::*;
+
+#[test]
+fn tokens_are_stored_for_their_owner_alone() {
+    let scratch = Scratch::new().unwrap();
+    let store = TokenStore::new(scratch.path().join("guests"));
+    let url = ResourceUrl::parse("https://mcp.example/mcp").unwrap();
+    let other = ResourceUrl::parse("https://mcp.example/other").unwrap();
+    assert!(store.read(&url).unwrap().is_none() && store.all().unwrap().is_empty() && !store.forget(&url).unwrap());
+    let tokens = browsing().redirect("code=c1&state=state&iss=https%3A%2F%2Fid.example").ok(TOKENS).tokens.unwrap();
+    let path = store.write(&url, &tokens).unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(store.read(&url).unwrap().as_ref(), Some(&tokens));
+    assert_eq!(store.all().unwrap(), [tokens]);
+    // Under another name they are not the other server's.
+    std::fs::copy(&path, store.path(&other)).unwrap();
+    assert!(store.read(&other).unwrap().is_none());
+
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let why = store.read(&url).unwrap_err().to_string();
+    assert!(why.contains("open to other users (mode 640)"), "{why}");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&path, "{\"access_token\":\"hunter2\"").unwrap();
+    let why = store.read(&url).unwrap_err().to_string();
+    assert!(why.contains("delete it") && !why.contains("hunter2"), "{why}");
+    assert!(store.forget(&url).unwrap() && store.read(&url).unwrap().is_none());
+}
