@@ -247,7 +247,8 @@ fn credentials_of_the_user_are_not_replaced() {
 #[test]
 fn a_sign_in_that_fails_ends_the_guest_with_its_reason() {
     run(async {
-        let table: [(fn(&mut OAuthSwitches), &str); 3] = [
+        type Change = fn(&mut OAuthSwitches);
+        let table: [(Change, &str); 3] = [
             (|switches| switches.consents = false, "the sign-in was refused in the browser"),
             (
                 |switches| switches.response_issuer = Some("https://evil.example".into()),

@@ -37,6 +37,9 @@ pub(super) struct Snapshot {
 /// A call: the request's offset, its envelope, caller, callee, JSON-RPC id as JSON.
 type CallForm = (u64, EnvelopeId, ParticipantId, ParticipantId, Box<str>);
 
+/// A notice: offset, time of arrival, text, stamp.
+type NoticeForm = (u64, u64, Box<str>, Option<Box<str>>);
+
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum IgnoredForm {
@@ -65,9 +68,9 @@ struct SnapshotForm {
     /// How many bytes the authors of the entries have stored. Versions up to 0.2 did not count.
     #[serde(default)]
     stored: AuthorsForm,
-    /// The notices of the gateway that settings and held calls follow from: offset, time of arrival, text, stamp.
+    /// The notices of the gateway that settings and held calls follow from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    control: Vec<(u64, u64, Box<str>, Option<Box<str>>)>,
+    control: Vec<NoticeForm>,
     /// Why calls have failed that somebody stopped, by the offsets of their requests or of the notices that held them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<(u64, StoppedForm)>,
