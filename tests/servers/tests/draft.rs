@@ -82,7 +82,7 @@ impl Stage {
         loop {
             match within("a status", self.statuses.recv()).await.unwrap().unwrap() {
                 GuestStatus::Here { server, tools } => return (server, tools),
-                GuestStatus::Restarting { why, .. } => panic!("{why}"),
+                GuestStatus::Restarting { why, .. } | GuestStatus::SignInNeeded { why, .. } => panic!("{why}"),
                 GuestStatus::Starting | GuestStatus::Ended => {}
             }
         }
