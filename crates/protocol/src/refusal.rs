@@ -35,6 +35,7 @@ codes! {
     Unauthorized "unauthorized",
     Forbidden "forbidden",
     Paused "paused",
+    Archived "archived",
     FromMismatch "from_mismatch",
     ReservedKind "reserved_kind",
     RecipientRequired "recipient_required",

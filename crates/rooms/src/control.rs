@@ -82,7 +82,7 @@ impl Authority {
         if act != Act::Read {
             if self.settings.archived {
                 return Err(Refusal::new(
-                    Code::Forbidden,
+                    Code::Archived,
                     "this topic is archived: it can be read, and nothing new is stored",
                 ));
             }

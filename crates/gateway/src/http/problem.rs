@@ -84,9 +84,12 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code {
             Code::Unauthorized => StatusCode::UNAUTHORIZED,
-            Code::Forbidden | Code::Paused | Code::ApprovalDenied | Code::FromMismatch | Code::ReservedKind => {
-                StatusCode::FORBIDDEN
-            }
+            Code::Forbidden
+            | Code::Paused
+            | Code::Archived
+            | Code::ApprovalDenied
+            | Code::FromMismatch
+            | Code::ReservedKind => StatusCode::FORBIDDEN,
             Code::NotFound | Code::RecipientNotFound => StatusCode::NOT_FOUND,
             Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => {
                 StatusCode::CONFLICT
