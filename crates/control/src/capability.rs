@@ -13,7 +13,7 @@ const MAX_CAPABILITIES: usize = 256;
 
 /// A pattern for acts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Capability {
+pub enum CapabilityPattern {
     /// `*`: everything.
     All,
     /// `read`
@@ -62,7 +62,7 @@ impl fmt::Display for InvalidCapability {
     }
 }
 
-impl Capability {
+impl CapabilityPattern {
     /// Whether it covers an act.
     pub fn covers(&self, act: &Act<'_>) -> bool {
         match (self, act) {
@@ -97,7 +97,7 @@ fn target(word: &'static str, text: &str) -> Result<(NamePattern, NamePattern), 
     Ok((read(who)?, read(what)?))
 }
 
-impl FromStr for Capability {
+impl FromStr for CapabilityPattern {
     type Err = InvalidCapability;
 
     fn from_str(text: &str) -> Result<Self, InvalidCapability> {
@@ -119,7 +119,7 @@ impl FromStr for Capability {
     }
 }
 
-impl fmt::Display for Capability {
+impl fmt::Display for CapabilityPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("*"),
@@ -137,14 +137,14 @@ impl fmt::Display for Capability {
 /// Capabilities that are allowed, without those that are denied (`!` in front). Deny overrides allow, in whichever order they stand.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CapabilitySet {
-    allowed: Vec<Capability>,
-    denied: Vec<Capability>,
+    allowed: Vec<CapabilityPattern>,
+    denied: Vec<CapabilityPattern>,
 }
 
 impl CapabilitySet {
     /// The set that allows everything.
     pub fn all() -> Self {
-        Self { allowed: vec![Capability::All], denied: Vec::new() }
+        Self { allowed: vec![CapabilityPattern::All], denied: Vec::new() }
     }
 
     /// Reads a list of capabilities.
@@ -164,19 +164,20 @@ impl CapabilitySet {
 
     /// Whether an act is allowed.
     pub fn allows(&self, act: &Act<'_>) -> bool {
-        let covers = |list: &[Capability]| list.iter().any(|capability| capability.covers(act));
+        let covers = |list: &[CapabilityPattern]| list.iter().any(|capability| capability.covers(act));
         covers(&self.allowed) && !covers(&self.denied)
     }
 
     /// Whether every act is allowed, so that none has to be looked at.
     pub fn allows_everything(&self) -> bool {
-        self.denied.is_empty() && self.allowed.contains(&Capability::All)
+        self.denied.is_empty() && self.allowed.contains(&CapabilityPattern::All)
     }
 
     /// Whether every call is allowed, so that the name of the tool has not to be read.
     pub fn allows_all_calls(&self) -> bool {
-        let concerns_calls = |capability: &Capability| matches!(capability, Capability::All | Capability::Call(..));
-        self.allowed.iter().any(Capability::covers_all_calls) && !self.denied.iter().any(concerns_calls)
+        let concerns_calls =
+            |capability: &CapabilityPattern| matches!(capability, CapabilityPattern::All | CapabilityPattern::Call(..));
+        self.allowed.iter().any(CapabilityPattern::covers_all_calls) && !self.denied.iter().any(concerns_calls)
     }
 
     /// The set as a list that [`CapabilitySet::parse`] reads.

@@ -11,11 +11,11 @@ mod role;
 mod settings;
 
 pub use act::{Act, called_tool};
-pub use capability::{Capability, CapabilitySet, InvalidCapability};
+pub use capability::{CapabilityPattern, CapabilitySet, InvalidCapability};
 pub use notice::{
     APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision,
     SETTINGS_METHOD, SettingsChange,
 };
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};
-pub use settings::{Access, CallRule, InvalidSettings, Principal, RuleEffect, TopicSettings};
+pub use settings::{CallRule, InvalidSettings, Principal, RuleEffect, TopicAccess, TopicSettings};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::act::Act;
-use crate::capability::{Capability, CapabilitySet};
+use crate::capability::{CapabilityPattern, CapabilitySet};
 use crate::role::RoleName;
 
 /// Bounds of one topic's settings. They are stored with every change, and every room has them in memory.
@@ -27,7 +27,7 @@ const DEFAULT_HOLD_MILLIS: u64 = 5 * 60 * 1000;
 /// Who may enter a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Access {
+pub enum TopicAccess {
     /// Everybody whose token names the topic.
     #[default]
     Token,
@@ -84,13 +84,13 @@ pub enum RuleEffect {
 pub struct CallRule {
     /// The calls that are held until they are approved.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub hold: Option<Capability>,
+    pub hold: Option<CapabilityPattern>,
     /// The calls that pass.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub allow: Option<Capability>,
+    pub allow: Option<CapabilityPattern>,
     /// The calls that are refused.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub deny: Option<Capability>,
+    pub deny: Option<CapabilityPattern>,
     /// Who may approve: everyone here with `approve` for the call, where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<Principal>,
@@ -119,13 +119,18 @@ fn default_hold() -> u64 {
 mod as_text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::capability::Capability;
+    use crate::capability::CapabilityPattern;
 
-    pub(super) fn serialize<S: Serializer>(capability: &Option<Capability>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        capability: &Option<CapabilityPattern>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         capability.as_ref().map(ToString::to_string).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Capability>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<CapabilityPattern>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
         text.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)
     }
@@ -133,7 +138,7 @@ mod as_text {
 
 impl CallRule {
     /// What it does, and to which calls. `None` for a rule that is not valid.
-    pub fn effect(&self) -> Option<(RuleEffect, &Capability)> {
+    pub fn effect(&self) -> Option<(RuleEffect, &CapabilityPattern)> {
         match (&self.hold, &self.allow, &self.deny) {
             (Some(calls), None, None) => Some((RuleEffect::Hold, calls)),
             (None, Some(calls), None) => Some((RuleEffect::Allow, calls)),
@@ -156,7 +161,7 @@ pub struct TopicSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Who may enter.
-    pub access: Access,
+    pub access: TopicAccess,
     /// Roles by participant.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub members: BTreeMap<ParticipantId, RoleName>,
@@ -259,7 +264,7 @@ impl TopicSettings {
         }
         self.rules.iter().try_for_each(|rule| self.check_rule(rule))?;
         let is_owned = self.members.values().any(|role| role.as_str() == RoleName::OWNER);
-        if self.access == Access::Members && !is_owned {
+        if self.access == TopicAccess::Members && !is_owned {
             return Err(InvalidSettings::NoOwner);
         }
         let bytes = serde_json::to_string(&self).map_or(usize::MAX, |text| text.len());
@@ -268,7 +273,7 @@ impl TopicSettings {
     }
 
     fn check_rule(&self, rule: &CallRule) -> Result<(), InvalidSettings> {
-        if !matches!(rule.effect(), Some((_, Capability::Call(..)))) {
+        if !matches!(rule.effect(), Some((_, CapabilityPattern::Call(..)))) {
             return Err(InvalidSettings::NotACall);
         }
         if rule.approvers.len() > MAX_APPROVERS || rule.callers.len() > MAX_APPROVERS {
@@ -302,8 +307,8 @@ impl TopicSettings {
             return Some(role.clone());
         }
         match self.access {
-            Access::Members => None,
-            Access::Token => self.default_role.clone().or_else(|| RoleName::new(RoleName::MEMBER).ok()),
+            TopicAccess::Members => None,
+            TopicAccess::Token => self.default_role.clone().or_else(|| RoleName::new(RoleName::MEMBER).ok()),
         }
     }
 

@@ -91,7 +91,7 @@ impl Mcpx {
     /// Tells the caller that its request waits for approval. A peer writes no notices, so one in place of its draft says that.
     fn tell_held(&mut self, notice: &Entry, now: Instant) {
         let Some(ControlNotice::Requested(held)) = ControlNotice::of(&notice.envelope) else { return };
-        let payload = system::Held::new(&held.callee, held.needs, held.expires);
+        let payload = system::HeldRequest::new(&held.callee, held.needs, held.expires);
         let frame = self.compose(Kind::System, Some(&held.id), payload, now);
         self.send(frame);
     }

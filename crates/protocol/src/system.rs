@@ -122,7 +122,7 @@ impl Error<'static> {
 
 /// A request waits for approval.
 #[derive(Debug, Serialize)]
-pub struct Held<'a> {
+pub struct HeldRequest<'a> {
     event: &'static str,
     r#type: &'static str,
     message: String,
@@ -131,7 +131,7 @@ pub struct Held<'a> {
     expires: Timestamp,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldRequest<'a> {
     /// A request to `callee` that so many have to approve until a time.
     pub fn new(callee: &'a ParticipantId, needs: u32, expires: Timestamp) -> Self {
         let message = format!("the call to `{callee}` waits for approval; its answer or a refusal follows");

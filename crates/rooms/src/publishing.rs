@@ -12,7 +12,7 @@ use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, Particip
 use crate::control::Authority;
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::rules::{self, Accepted, Circumstances, Referent, Refused};
+use crate::rules::{self, AcceptedDraft, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
@@ -104,8 +104,8 @@ impl Room {
         drop(attendance);
         let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others, authority };
         match rules::accept(author, draft, &circumstances) {
-            Ok(Accepted { envelope, hold: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
-            Ok(Accepted { envelope, hold: Some((rule, tool)) }) => {
+            Ok(AcceptedDraft { envelope, hold: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(AcceptedDraft { envelope, hold: Some((rule, tool)) }) => {
                 Publishing::LookUp(self.clone().hold(envelope, stamp, rule, tool))
             }
             Err(refused) if depends_on_the_moment(refused.1.code) => {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_control::TopicSettings;
-use salon_log::{Appended, Claim, Fold, HeldCall, Lapse, OpenRequest, ReadError, Span, TopicLog};
+use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal,
-    Stamp, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
+    TopicName,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,8 +19,9 @@ use tokio::time::Instant;
 use crate::attendance::{Attendance, EntryTerms};
 use crate::batch::Batch;
 use crate::bell::Bell;
-use crate::control::{Authority, check_access};
+use crate::control::check_access;
 use crate::cursor::{Cursor, Deliver, Interest};
+use crate::host_access::HostAccess;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
 use crate::open_rooms::{OpenRooms, RoomCell};
@@ -124,75 +124,6 @@ pub struct Residence {
     pub desk: HostAccess,
     /// The newest entry when the room was opened. Up to here, what names the host may have been answered before.
     pub opened_at: Position,
-}
-
-/// What the host knows of a room, and how it speaks there: as itself, or for a participant that asks it to.
-#[derive(Clone)]
-pub struct HostAccess(Arc<Room>);
-
-impl HostAccess {
-    /// The room.
-    pub fn topic(&self) -> &TopicName {
-        &self.0.topic
-    }
-
-    /// Who is here.
-    pub fn roster(&self) -> Vec<Arc<Participant>> {
-        self.0.attendance().fold().roster().cloned().collect()
-    }
-
-    /// The settings of the topic, where it has some.
-    pub fn settings(&self) -> Option<Arc<TopicSettings>> {
-        self.0.attendance().fold().settings().cloned()
-    }
-
-    /// The calls that wait for approval.
-    pub fn held_calls(&self) -> Vec<HeldCall> {
-        self.0.attendance().fold().held_calls().values().cloned().collect()
-    }
-
-    /// The calls that wait for an answer.
-    pub fn waiting_calls(&self) -> Vec<OpenRequest> {
-        let room = &self.0;
-        room.attendance().fold().standing(room.epoch, 0).waiting
-    }
-
-    /// What the topic's settings and a token say of a participant; `None` where they forbid nothing.
-    pub fn authority(&self, participant: &ParticipantId, stamp: Option<&Stamp>) -> Option<Authority> {
-        Authority::of(self.0.attendance().fold(), participant, stamp)
-    }
-
-    /// Stores a notice of the gateway's, and waits until this room has folded it.
-    pub async fn append(&self, notice: Envelope) -> Result<Appended, Refusal> {
-        let appended = self.0.log.append(&self.0.topic, notice).await.map_err(|error| unwritable(&error))?;
-        if self.0.folded(appended.entry.position.offset).await { Ok(appended) } else { Err(closed()) }
-    }
-
-    /// Somebody who is here.
-    pub fn participant(&self, id: &ParticipantId) -> Option<Arc<Participant>> {
-        self.0.attendance().fold().participant(id).cloned()
-    }
-
-    /// Whether somebody sits on another node and not on this one.
-    pub fn is_elsewhere(&self, id: &ParticipantId) -> bool {
-        !self.0.attendance().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
-    }
-
-    /// Counts the nodes that are gone; `None` where there is only one.
-    pub fn gone(&self) -> Option<watch::Receiver<u64>> {
-        self.0.log.gone()
-    }
-
-    /// Reads the room after a position, or from now on. Does not keep the room from being evicted.
-    pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
-        let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
-        Cursor::new(self.0.clone(), None, Bell::new(interest), began)
-    }
-
-    /// Publishes as the host, or as somebody on whose request the host acts.
-    pub fn publish(&self, author: &ParticipantId, draft: Draft) -> Publishing {
-        self.0.publish(author, draft)
-    }
 }
 
 /// Runs the host in a room for as long as the room is open.
@@ -580,7 +511,7 @@ impl Rooms {
         let began = unanswered.unwrap_or(standing.head.offset);
         let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
         let cursor = Cursor::new(room.clone(), None, bell, began);
-        let host = (self.0.host)(Residence { cursor, desk: HostAccess(room.clone()), opened_at: standing.head });
+        let host = (self.0.host)(Residence { cursor, desk: HostAccess::new(room.clone()), opened_at: standing.head });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}

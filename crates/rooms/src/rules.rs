@@ -24,7 +24,7 @@ pub struct Circumstances {
 
 /// A draft that was accepted.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedDraft {
     /// It.
     pub envelope: Envelope,
     /// The rule that holds it until somebody approves, and the tool that it calls.
@@ -50,13 +50,13 @@ pub enum Referent {
 }
 
 /// Accepts a draft of `author`'s, or gives it back with the reason why not. The refusal names the draft.
-pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<Accepted, Refused> {
+pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<AcceptedDraft, Refused> {
     let judged = judge(author, draft.envelope(), circumstances).and_then(|()| match &circumstances.authority {
         Some(authority) => authority.judge(draft.envelope()),
         None => Ok(None),
     });
     match judged {
-        Ok(hold) => Ok(Accepted { envelope: draft.trust(), hold }),
+        Ok(hold) => Ok(AcceptedDraft { envelope: draft.trust(), hold }),
         Err(refusal) => {
             let refusal = refusal.regarding(Some(draft.envelope().id().clone()));
             Err(Box::new((draft, refusal)))

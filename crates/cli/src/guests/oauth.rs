@@ -159,7 +159,7 @@ pub(crate) struct GuestLogin {
 /// The servers that are signed in to.
 pub(crate) fn logins() -> anyhow::Result<Vec<GuestLogin>> {
     let all = store().map(|store| store.all()).transpose()?.unwrap_or_default();
-    let login = |tokens: salon_guests::oauth::GuestTokens| GuestLogin {
+    let login = |tokens: salon_guests::oauth::UpstreamTokens| GuestLogin {
         refreshable: tokens.is_refreshable(),
         expires: tokens.expires.map(timestamp),
         url: tokens.url,

@@ -25,7 +25,7 @@ use crate::config::TopicCreation;
 const MAX_TRIES: usize = 5;
 
 /// A change of the settings: what it makes of those of before, or why it does not.
-type Change<'a> = Box<dyn Fn(&TopicSettings) -> Result<Value, String> + Send + Sync + 'a>;
+type SettingsEdit<'a> = Box<dyn Fn(&TopicSettings) -> Result<Value, String> + Send + Sync + 'a>;
 
 /// The call of a tool for control.
 pub(super) struct ControlCall<'a> {
@@ -135,7 +135,7 @@ impl<'a> ControlCall<'a> {
     }
 
     /// Changes the settings, again where another change was quicker.
-    async fn change(&self, reason: Option<String>, make: Change<'_>) -> HostOutcome {
+    async fn change(&self, reason: Option<String>, make: SettingsEdit<'_>) -> HostOutcome {
         let (caller, asked) = (self.request.caller(), self.request.entry.envelope.id());
         for number in 0..MAX_TRIES {
             let before = match self.desk().settings() {

@@ -12,7 +12,7 @@ use super::challenge::BearerChallenge;
 use super::exchange::OAuthRequest;
 use super::metadata::{ProtectedResource, resource_addresses};
 use super::running::{now, perform};
-use super::tokens::{GuestTokens, union};
+use super::tokens::{UpstreamTokens, union};
 use super::wire::OAuthWire;
 use super::{AuthorizationError, OAuthOptions, ResourceUrl};
 
@@ -32,7 +32,7 @@ pub(crate) struct GuestAccess {
     options: OAuthOptions,
     /// Whether tokens that are there already are used.
     uses_stored: bool,
-    held: Mutex<Option<Arc<GuestTokens>>>,
+    held: Mutex<Option<Arc<UpstreamTokens>>>,
     /// Held by the one task that refreshes; with the refresh token that was refused last, which is not used again.
     renewing: tokio::sync::Mutex<Option<String>>,
     needs: watch::Sender<AccessNeeds>,
@@ -82,7 +82,7 @@ impl GuestAccess {
         &self.resource
     }
 
-    fn stored(&self) -> Option<GuestTokens> {
+    fn stored(&self) -> Option<UpstreamTokens> {
         self.options.store.read(&self.resource).unwrap_or_else(|why| {
             let resource = self.resource.as_str();
             tracing::warn!(resource, "oauth: stored tokens unreadable, going on without: {why}");
@@ -90,19 +90,19 @@ impl GuestAccess {
         })
     }
 
-    fn hold(&self, tokens: GuestTokens) -> Arc<GuestTokens> {
+    fn hold(&self, tokens: UpstreamTokens) -> Arc<UpstreamTokens> {
         let tokens = Arc::new(tokens);
         *self.held.lock() = Some(tokens.clone());
         tokens
     }
 
     /// The tokens there are, whether or not they are good.
-    pub(crate) fn held(&self) -> Option<Arc<GuestTokens>> {
+    pub(crate) fn held(&self) -> Option<Arc<UpstreamTokens>> {
         self.held.lock().clone()
     }
 
     /// The tokens for a request, refreshed where that is due.
-    pub(crate) async fn tokens(self: &Arc<Self>) -> Option<Arc<GuestTokens>> {
+    pub(crate) async fn tokens(self: &Arc<Self>) -> Option<Arc<UpstreamTokens>> {
         let held = self.held()?;
         if !held.is_due(now()) {
             return Some(held);
@@ -114,9 +114,9 @@ impl GuestAccess {
     /// What to try instead of tokens, or of none, that were answered with 401. `None` where nothing is left to try.
     pub(crate) async fn refused(
         self: &Arc<Self>,
-        used: Option<Arc<GuestTokens>>,
+        used: Option<Arc<UpstreamTokens>>,
         challenge: Option<BearerChallenge>,
-    ) -> Option<Arc<GuestTokens>> {
+    ) -> Option<Arc<UpstreamTokens>> {
         let Some(used) = used else {
             if let Some(stored) = self.uses_stored.then(|| self.stored()).flatten() {
                 return Some(self.hold(stored));
@@ -146,12 +146,12 @@ impl GuestAccess {
     }
 
     /// New tokens were refused as well.
-    pub(crate) fn refused_again(&self, used: &GuestTokens, challenge: Option<BearerChallenge>) {
+    pub(crate) fn refused_again(&self, used: &UpstreamTokens, challenge: Option<BearerChallenge>) {
         self.require(Some(used), challenge.unwrap_or_default(), "it refuses its tokens".into());
     }
 
     /// A request needed more scopes than the tokens have (RFC 6750 §3.1). Asked for once.
-    pub(crate) fn lacks_scope(&self, used: &GuestTokens, challenge: BearerChallenge) {
+    pub(crate) fn lacks_scope(&self, used: &UpstreamTokens, challenge: BearerChallenge) {
         let Some(wanted) = union(used.scope.as_deref(), challenge.scope.as_deref()) else { return };
         self.needs.send_if_modified(|needs| {
             if needs.stepped_up.contains(&wanted) || needs.stepped_up.len() == MAX_STEP_UPS {
@@ -165,7 +165,7 @@ impl GuestAccess {
         });
     }
 
-    fn require(&self, used: Option<&GuestTokens>, challenge: BearerChallenge, why: String) {
+    fn require(&self, used: Option<&UpstreamTokens>, challenge: BearerChallenge, why: String) {
         let refused = used.map(|used| used.access_token.clone());
         // A late answer to tokens that have been replaced since.
         if self.held.lock().as_ref().is_some_and(|held| Some(&held.access_token) != refused.as_ref()) {
@@ -190,14 +190,14 @@ impl GuestAccess {
     }
 
     /// New tokens in place of some that are due or were refused. Other tasks wait for them, and other processes.
-    async fn renew(self: &Arc<Self>, used: Arc<GuestTokens>) -> Result<Arc<GuestTokens>, AuthorizationError> {
+    async fn renew(self: &Arc<Self>, used: Arc<UpstreamTokens>) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
         let access = self.clone();
         // A task of its own: a request may be abandoned, but a refresh token that was replaced must be stored.
         let renewal = tokio::spawn(async move { access.renew_alone(&used).await });
         renewal.await.unwrap_or_else(|failed| Err(AuthorizationError::Answer(failed.to_string())))
     }
 
-    async fn renew_alone(&self, used: &GuestTokens) -> Result<Arc<GuestTokens>, AuthorizationError> {
+    async fn renew_alone(&self, used: &UpstreamTokens) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
         let mut refused = self.renewing.lock().await;
         let _lock = self.lock().await?;
         // Another task, or another process, may have been first.
@@ -249,7 +249,7 @@ impl GuestAccess {
     pub(super) async fn sign_in_now(
         &self,
         challenge: &BearerChallenge,
-    ) -> Result<Arc<GuestTokens>, AuthorizationError> {
+    ) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
         let Some(prompt) = &self.options.prompt else { return Err(AuthorizationError::Expired) };
         let wanted = self.stored().and_then(|stored| stored.wanted_scope);
         let tokens = perform(&self.resource, challenge, wanted, &self.options, prompt).await?;

@@ -32,7 +32,7 @@ pub use device::DevicePrompt;
 pub use error::AuthorizationError;
 pub use running::{GuestSignInError, GuestSignInOutcome, sign_in};
 pub use store::TokenStore;
-pub use tokens::GuestTokens;
+pub use tokens::UpstreamTokens;
 
 /// How a guest behind OAuth gets its tokens.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use super::client::{RegisteredClient, registered, registration};
 use super::device::{DeviceGrant, DevicePoll, DevicePrompt};
 use super::exchange::{Form, OAuthAnswer, OAuthFailure, OAuthRequest};
 use super::metadata::{AuthorizationServer, ProtectedResource, resource_addresses, server_addresses};
-use super::tokens::{GuestTokens, TokenTerms, union};
+use super::tokens::{TokenTerms, UpstreamTokens, union};
 use super::{AuthorizationError, ResourceUrl, SignInWay};
 
 /// What is to be done next.
@@ -27,7 +27,7 @@ pub(super) enum SignInStep {
     /// Show a code, where there is a new one, and call [`GuestSignIn::waited`] after the time.
     Wait { prompt: Option<DevicePrompt>, time: Duration },
     /// Keep the tokens.
-    Done(Box<GuestTokens>),
+    Done(Box<UpstreamTokens>),
 }
 
 /// What a sign-in begins with.
@@ -320,6 +320,6 @@ impl GuestSignIn {
             client,
             scope: self.scope.clone(),
         };
-        GuestTokens::granted(answer, terms, clock).map(|tokens| SignInStep::Done(Box::new(tokens)))
+        UpstreamTokens::granted(answer, terms, clock).map(|tokens| SignInStep::Done(Box::new(tokens)))
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 
-use super::tokens::GuestTokens;
+use super::tokens::UpstreamTokens;
 use super::{AuthorizationError, ResourceUrl};
 use crate::private_file;
 
@@ -31,13 +31,13 @@ impl TokenStore {
     }
 
     /// What is stored for a server.
-    pub fn read(&self, url: &ResourceUrl) -> Result<Option<GuestTokens>, AuthorizationError> {
+    pub fn read(&self, url: &ResourceUrl) -> Result<Option<UpstreamTokens>, AuthorizationError> {
         let found = read(&self.path(url))?;
         Ok(found.filter(|tokens| tokens.url == url.as_str()))
     }
 
     /// Everything that is stored and can be read, by address.
-    pub fn all(&self) -> Result<Vec<GuestTokens>, AuthorizationError> {
+    pub fn all(&self) -> Result<Vec<UpstreamTokens>, AuthorizationError> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed(&self.directory))?,
@@ -54,7 +54,7 @@ impl TokenStore {
     }
 
     /// Stores a server's tokens in place of those before. Hands back where.
-    pub fn write(&self, url: &ResourceUrl, tokens: &GuestTokens) -> Result<PathBuf, AuthorizationError> {
+    pub fn write(&self, url: &ResourceUrl, tokens: &UpstreamTokens) -> Result<PathBuf, AuthorizationError> {
         let path = self.path(url);
         let text = serde_json::to_string_pretty(tokens).expect("texts and numbers can be written");
         private_file::write(&path, &(text + "\n")).map_err(failed(&path))?;
@@ -82,12 +82,12 @@ impl TokenStore {
     }
 }
 
-fn read(path: &Path) -> Result<Option<GuestTokens>, AuthorizationError> {
+fn read(path: &Path) -> Result<Option<UpstreamTokens>, AuthorizationError> {
     let Some(text) = private_file::read(path).map_err(failed(path))? else { return Ok(None) };
     // The parser's own message could quote a token.
     let wrong = |_| failed(path)(io::Error::other("it is not as Salon writes it; delete it and sign in again"));
-    let tokens: GuestTokens = serde_json::from_str(&text).map_err(wrong)?;
-    Ok(Some(tokens).filter(GuestTokens::is_usable))
+    let tokens: UpstreamTokens = serde_json::from_str(&text).map_err(wrong)?;
+    Ok(Some(tokens).filter(UpstreamTokens::is_usable))
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> AuthorizationError {

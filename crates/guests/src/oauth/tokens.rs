@@ -18,7 +18,7 @@ const MAX_LIFE_SECONDS: u64 = 100 * 365 * 24 * 60 * 60;
 
 /// All that is stored for one server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestTokens {
+pub struct UpstreamTokens {
     /// The server's address.
     pub url: String,
     /// What the tokens are for (RFC 8707).
@@ -43,9 +43,9 @@ pub struct GuestTokens {
     pub(super) wanted_scope: Option<String>,
 }
 
-impl fmt::Debug for GuestTokens {
+impl fmt::Debug for UpstreamTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuestTokens").field("url", &self.url).field("issuer", &self.issuer).finish_non_exhaustive()
+        f.debug_struct("UpstreamTokens").field("url", &self.url).field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
@@ -83,7 +83,7 @@ impl TokenText {
     }
 }
 
-impl GuestTokens {
+impl UpstreamTokens {
     /// Reads the first tokens of a sign-in. `now` is in seconds since 1970.
     pub(super) fn granted(answer: &OAuthAnswer, terms: TokenTerms<'_>, now: u64) -> Result<Self, AuthorizationError> {
         let text = TokenText::read(answer)?;

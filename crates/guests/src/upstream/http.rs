@@ -16,7 +16,7 @@ use salon_mcp::RpcHead;
 
 use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};
-use crate::oauth::{BearerChallenge, GuestAccess, GuestTokens};
+use crate::oauth::{BearerChallenge, GuestAccess, UpstreamTokens};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -146,7 +146,7 @@ impl HttpUpstream {
     async fn attempt(
         &self,
         prepare: &impl Fn(&reqwest::Client) -> RequestBuilder,
-        tokens: Option<&GuestTokens>,
+        tokens: Option<&UpstreamTokens>,
     ) -> Result<Response, HttpFailure> {
         let request = match (&self.tokens, tokens) {
             (Some(sender), Some(tokens)) => prepare(&sender.client).header(AUTHORIZATION, tokens.header()),

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::asks::{ELICITATION, offers};
 use super::call_table::{CallPurpose, ClientRequest, DoorCall};
-use super::list_table::FetchedList;
+use super::list_table::FetchedPeerList;
 use super::targets::{links, renamed_contents};
 use super::{Door, DoorRequest, askers, route};
 
@@ -62,7 +62,7 @@ impl Door {
             }
             // Who has no such method has an empty list.
             (CallPurpose::List(reading), None, Some(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
-                self.keep_list(FetchedList::empty(&call.to, reading.listing), now);
+                self.keep_list(FetchedPeerList::empty(&call.to, reading.listing), now);
             }
             (CallPurpose::List(reading), None, _) => self.not_listed(&call.to, reading.listing, now),
             (CallPurpose::Duty | CallPurpose::Listen(_) | CallPurpose::Client(_), ..) => {}

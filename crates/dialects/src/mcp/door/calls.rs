@@ -9,7 +9,7 @@ use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
 use super::call_table::{CallPurpose, ClientRequest, DoorCall};
 use super::counted::code_of;
 use super::incoming::{text_of, token_of};
-use super::list_table::FetchedList;
+use super::list_table::FetchedPeerList;
 use super::merge::OwnerLookup;
 use super::modern;
 use super::targets::{RequestTarget, ambiguous, completed, not_yet, unknown};
@@ -265,7 +265,7 @@ impl Door {
 
     fn answered_empty(&mut self, number: u64, now: Instant) {
         if let Some(DoorCall { to, purpose: CallPurpose::List(reading), .. }) = self.drop_call(number) {
-            self.keep_list(FetchedList::empty(&to, reading.listing), now);
+            self.keep_list(FetchedPeerList::empty(&to, reading.listing), now);
         }
     }
 

@@ -83,7 +83,7 @@ pub(super) enum ListFetch {
 
 /// A participant's list, as it was fetched.
 #[derive(Debug)]
-pub(super) struct FetchedList<'a> {
+pub(super) struct FetchedPeerList<'a> {
     pub(super) owner: &'a ParticipantId,
     pub(super) listing: Listing,
     pub(super) items: Arc<[ListItem]>,
@@ -91,7 +91,7 @@ pub(super) struct FetchedList<'a> {
     pub(super) ttl: Option<Duration>,
 }
 
-impl<'a> FetchedList<'a> {
+impl<'a> FetchedPeerList<'a> {
     /// The list of a participant that has none.
     pub(super) fn empty(owner: &'a ParticipantId, listing: Listing) -> Self {
         Self { owner, listing, items: Arc::new([]), ttl: None }
@@ -268,8 +268,8 @@ impl DoorLists {
     }
 
     /// Keeps a copy for as long as it may be kept; `None` where its owner has left.
-    pub(super) fn put(&mut self, list: FetchedList<'_>, now: Instant) -> Option<CopyChange> {
-        let FetchedList { owner, listing, items, ttl } = list;
+    pub(super) fn put(&mut self, list: FetchedPeerList<'_>, now: Instant) -> Option<CopyChange> {
+        let FetchedPeerList { owner, listing, items, ttl } = list;
         let copies = self.copies.get_mut(owner)?;
         let until = now + ttl.map_or(self.max_age, |ttl| ttl.min(MAX_TTL));
         let before = copies.lists.insert(listing, ListCopy::Known { until });

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::call_table::CallPurpose;
 use super::incoming::text_of;
-use super::list_table::{FetchedList, ListFetch};
+use super::list_table::{FetchedPeerList, ListFetch};
 use super::{CatalogueAnswer, CatalogueQuery, ClientProfile, Door, DoorRequest, DoorScope, RoomAnswer, RoomQuery};
 use crate::CatalogueSnapshot;
 
@@ -115,7 +115,7 @@ impl Door {
     pub(super) fn resolved(&mut self, answer: RoomAnswer, now: Instant) {
         match answer {
             RoomAnswer::One(CatalogueAnswer { query: CatalogueQuery { who, listing }, items }) => match items {
-                Some(items) => self.keep_list(FetchedList { owner: &who, listing, items, ttl: None }, now),
+                Some(items) => self.keep_list(FetchedPeerList { owner: &who, listing, items, ttl: None }, now),
                 None => self.not_listed(&who, listing, now),
             },
             RoomAnswer::Gathered { number, snapshot } => {
@@ -253,11 +253,11 @@ impl Door {
             return;
         }
         let (items, ttl) = (reading.items.into(), reading.ttl);
-        self.keep_list(FetchedList { owner: who, listing, items, ttl }, now);
+        self.keep_list(FetchedPeerList { owner: who, listing, items, ttl }, now);
     }
 
     /// Keeps a participant's list, for as long as it may be kept.
-    pub(super) fn keep_list(&mut self, list: FetchedList<'_>, now: Instant) {
+    pub(super) fn keep_list(&mut self, list: FetchedPeerList<'_>, now: Instant) {
         let (who, listing) = (list.owner, list.listing);
         let Some(change) = self.lists.put(list, now) else { return };
         if change.is_news {

@@ -27,7 +27,7 @@ struct Script {
     flow: Option<GuestSignIn>,
     lines: Vec<String>,
     now: Instant,
-    tokens: Option<GuestTokens>,
+    tokens: Option<UpstreamTokens>,
 }
 
 fn options(way: SignInWay) -> SignInOptions {

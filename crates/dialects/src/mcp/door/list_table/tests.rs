@@ -47,7 +47,7 @@ fn tool(name: &str) -> Vec<ListItem> {
 
 /// A participant's list of the tool `t` has been fetched.
 fn put(lists: &mut DoorLists, owner: &ParticipantId, now: Instant) -> Option<CopyChange> {
-    lists.put(FetchedList { owner, listing: Listing::Tools, items: tool("t").into(), ttl: None }, now)
+    lists.put(FetchedPeerList { owner, listing: Listing::Tools, items: tool("t").into(), ttl: None }, now)
 }
 
 #[test]
