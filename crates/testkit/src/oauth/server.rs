@@ -25,7 +25,7 @@ type Fields = BTreeMap<String, String>;
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 /// A request as the answers need it.
-struct OAuthRequest {
+struct ReceivedRequest {
     path: String,
     query: String,
     authorization: Option<String>,
@@ -43,7 +43,7 @@ pub(super) async fn serve(listener: TcpListener, state: Arc<Mutex<ServerState>>)
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
                 let header = head.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-                let asked = OAuthRequest {
+                let asked = ReceivedRequest {
                     path: head.uri.path().to_owned(),
                     query: head.uri.query().unwrap_or_default().to_owned(),
                     authorization: header.map(str::to_owned),
@@ -79,7 +79,7 @@ impl ServerState {
         format!("{kind}-{}", self.counter)
     }
 
-    fn answer(&mut self, asked: &OAuthRequest) -> Answer {
+    fn answer(&mut self, asked: &ReceivedRequest) -> Answer {
         if asked.path == "/mcp" {
             return self.mcp(asked);
         }
@@ -228,7 +228,7 @@ impl ServerState {
         json(200, &answer)
     }
 
-    fn mcp(&mut self, asked: &OAuthRequest) -> Answer {
+    fn mcp(&mut self, asked: &ReceivedRequest) -> Answer {
         self.mcp_requests += 1;
         let token = asked.authorization.as_deref().and_then(|value| value.strip_prefix("Bearer "));
         if let (Some(_), Some(target)) = (token, &self.switches.redirects_to) {
