@@ -181,7 +181,8 @@ mod tests {
     fn every_tool_is_listed_with_a_schema() {
         let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
         let expected = "presence.get chat.say history.get room.find_tools room.call_all room.wait \
-            context.get context.list context.history context.put context.delete context.watch";
+            topic.get topic.configure participant.pause participant.resume participant.remove participant.readmit room.stop room.resume \
+            approval.list approval.decide context.get context.list context.history context.put context.delete context.watch";
         assert_eq!(names.join(" "), expected);
         for tool in TOOLS.iter() {
             let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");
