@@ -18,8 +18,12 @@ pub(super) struct SeatValue {
     pub(super) nodes: Vec<String>,
 }
 
+/// The keys, and which of them are of which topic: a roster costs what its topic has, not what all topics have.
 #[derive(Default)]
-pub(super) struct SeatView(pub(super) HashMap<String, SeatRecord>);
+pub(super) struct SeatView {
+    keys: HashMap<String, SeatRecord>,
+    by_topic: HashMap<TopicName, HashSet<String>>,
+}
 
 /// What a key says, as far as is known here.
 #[derive(Clone)]
@@ -33,32 +37,71 @@ pub(super) struct SeatRecord {
 impl SeatView {
     /// Takes what is newer than what is known.
     pub(super) fn learn(&mut self, key: &str, revision: u64, seat: Option<SeatValue>) -> bool {
-        let is_news = self.0.get(key).is_none_or(|known| known.revision < revision);
+        let is_news = self.keys.get(key).is_none_or(|known| known.revision < revision);
         if is_news {
-            self.0.insert(key.to_owned(), SeatRecord { revision, seat, since: Instant::now() });
+            if let Some(seat) = &seat {
+                self.by_topic.entry(seat.topic.clone()).or_default().insert(key.to_owned());
+            }
+            let record = SeatRecord { revision, seat, since: Instant::now() };
+            let before = self.keys.insert(key.to_owned(), record).and_then(|before| before.seat);
+            if let Some(before) = before.filter(|_| self.seat(key).is_none()) {
+                self.unlist(&before.topic, key);
+            }
         }
         is_news
+    }
+
+    fn unlist(&mut self, topic: &TopicName, key: &str) {
+        if let Some(keys) = self.by_topic.get_mut(topic) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_topic.remove(topic);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&SeatRecord> {
+        self.keys.get(key)
+    }
+
+    /// Forgets a key altogether.
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Some(seat) = self.keys.remove(key).and_then(|known| known.seat) {
+            self.unlist(&seat.topic, key);
+        }
+    }
+
+    /// Forgets the keys that were removed before a moment.
+    pub(super) fn forget_removed(&mut self, before: Instant) {
+        self.keys.retain(|_, known| known.seat.is_some() || known.since >= before);
     }
 
     /// Forgets what keys said that are not there any more, and gives it. The server that was asked may only lag behind the others: what it
     /// brings later counts if it is at least as new as what was known, and nothing older does.
     pub(super) fn forget_unseen(&mut self, seen: &HashSet<String>, before: Instant) -> Vec<SeatValue> {
-        let unseen = self.0.iter_mut().filter(|(key, known)| known.since < before && !seen.contains(*key));
-        let removed = unseen.filter_map(|(_, known)| {
+        let unseen = self.keys.iter_mut().filter(|(key, known)| known.since < before && !seen.contains(*key));
+        let removed = unseen.filter_map(|(key, known)| {
             let seat = known.seat.take()?;
             known.revision = known.revision.saturating_sub(1);
             known.since = Instant::now();
-            Some(seat)
+            Some((key.clone(), seat))
         });
-        removed.collect()
+        let removed: Vec<_> = removed.collect();
+        removed.iter().for_each(|(key, seat)| self.unlist(&seat.topic, key));
+        removed.into_iter().map(|(_, seat)| seat).collect()
     }
 
     pub(super) fn seat(&self, key: &str) -> Option<&SeatValue> {
-        self.0.get(key).and_then(|known| known.seat.as_ref())
+        self.keys.get(key).and_then(|known| known.seat.as_ref())
+    }
+
+    /// What the keys of a topic say.
+    pub(super) fn of_topic(&self, topic: &TopicName) -> impl Iterator<Item = &SeatValue> {
+        self.by_topic.get(topic).into_iter().flatten().filter_map(|key| self.seat(key))
     }
 
     pub(super) fn seats(&self) -> impl Iterator<Item = (&String, &SeatValue)> {
-        self.0.iter().filter_map(|(key, known)| Some((key, known.seat.as_ref()?)))
+        self.keys.iter().filter_map(|(key, known)| Some((key, known.seat.as_ref()?)))
     }
 }
 
@@ -84,6 +127,24 @@ mod tests {
         assert!(!view.learn("key", 5, seat("first")), "what was replaced before it was forgotten is news");
         assert!(view.learn("key", 9, seat("second")), "what was forgotten by mistake is not learnt again");
         assert_eq!(view.seat("key"), seat("second").as_ref());
+    }
+
+    #[test]
+    fn seats_are_listed_by_topic_for_as_long_as_they_are_held() {
+        let mut view = SeatView::default();
+        let topic: TopicName = "room:one".parse().expect("a topic");
+        let listed = |view: &SeatView| view.of_topic(&topic).map(|seat| seat.nodes[0].clone()).collect::<Vec<_>>();
+        view.learn("key", 1, seat("first"));
+        view.learn("key", 2, seat("second"));
+        assert_eq!(listed(&view), ["second"]);
+        view.learn("key", 3, None);
+        assert_eq!((listed(&view), view.by_topic.len()), (Vec::new(), 0), "a seat was given up");
+        view.learn("key", 4, seat("third"));
+        view.forget_unseen(&HashSet::new(), Instant::now() + Duration::from_secs(1));
+        assert_eq!((listed(&view), view.by_topic.len()), (Vec::new(), 0), "a key was forgotten");
+        view.learn("key", 5, seat("fourth"));
+        view.remove("key");
+        assert_eq!((listed(&view), view.by_topic.len()), (Vec::new(), 0), "a key was removed");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Shared {
     /// Who holds a place in a topic, on a node that lives.
     pub(super) fn roster(&self, topic: &TopicName) -> Vec<ParticipantId> {
         let view = self.seats.view();
-        let held = view.seats().map(|(_, seat)| seat).filter(|seat| seat.topic == *topic && self.is_held(seat));
+        let held = view.of_topic(topic).filter(|seat| self.is_held(seat));
         held.map(|seat| seat.participant.clone()).collect()
     }
 
@@ -162,7 +162,9 @@ impl Shared {
 
     /// Forgets that keys were removed, once that has been everywhere.
     pub(super) fn forget_removed_seats(&self) {
-        self.seats.view().0.retain(|_, known| known.seat.is_some() || known.since.elapsed() < REMEMBERED);
+        if let Some(before) = Instant::now().checked_sub(REMEMBERED) {
+            self.seats.view().forget_removed(before);
+        }
     }
 
     /// Takes in what a key says now.
@@ -376,7 +378,7 @@ impl Shared {
     }
 
     fn known(&self, key: &str) -> Option<SeatRevision> {
-        self.seats.view().0.get(key).map(|known| (known.revision, known.seat.clone()))
+        self.seats.view().get(key).map(|known| (known.revision, known.seat.clone()))
     }
 
     async fn look_at(&self, key: &str) -> Result<SeatRevision, NatsFault> {
@@ -425,7 +427,8 @@ impl Shared {
                 given.push(key);
             }
             let dead = self.nodes.dead(&self.link, &self.node_keys).await;
-            if given.is_empty() {
+            // Nobody is gone most of the time: then no seat is looked at.
+            if given.is_empty() && !dead.is_empty() {
                 let lapsed = self.lapsed(&dead);
                 if !lapsed.is_empty() {
                     return lapsed;
@@ -463,7 +466,7 @@ impl Shared {
             }
             Some(_) => Ok(()),
             None => {
-                self.seats.view().0.remove(key);
+                self.seats.view().remove(key);
                 Ok(())
             }
         }
