@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use salon_client::Entering;
 use tokio_util::sync::CancellationToken;
 
-use crate::oauth::{GuestAccess, ResourceUrl};
+use crate::oauth::{AuthorizationError, GuestAccess, ResourceUrl};
 use crate::stay::{GuestStay, StayOutcome};
 use crate::upstream::{GuestTarget, ProbeVerdict};
 use crate::{GuestError, GuestStatus, Spec};
@@ -50,7 +50,7 @@ pub async fn run(
     }
     let access = access(&spec);
     let spec = Arc::new(spec);
-    let (mut attempt, mut known) = (0_u32, None);
+    let (mut attempt, mut known, mut is_fresh) = (0_u32, None, false);
     loop {
         watch(GuestStatus::Starting);
         let begun = Instant::now();
@@ -66,6 +66,11 @@ pub async fn run(
         if let Some(access) = &access
             && let Some(need) = access.sign_in_need()
         {
+            // Another sign-in would end the same way, and every one opens a page.
+            if is_fresh && begun.elapsed() < STEADY {
+                let why = AuthorizationError::TokenRefused;
+                return Err(GuestError::SignIn { name: spec.name.clone(), why });
+            }
             watch(sign_in_needed(access, &need.why, false));
             tokio::select! { biased;
                 () = shutdown.cancelled() => {
@@ -76,11 +81,11 @@ pub async fn run(
                     signed_in.map_err(|why| GuestError::SignIn { name: spec.name.clone(), why })?;
                 }
             }
-            attempt = 0;
+            is_fresh = access.prompts();
             continue;
         }
         if begun.elapsed() >= STEADY {
-            attempt = 0;
+            (attempt, is_fresh) = (0, false);
         }
         let in_ = spec.backoff.delay(attempt, random());
         attempt = attempt.saturating_add(1);

@@ -35,6 +35,9 @@ pub(crate) struct OAuthArgs {
     /// File with the secret of that client, if it has one [env: SALON_OAUTH_CLIENT_SECRET is the secret itself]
     #[arg(long, value_name = "FILE", requires = "oauth_client_id", help_heading = HEADING)]
     oauth_client_secret_file: Option<PathBuf>,
+    /// Authorization server of that client; a secret needs it, and no other server gets it
+    #[arg(long, value_name = "URL", requires = "oauth_client_id", help_heading = HEADING)]
+    oauth_issuer: Option<String>,
 }
 
 impl OAuthArgs {
@@ -66,7 +69,19 @@ impl OAuthArgs {
             }
             None => std::env::var(SECRET).ok().filter(|secret| !secret.is_empty()),
         };
-        Ok(Some(RegisteredClient::new(id, secret)))
+        let has_secret = secret.is_some();
+        let client = RegisteredClient::new(id, secret);
+        match &self.oauth_issuer {
+            Some(issuer) => {
+                // An address is judged as that of a server is: https, or this machine.
+                ResourceUrl::parse(issuer).context("`--oauth-issuer` is not the address of an authorization server")?;
+                Ok(Some(client.of_issuer(issuer)))
+            }
+            None if has_secret => bail!(
+                "a client secret needs `--oauth-issuer`\n\nhint: name the authorization server that registered the client; no other gets the secret"
+            ),
+            None => Ok(Some(client)),
+        }
     }
 }
 
@@ -99,7 +114,15 @@ fn show(notice: &SignInNotice) {
         }
         SignInNotice::Code(prompt) => {
             let (url, code) = (safe::line(&prompt.url), safe::line(&prompt.code));
-            note(format_args!("sign in with any browser: open {url} and type the code {code}"));
+            let (resource, issuer) = (safe::line(&prompt.resource), safe::line(&prompt.issuer));
+            note(format_args!(
+                "sign in to {resource} by {issuer} with any browser: open {url} and type the code {code}"
+            ));
+            if prompt.is_foreign_page {
+                note(format_args!(
+                    "warning: that page is not on the host of {issuer}; go on only if you know that it belongs to it"
+                ));
+            }
             if let Some(complete) = &prompt.complete_url {
                 note(format_args!("  or open {}", safe::line(complete)));
             }
@@ -159,7 +182,7 @@ pub(crate) struct GuestLogin {
 /// The servers that are signed in to.
 pub(crate) fn logins() -> anyhow::Result<Vec<GuestLogin>> {
     let all = store().map(|store| store.all()).transpose()?.unwrap_or_default();
-    let login = |tokens: salon_guests::oauth::UpstreamTokens| GuestLogin {
+    let login = |tokens: salon_guests::oauth::OAuthTokens| GuestLogin {
         refreshable: tokens.is_refreshable(),
         expires: tokens.expires.map(timestamp),
         url: tokens.url,

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,12 +13,15 @@ use super::challenge::BearerChallenge;
 use super::exchange::OAuthRequest;
 use super::metadata::{ProtectedResource, resource_addresses};
 use super::running::{now, perform};
-use super::tokens::{UpstreamTokens, union};
+use super::tokens::{OAuthTokens, union};
 use super::wire::OAuthWire;
 use super::{AuthorizationError, OAuthOptions, ResourceUrl};
 
 /// How often it is looked whether somebody has signed in.
 const STORE_POLL: Duration = Duration::from_secs(2);
+
+/// How long after a failure tokens are stored again.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// After this long the server is asked again all the same: what it lacked may have been its own fault.
 const RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -32,7 +36,11 @@ pub(crate) struct GuestAccess {
     options: OAuthOptions,
     /// Whether tokens that are there already are used.
     uses_stored: bool,
-    held: Mutex<Option<Arc<UpstreamTokens>>>,
+    held: Mutex<Option<Arc<OAuthTokens>>>,
+    /// Whether tokens have been on disk: if there are none then, somebody has signed out.
+    was_stored: AtomicBool,
+    /// When it last failed to store the tokens that are held.
+    store_failed: Mutex<Option<Instant>>,
     /// Held by the one task that refreshes; with the refresh token that was refused last, which is not used again.
     renewing: tokio::sync::Mutex<Option<String>>,
     needs: watch::Sender<AccessNeeds>,
@@ -73,6 +81,8 @@ impl GuestAccess {
             options,
             uses_stored: false,
             held: Mutex::default(),
+            was_stored: AtomicBool::new(false),
+            store_failed: Mutex::default(),
             renewing: tokio::sync::Mutex::default(),
             needs: watch::Sender::default(),
         }
@@ -82,41 +92,109 @@ impl GuestAccess {
         &self.resource
     }
 
-    fn stored(&self) -> Option<UpstreamTokens> {
-        self.options.store.read(&self.resource).unwrap_or_else(|why| {
+    /// Whether there is a person to sign in.
+    pub(crate) fn prompts(&self) -> bool {
+        self.options.prompt.is_some()
+    }
+
+    fn stored(&self) -> Option<OAuthTokens> {
+        let stored = self.options.store.read(&self.resource).unwrap_or_else(|why| {
             let resource = self.resource.as_str();
             tracing::warn!(resource, "oauth: stored tokens unreadable, going on without: {why}");
             None
-        })
+        });
+        if stored.is_some() {
+            self.was_stored.store(true, Ordering::Relaxed);
+        }
+        stored
     }
 
-    fn hold(&self, tokens: UpstreamTokens) -> Arc<UpstreamTokens> {
+    /// Stores tokens. The caller has the lock.
+    fn store(&self, tokens: &OAuthTokens) -> Result<(), AuthorizationError> {
+        let stored = self.options.store.write(&self.resource, tokens);
+        *self.store_failed.lock() = stored.is_err().then(Instant::now);
+        stored?;
+        self.was_stored.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The newest tokens there are, or an error where somebody has signed out since. The caller has the lock.
+    fn newest(&self) -> Result<Option<OAuthTokens>, AuthorizationError> {
+        let stored = self.stored();
+        let path = self.options.store.path(&self.resource);
+        if stored.is_none()
+            && self.was_stored.load(Ordering::Relaxed)
+            && path.try_exists().is_ok_and(|is_there| !is_there)
+        {
+            self.was_stored.store(false, Ordering::Relaxed);
+            *self.store_failed.lock() = None;
+            *self.held.lock() = None;
+            return Err(AuthorizationError::SignedOut);
+        }
+        Ok(OAuthTokens::newer(stored, self.held().as_deref()))
+    }
+
+    fn hold(&self, tokens: OAuthTokens) -> Arc<OAuthTokens> {
         let tokens = Arc::new(tokens);
         *self.held.lock() = Some(tokens.clone());
         tokens
     }
 
     /// The tokens there are, whether or not they are good.
-    pub(crate) fn held(&self) -> Option<Arc<UpstreamTokens>> {
+    pub(crate) fn held(&self) -> Option<Arc<OAuthTokens>> {
         self.held.lock().clone()
     }
 
     /// The tokens for a request, refreshed where that is due.
-    pub(crate) async fn tokens(self: &Arc<Self>) -> Option<Arc<UpstreamTokens>> {
+    pub(crate) async fn tokens(self: &Arc<Self>) -> Option<Arc<OAuthTokens>> {
         let held = self.held()?;
         if !held.is_due(now()) {
+            self.store_again();
             return Some(held);
         }
-        // Those that are there may still be good; if not, the server says so.
-        Some(self.renew(held.clone()).await.unwrap_or(held))
+        match self.renew(held.clone()).await {
+            Ok(tokens) => Some(tokens),
+            Err(AuthorizationError::SignedOut) => None,
+            // Those that are there may still be good; if not, the server says so.
+            Err(_) => Some(held),
+        }
+    }
+
+    /// Tries again to store what could not be stored, now and then.
+    fn store_again(self: &Arc<Self>) {
+        let mut failed = self.store_failed.lock();
+        if failed.is_none_or(|at| at.elapsed() < STORE_RETRY_DELAY) {
+            return;
+        }
+        *failed = Some(Instant::now());
+        let access = self.clone();
+        tokio::spawn(async move {
+            if let Err(why) = access.store_held().await {
+                let resource = access.resource.as_str();
+                tracing::warn!(resource, "oauth: tokens still not stored, retrying: {why}");
+            }
+        });
+    }
+
+    async fn store_held(&self) -> Result<(), AuthorizationError> {
+        let _alone = self.renewing.lock().await;
+        let _lock = self.lock().await?;
+        match self.newest()? {
+            Some(tokens) => {
+                self.store(&tokens)?;
+                self.hold(tokens);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// What to try instead of tokens, or of none, that were answered with 401. `None` where nothing is left to try.
     pub(crate) async fn refused(
         self: &Arc<Self>,
-        used: Option<Arc<UpstreamTokens>>,
+        used: Option<Arc<OAuthTokens>>,
         challenge: Option<BearerChallenge>,
-    ) -> Option<Arc<UpstreamTokens>> {
+    ) -> Option<Arc<OAuthTokens>> {
         let Some(used) = used else {
             if let Some(stored) = self.uses_stored.then(|| self.stored()).flatten() {
                 return Some(self.hold(stored));
@@ -146,12 +224,12 @@ impl GuestAccess {
     }
 
     /// New tokens were refused as well.
-    pub(crate) fn refused_again(&self, used: &UpstreamTokens, challenge: Option<BearerChallenge>) {
+    pub(crate) fn refused_again(&self, used: &OAuthTokens, challenge: Option<BearerChallenge>) {
         self.require(Some(used), challenge.unwrap_or_default(), "it refuses its tokens".into());
     }
 
     /// A request needed more scopes than the tokens have (RFC 6750 §3.1). Asked for once.
-    pub(crate) fn lacks_scope(&self, used: &UpstreamTokens, challenge: BearerChallenge) {
+    pub(crate) fn lacks_scope(&self, used: &OAuthTokens, challenge: BearerChallenge) {
         let Some(wanted) = union(used.scope.as_deref(), challenge.scope.as_deref()) else { return };
         self.needs.send_if_modified(|needs| {
             if needs.stepped_up.contains(&wanted) || needs.stepped_up.len() == MAX_STEP_UPS {
@@ -165,7 +243,7 @@ impl GuestAccess {
         });
     }
 
-    fn require(&self, used: Option<&UpstreamTokens>, challenge: BearerChallenge, why: String) {
+    fn require(&self, used: Option<&OAuthTokens>, challenge: BearerChallenge, why: String) {
         let refused = used.map(|used| used.access_token.clone());
         // A late answer to tokens that have been replaced since.
         if self.held.lock().as_ref().is_some_and(|held| Some(&held.access_token) != refused.as_ref()) {
@@ -181,8 +259,8 @@ impl GuestAccess {
         }
         let Ok(wire) = OAuthWire::open(&self.resource).await else { return false };
         for address in resource_addresses(&self.resource, None).into_iter().flatten() {
-            let answer = wire.ask(OAuthRequest::get(address)).await;
-            if answer.is_ok_and(|answer| ProtectedResource::read(&answer, &self.resource).is_ok()) {
+            let answer = wire.ask(OAuthRequest::get(address.clone())).await;
+            if answer.is_ok_and(|answer| ProtectedResource::read(&answer, &address, &self.resource).is_ok()) {
                 return true;
             }
         }
@@ -190,24 +268,23 @@ impl GuestAccess {
     }
 
     /// New tokens in place of some that are due or were refused. Other tasks wait for them, and other processes.
-    async fn renew(self: &Arc<Self>, used: Arc<UpstreamTokens>) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
+    async fn renew(self: &Arc<Self>, used: Arc<OAuthTokens>) -> Result<Arc<OAuthTokens>, AuthorizationError> {
         let access = self.clone();
         // A task of its own: a request may be abandoned, but a refresh token that was replaced must be stored.
         let renewal = tokio::spawn(async move { access.renew_alone(&used).await });
         renewal.await.unwrap_or_else(|failed| Err(AuthorizationError::Answer(failed.to_string())))
     }
 
-    async fn renew_alone(&self, used: &UpstreamTokens) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
+    async fn renew_alone(&self, used: &OAuthTokens) -> Result<Arc<OAuthTokens>, AuthorizationError> {
         let mut refused = self.renewing.lock().await;
         let _lock = self.lock().await?;
         // Another task, or another process, may have been first.
-        let held = self.held();
-        let newest = self.stored().or_else(|| held.as_deref().cloned()).unwrap_or_else(|| used.clone());
+        let newest = self.newest()?.ok_or(AuthorizationError::SignedOut)?;
         if newest.access_token != used.access_token && !newest.is_due(now()) {
             return Ok(self.hold(newest));
         }
         let request = newest.refresh().filter(|_| *refused != newest.refresh_token);
-        let request = request.ok_or_else(|| AuthorizationError::Refused("there is no refresh token".into()))?;
+        let request = request.ok_or_else(|| AuthorizationError::Void("there is no refresh token".into()))?;
         let answer = OAuthWire::open(&self.resource).await?.ask(request).await?;
         let tokens = newest.refreshed(&answer, now()).inspect_err(|why| {
             if why.is_final() {
@@ -215,9 +292,9 @@ impl GuestAccess {
             }
         })?;
         // Before they are used: the old refresh token may be void by now.
-        if let Err(why) = self.options.store.write(&self.resource, &tokens) {
+        if let Err(why) = self.store(&tokens) {
             let resource = self.resource.as_str();
-            tracing::warn!(resource, "oauth: new tokens not stored, a restart will need a sign-in: {why}");
+            tracing::warn!(resource, "oauth: new tokens not stored, retrying; a restart before needs a sign-in: {why}");
         }
         Ok(self.hold(tokens))
     }
@@ -249,11 +326,17 @@ impl GuestAccess {
     pub(super) async fn sign_in_now(
         &self,
         challenge: &BearerChallenge,
-    ) -> Result<Arc<UpstreamTokens>, AuthorizationError> {
+    ) -> Result<Arc<OAuthTokens>, AuthorizationError> {
         let Some(prompt) = &self.options.prompt else { return Err(AuthorizationError::Expired) };
         let wanted = self.stored().and_then(|stored| stored.wanted_scope);
-        let tokens = perform(&self.resource, challenge, wanted, &self.options, prompt).await?;
-        self.options.store.write(&self.resource, &tokens)?;
+        let mut tokens = perform(&self.resource, challenge, wanted, &self.options, prompt).await?;
+        // A refresh that is under way must not replace them.
+        let _alone = self.renewing.lock().await;
+        let _lock = self.lock().await?;
+        for other in [self.stored().as_ref(), self.held().as_deref()].into_iter().flatten() {
+            tokens.follow(other);
+        }
+        self.store(&tokens)?;
         Ok(self.hold(tokens))
     }
 
@@ -262,7 +345,12 @@ impl GuestAccess {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
             sleep(STORE_POLL).await;
-            if let Some(stored) = self.stored().filter(|stored| Some(&*stored.access_token) != refused) {
+            let held = self.held();
+            let is_new = |stored: &OAuthTokens| {
+                let is_stale = held.as_ref().is_some_and(|held| stored.generation < held.generation);
+                Some(&*stored.access_token) != refused && !is_stale
+            };
+            if let Some(stored) = self.stored().filter(is_new) {
                 self.hold(stored);
                 return;
             }
@@ -300,12 +388,10 @@ impl GuestAccess {
     async fn remember_scope(&self, challenge: &BearerChallenge) -> Result<(), AuthorizationError> {
         let _alone = self.renewing.lock().await;
         let _lock = self.lock().await?;
-        match self.stored() {
-            Some(stored) => {
-                let wanted = union(stored.wanted_scope.as_deref(), challenge.scope.as_deref());
-                let mut tokens = stored;
-                tokens.wanted_scope = wanted;
-                self.options.store.write(&self.resource, &tokens).map(drop)
+        match self.newest()? {
+            Some(mut tokens) => {
+                tokens.wanted_scope = union(tokens.wanted_scope.as_deref(), challenge.scope.as_deref());
+                self.store(&tokens)
             }
             None => Ok(()),
         }

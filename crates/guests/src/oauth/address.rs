@@ -47,7 +47,10 @@ impl TryFrom<String> for Endpoint {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        Url::parse(&text).map(Self).map_err(|_| "not a URL")
+        let url = Url::parse(&text).map_err(|_| "not a URL")?;
+        // What stands before the `@` looks like the host to a person.
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        if is_plain { Ok(Self(url)) } else { Err("a URL with a user") }
     }
 }
 
@@ -118,7 +121,8 @@ pub(super) fn literal(url: &Url) -> Option<IpAddr> {
     host(url).parse().ok()
 }
 
-pub(super) fn is_loopback(url: &Url) -> bool {
+/// Whether a URL says that it is on this machine. Tokens go there without TLS, so they must not go by a proxy.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let name = host(url).trim_end_matches('.');
     let named = name == "localhost" || name.ends_with(".localhost");
     named || literal(url).is_some_and(|address| address.to_canonical().is_loopback())
@@ -178,6 +182,17 @@ mod tests {
         assert_eq!(read("http://127.0.0.1:9/mcp"), "http://127.0.0.1:9/mcp");
         assert!(read("http://mcp.example/mcp?key=1").contains("`http://mcp.example/mcp` is not https"));
         assert!(read("wss://mcp.example").contains("is not an address"));
+    }
+
+    #[test]
+    fn this_machine_has_several_names() {
+        let is = |text: &str| is_loopback(&Url::parse(text).unwrap());
+        for own in ["localhost", "localhost.", "a.localhost", "127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]"] {
+            assert!(is(&format!("http://{own}:9/mcp")), "{own}");
+        }
+        for other in ["localhost.example", "notlocalhost", "128.0.0.1", "[::2]", "10.0.0.1"] {
+            assert!(!is(&format!("http://{other}:9/mcp")), "{other}");
+        }
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::fmt;
 
 use data_encoding::BASE64;
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::AuthorizationError;
 use super::address::Endpoint;
+use super::error::shown;
 use super::exchange::{Form, OAuthAnswer, OAuthRequest};
 use super::metadata::AuthorizationServer;
 
@@ -25,12 +27,33 @@ pub struct RegisteredClient {
     /// Whether the secret goes into the form rather than into a header.
     #[serde(default)]
     pub(super) secret_in_form: bool,
+    /// The authorization server that registered it by hand: no other gets its id and secret.
+    #[serde(skip)]
+    issuer: Option<String>,
 }
 
 impl RegisteredClient {
     /// A client that was registered by hand.
     pub fn new(id: impl Into<String>, secret: Option<String>) -> Self {
-        Self { id: id.into(), secret, secret_in_form: false }
+        Self { id: id.into(), secret, secret_in_form: false, issuer: None }
+    }
+
+    /// The same, for this authorization server alone. A client with a secret is used only with this.
+    #[must_use]
+    pub fn of_issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.issuer = Some(issuer.into());
+        self
+    }
+
+    /// Those of the authorization servers an MCP server names that may know this client. The MCP server chooses the list, so without
+    /// a configured issuer it could have the secret sent to itself.
+    pub(super) fn own_issuers(&self, mut named: Vec<Url>) -> Result<Vec<Url>, AuthorizationError> {
+        let Some(issuer) = &self.issuer else {
+            return if self.secret.is_none() { Ok(named) } else { Err(AuthorizationError::NoIssuer) };
+        };
+        let own = Url::parse(issuer).map_err(|_| AuthorizationError::ForeignClient(shown(issuer)))?;
+        named.retain(|url| *url == own);
+        if named.is_empty() { Err(AuthorizationError::ForeignClient(shown(issuer))) } else { Ok(named) }
     }
 
     /// The same with the way of authenticating that a server takes.
@@ -63,7 +86,7 @@ impl fmt::Debug for RegisteredClient {
 }
 
 fn form_encoded(text: &str) -> String {
-    let mut url = reqwest::Url::parse("form:").expect("a URL without a host");
+    let mut url = Url::parse("form:").expect("a URL without a host");
     url.query_pairs_mut().append_key_only(text);
     url.query().unwrap_or_default().to_owned()
 }
@@ -109,5 +132,5 @@ pub(super) fn registered(answer: &OAuthAnswer) -> Result<RegisteredClient, Autho
             return Err(AuthorizationError::Answer("it wants a way of authenticating that Salon does not have".into()));
         }
     };
-    Ok(RegisteredClient { id: client_id, secret: client_secret, secret_in_form })
+    Ok(RegisteredClient { secret_in_form, ..RegisteredClient::new(client_id, client_secret) })
 }

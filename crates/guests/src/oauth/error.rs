@@ -38,12 +38,29 @@ pub enum AuthorizationError {
         "the authorization server registers no clients; register Salon there and give its id with `--oauth-client-id`"
     )]
     NoRegistration,
+    /// A client with a secret, and no word on who may have it.
+    #[error(
+        "a client secret needs `--oauth-issuer`: the server could name any authorization server and get the secret"
+    )]
+    NoIssuer,
+    /// The server names no authorization server that the client was registered with.
+    #[error("the server does not name `{0}`, the authorization server of the client; no other gets its id or secret")]
+    ForeignClient(String),
     /// The device flow was asked for and is not there.
     #[error("the authorization server offers no device flow")]
     NoDeviceFlow,
     /// The authorization server's own error.
     #[error("the authorization server refuses: {0}")]
     Refused(String),
+    /// The tokens, or the client they were given out to, are good no more.
+    #[error("the authorization server refuses: {0}")]
+    Void(String),
+    /// The server refuses a token that was just given out for it.
+    #[error("the server refuses the token that its authorization server gave out")]
+    TokenRefused,
+    /// The stored tokens are gone.
+    #[error("somebody has signed out (`salon logout`)")]
+    SignedOut,
     /// The person said no.
     #[error("the sign-in was refused in the browser")]
     Denied,
@@ -78,7 +95,12 @@ pub enum AuthorizationError {
 impl AuthorizationError {
     /// Whether the tokens are void, and not the network or the disk to blame.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        matches!(self, Self::Void(_) | Self::SignedOut)
+    }
+
+    /// Whether it is the answer of a server, as at an address where there is nothing to be found.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Refused(_) | Self::Void(_))
     }
 
     pub(crate) fn metadata(what: &'static str, why: impl Into<String>) -> Self {

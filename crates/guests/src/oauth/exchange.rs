@@ -78,9 +78,8 @@ impl OAuthAnswer {
     /// A successful answer's body. An error of OAuth (RFC 6749 §5.2) is told in its own words.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, AuthorizationError> {
         if !self.status.is_success() {
-            // A server that is in trouble has refused nothing.
-            let passing = self.status.is_server_error() || self.status == StatusCode::TOO_MANY_REQUESTS;
-            return Err(match self.error().filter(|_| !passing) {
+            return Err(match self.error().filter(|_| !self.is_passing()) {
+                Some(error) if error.voids_tokens() => AuthorizationError::Void(error.to_string()),
                 Some(error) => AuthorizationError::Refused(error.to_string()),
                 None => AuthorizationError::Answer(format!("HTTP {}", self.status.as_u16())),
             });
@@ -88,6 +87,11 @@ impl OAuthAnswer {
         // The parser's own message could quote a token.
         serde_json::from_str(&self.body)
             .map_err(|_| AuthorizationError::Answer("it is not the JSON that was asked for".into()))
+    }
+
+    /// Whether the server is in trouble: it has refused nothing.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.status.is_server_error() || self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
     /// The error, where the answer is one of OAuth.
@@ -107,6 +111,11 @@ pub(crate) struct OAuthFailure {
 impl OAuthFailure {
     pub(crate) fn new(error: &str, description: Option<&str>) -> Self {
         Self { error: error.to_owned(), error_description: description.map(str::to_owned) }
+    }
+
+    /// Whether the grant or its client is good no more (RFC 6749 §5.2). Other errors are of the one request.
+    fn voids_tokens(&self) -> bool {
+        matches!(&*self.error, "invalid_grant" | "invalid_client" | "unauthorized_client")
     }
 }
 

@@ -61,7 +61,8 @@ pub(super) struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    pub(super) fn read(answer: &OAuthAnswer, asked: &ResourceUrl) -> Result<Self, AuthorizationError> {
+    /// Reads the metadata that came `from` an address.
+    pub(super) fn read(answer: &OAuthAnswer, from: &Url, asked: &ResourceUrl) -> Result<Self, AuthorizationError> {
         #[derive(Deserialize)]
         struct ResourceText {
             resource: String,
@@ -72,10 +73,14 @@ impl ProtectedResource {
         }
         let wrong = |why: &str| AuthorizationError::metadata("the server's metadata", why);
         let text: ResourceText = answer.read()?;
-        // RFC 9728 §3.3: metadata of another resource would have us ask for a token that is good there. A resource may be
-        // the server as a whole, or the part of it that we use.
+        // RFC 9728 §3.3: metadata of another resource would have us ask for a token that is good there. A resource may also be
+        // the server as a whole, or a folder of it, but only that resource's own well-known address says so: on a shared host,
+        // one server must not choose an audience that takes in its neighbours.
         let resource = Url::parse(&text.resource).map_err(|_| wrong("its resource is not a URL"))?;
-        if !covers(&resource, asked.url()) {
+        let folder = resource.path().trim_end_matches('/');
+        let is_whole = folder == asked.url().path().trim_end_matches('/');
+        let is_own_word = *from == well_known(&resource, "oauth-protected-resource", folder);
+        if !covers(&resource, asked.url()) || !(is_whole || is_own_word) {
             return Err(wrong("it is of another resource"));
         }
         let issuers: Vec<_> =
@@ -128,9 +133,15 @@ impl AuthorizationServer {
         if !self.code_challenge_methods_supported.iter().any(|method| method == "S256") {
             return Err(AuthorizationError::NoPkce);
         }
-        let missing =
-            || AuthorizationError::metadata("the authorization server's metadata", "it has no authorization endpoint");
-        self.authorization_endpoint.as_ref().map(|Endpoint(url)| url).ok_or_else(missing)
+        let wrong = |why: &str| AuthorizationError::metadata("the authorization server's metadata", why);
+        let Endpoint(page) =
+            self.authorization_endpoint.as_ref().ok_or_else(|| wrong("it has no authorization endpoint"))?;
+        // RFC 9700 §4.4: with the page of another server, and no issuer in its answer, that server's code would come here.
+        let Endpoint(token) = &self.token_endpoint;
+        if page.origin() != token.origin() && !self.authorization_response_iss_parameter_supported {
+            return Err(wrong("its page and its token endpoint are on different servers, and it promises no `iss`"));
+        }
+        Ok(page)
     }
 
     /// Whether a client may authenticate in a way at the token endpoint. Public clients are what MCP is written for, so they may
@@ -191,23 +202,38 @@ mod tests {
     #[test]
     fn metadata_of_another_resource_is_refused() {
         let asked = resource("https://a.example/mcp/room");
-        let read = |body: &str| {
+        let read_from = |from: &str, body: &str| {
             let answer = OAuthAnswer { status: StatusCode::OK, body: body.into() };
-            match ProtectedResource::read(&answer, &asked) {
+            match ProtectedResource::read(&answer, &Url::parse(from).unwrap(), &asked) {
                 Ok(read) => format!("{} of {}", read.resource, texts(read.issuers).join(" ")),
                 Err(why) => why.to_string(),
             }
         };
-        let of = |resource: &str| {
-            read(&format!(r#"{{"resource":"{resource}","authorization_servers":["https://id.example"]}}"#))
+        let of_from = |from: &str, resource: &str| {
+            let body = format!(r#"{{"resource":"{resource}","authorization_servers":["https://id.example"]}}"#);
+            read_from(from, &body)
         };
+        const ROOT: &str = "https://a.example/.well-known/oauth-protected-resource";
+        const REFUSED: &str = "the server's metadata cannot be used: it is of another resource";
+        let (read, of) = (|body: &str| read_from(ROOT, body), |resource: &str| of_from(ROOT, resource));
         assert_eq!(of("https://a.example/mcp/room"), "https://a.example/mcp/room of https://id.example/");
-        assert_eq!(of("https://a.example/mcp/"), "https://a.example/mcp/ of https://id.example/");
         assert_eq!(of("https://a.example"), "https://a.example of https://id.example/");
+        let folder = format!("{ROOT}/mcp");
+        assert_eq!(of_from(&folder, "https://a.example/mcp/"), "https://a.example/mcp/ of https://id.example/");
         for other in
             ["https://b.example/mcp/room", "https://a.example/mcp/ro", "http://a.example/mcp", "https://a.example:1/"]
         {
-            assert_eq!(of(other), "the server's metadata cannot be used: it is of another resource", "{other}");
+            assert_eq!(of(other), REFUSED, "{other}");
+        }
+        // A server does not speak for the folder that it is in, nor for the host.
+        for (from, parent) in [
+            ("https://a.example/mcp/room/meta", "https://a.example"),
+            ("https://a.example/.well-known/oauth-protected-resource/mcp/room", "https://a.example/mcp"),
+            (&folder, "https://a.example/"),
+            (ROOT, "https://a.example/mcp"),
+            ("https://b.example/.well-known/oauth-protected-resource", "https://a.example"),
+        ] {
+            assert_eq!(of_from(from, parent), REFUSED, "{parent} by {from}");
         }
         assert!(of("nothing").contains("not a URL"));
         assert!(read(r#"{"resource":"https://a.example"}"#).contains("names no authorization server"));

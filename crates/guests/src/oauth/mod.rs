@@ -26,13 +26,14 @@ use std::sync::Arc;
 
 pub(crate) use access::GuestAccess;
 pub use address::ResourceUrl;
+pub(crate) use address::is_loopback;
 pub(crate) use challenge::BearerChallenge;
 pub use client::RegisteredClient;
 pub use device::DevicePrompt;
 pub use error::AuthorizationError;
 pub use running::{GuestSignInError, GuestSignInOutcome, sign_in};
 pub use store::TokenStore;
-pub use tokens::UpstreamTokens;
+pub use tokens::OAuthTokens;
 
 /// How a guest behind OAuth gets its tokens.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use super::redirect::RedirectListener;
 use super::sign_in::{GuestSignIn, RedirectOutcome, SignInOptions, SignInStep};
 use super::wire::OAuthWire;
 use super::{
-    AuthorizationError, GuestAccess, OAuthOptions, ResourceUrl, SignInNotice, SignInPrompt, SignInWay, UpstreamTokens,
+    AuthorizationError, GuestAccess, OAuthOptions, OAuthTokens, ResourceUrl, SignInNotice, SignInPrompt, SignInWay,
 };
 use crate::upstream::{GuestTarget, UpstreamError, UpstreamSetup, UrlTransport, probe};
 
@@ -24,7 +24,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub enum GuestSignInOutcome {
     /// There are tokens, and they are stored.
-    SignedIn(Box<UpstreamTokens>),
+    SignedIn(Box<OAuthTokens>),
     /// The server wants none.
     NotNeeded,
 }
@@ -60,7 +60,7 @@ pub async fn sign_in(url: &str, options: OAuthOptions) -> Result<GuestSignInOutc
     match probe(&target, &setup, PROBE_TIMEOUT).await {
         Err(UpstreamError::Unauthorized { .. }) => Err(GuestSignInError::TokenRefused),
         // Whatever else is wrong with it is no matter of tokens.
-        _ => Ok(GuestSignInOutcome::SignedIn(Box::new(UpstreamTokens::clone(&tokens)))),
+        _ => Ok(GuestSignInOutcome::SignedIn(Box::new(OAuthTokens::clone(&tokens)))),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn perform(
     scope: Option<String>,
     options: &OAuthOptions,
     prompt: &SignInPrompt,
-) -> Result<UpstreamTokens, AuthorizationError> {
+) -> Result<OAuthTokens, AuthorizationError> {
     let wire = OAuthWire::open(resource).await?;
     let mut listener = match prompt.way {
         SignInWay::Device => None,
@@ -105,6 +105,10 @@ pub(super) async fn perform(
             }
             SignInStep::Wait { prompt: shown, time } => {
                 if let Some(shown) = shown {
+                    for page in [Some(&shown.url), shown.complete_url.as_ref()].into_iter().flatten() {
+                        let page = page.parse().map_err(|_| AuthorizationError::Address(page.clone()))?;
+                        wire.check(&page)?;
+                    }
                     (prompt.show)(&SignInNotice::Code(shown));
                 }
                 sleep(time).await;

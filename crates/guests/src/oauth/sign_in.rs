@@ -14,7 +14,7 @@ use super::client::{RegisteredClient, registered, registration};
 use super::device::{DeviceGrant, DevicePoll, DevicePrompt};
 use super::exchange::{Form, OAuthAnswer, OAuthFailure, OAuthRequest};
 use super::metadata::{AuthorizationServer, ProtectedResource, resource_addresses, server_addresses};
-use super::tokens::{TokenTerms, UpstreamTokens, union};
+use super::tokens::{OAuthTokens, TokenTerms, union};
 use super::{AuthorizationError, ResourceUrl, SignInWay};
 
 /// What is to be done next.
@@ -27,7 +27,7 @@ pub(super) enum SignInStep {
     /// Show a code, where there is a new one, and call [`GuestSignIn::waited`] after the time.
     Wait { prompt: Option<DevicePrompt>, time: Duration },
     /// Keep the tokens.
-    Done(Box<UpstreamTokens>),
+    Done(Box<OAuthTokens>),
 }
 
 /// What a sign-in begins with.
@@ -61,7 +61,8 @@ pub(super) struct GuestSignIn {
 }
 
 enum SignInState {
-    FindingResource(VecDeque<Url>),
+    /// The addresses where metadata may be besides, and the one that was asked.
+    FindingResource(VecDeque<Url>, Url),
     /// Issuers, each with an address where its metadata may be.
     FindingServer(VecDeque<(Url, Url)>, Url),
     Registering(AuthorizationServer),
@@ -77,7 +78,7 @@ impl GuestSignIn {
         let mut addresses = resource_addresses(&options.resource, options.challenge.resource_metadata.as_deref())?;
         let first = addresses.pop_front().ok_or(AuthorizationError::NoMetadata)?;
         let resource = options.resource.as_str().to_owned();
-        let state = SignInState::FindingResource(addresses);
+        let state = SignInState::FindingResource(addresses, first.clone());
         Ok((Self { options, state, resource, scope: None }, SignInStep::Ask(OAuthRequest::get(first))))
     }
 
@@ -89,7 +90,7 @@ impl GuestSignIn {
         clock: u64,
     ) -> Result<SignInStep, AuthorizationError> {
         match std::mem::replace(&mut self.state, SignInState::Over) {
-            SignInState::FindingResource(rest) => self.resource_answered(answer, rest),
+            SignInState::FindingResource(rest, from) => self.resource_answered(answer, rest, &from),
             SignInState::FindingServer(rest, issuer) => self.server_answered(answer, rest, &issuer),
             SignInState::Registering(server) => {
                 let client = registered(&answer?)?;
@@ -97,7 +98,7 @@ impl GuestSignIn {
             }
             SignInState::TradingCode(server, client) => self.done(&answer?, server, client, clock),
             SignInState::AskingDevice(server, client) => {
-                let (grant, prompt) = DeviceGrant::read(&answer?, now)?;
+                let (grant, prompt) = DeviceGrant::read(&answer?, &server.issuer, &self.resource, now)?;
                 let time = grant.interval();
                 self.state = SignInState::Polling(server, client, grant);
                 Ok(SignInStep::Wait { prompt: Some(prompt), time })
@@ -120,8 +121,9 @@ impl GuestSignIn {
         &mut self,
         answer: Result<OAuthAnswer, AuthorizationError>,
         mut rest: VecDeque<Url>,
+        from: &Url,
     ) -> Result<SignInStep, AuthorizationError> {
-        let found = answer.and_then(|answer| ProtectedResource::read(&answer, &self.options.resource));
+        let found = answer.and_then(|answer| ProtectedResource::read(&answer, from, &self.options.resource));
         // What the challenge names must be good; the well-known addresses are tried one after the other.
         let named = self.options.challenge.resource_metadata.is_some();
         let (issuers, scopes) = match found {
@@ -130,9 +132,9 @@ impl GuestSignIn {
                 (found.issuers, found.scopes)
             }
             Err(why) if named => return Err(why),
-            Err(AuthorizationError::Answer(_) | AuthorizationError::Refused(_)) => match rest.pop_front() {
+            Err(why) if why.is_answer() => match rest.pop_front() {
                 Some(next) => {
-                    self.state = SignInState::FindingResource(rest);
+                    self.state = SignInState::FindingResource(rest, next.clone());
                     return Ok(SignInStep::Ask(OAuthRequest::get(next)));
                 }
                 // Revision 2025-03-26 knows no metadata of resources: there the server is its own authorization server.
@@ -143,6 +145,10 @@ impl GuestSignIn {
                 }
             },
             Err(why) => return Err(why),
+        };
+        let issuers = match &self.options.client {
+            Some(client) => client.own_issuers(issuers)?,
+            None => issuers,
         };
         // MCP 2025-11-25, "Scope Selection Strategy".
         let scope = self.options.challenge.scope.clone().or((!scopes.is_empty()).then(|| scopes.join(" ")));
@@ -167,7 +173,7 @@ impl GuestSignIn {
     ) -> Result<SignInStep, AuthorizationError> {
         let server = match answer.and_then(|answer| AuthorizationServer::read(&answer, issuer)) {
             Ok(server) => server,
-            Err(AuthorizationError::Answer(_) | AuthorizationError::Refused(_)) => return self.look_for_server(rest),
+            Err(why) if why.is_answer() => return self.look_for_server(rest),
             // Another server of the list may be within reach.
             Err(AuthorizationError::Unreachable { .. }) if rest.iter().any(|(other, _)| other != issuer) => {
                 return self.look_for_server(rest.into_iter().filter(|(other, _)| other != issuer).collect());
@@ -320,6 +326,6 @@ impl GuestSignIn {
             client,
             scope: self.scope.clone(),
         };
-        UpstreamTokens::granted(answer, terms, clock).map(|tokens| SignInStep::Done(Box::new(tokens)))
+        OAuthTokens::granted(answer, terms, clock).map(|tokens| SignInStep::Done(Box::new(tokens)))
     }
 }

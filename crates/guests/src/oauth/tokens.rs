@@ -18,7 +18,7 @@ const MAX_LIFE_SECONDS: u64 = 100 * 365 * 24 * 60 * 60;
 
 /// All that is stored for one server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpstreamTokens {
+pub struct OAuthTokens {
     /// The server's address.
     pub url: String,
     /// What the tokens are for (RFC 8707).
@@ -41,11 +41,14 @@ pub struct UpstreamTokens {
     /// The scopes to ask for at the next sign-in, because a request needed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wanted_scope: Option<String>,
+    /// Which of two is newer. It begins with the clock, so that tokens of a later sign-in are newer than any before.
+    #[serde(default)]
+    pub(super) generation: u64,
 }
 
-impl fmt::Debug for UpstreamTokens {
+impl fmt::Debug for OAuthTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpstreamTokens").field("url", &self.url).field("issuer", &self.issuer).finish_non_exhaustive()
+        f.debug_struct("OAuthTokens").field("url", &self.url).field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
@@ -83,7 +86,7 @@ impl TokenText {
     }
 }
 
-impl UpstreamTokens {
+impl OAuthTokens {
     /// Reads the first tokens of a sign-in. `now` is in seconds since 1970.
     pub(super) fn granted(answer: &OAuthAnswer, terms: TokenTerms<'_>, now: u64) -> Result<Self, AuthorizationError> {
         let text = TokenText::read(answer)?;
@@ -99,6 +102,7 @@ impl UpstreamTokens {
             refresh_from: None,
             scope: terms.scope,
             wanted_scope: None,
+            generation: 0,
         };
         tokens.take(text, now);
         Ok(tokens)
@@ -123,11 +127,26 @@ impl UpstreamTokens {
 
     fn take(&mut self, text: TokenText, now: u64) {
         let life = text.expires_in.map(|life| life.min(MAX_LIFE_SECONDS));
+        self.generation = now.max(self.generation.saturating_add(1));
         self.access_token = text.access_token;
         self.refresh_token = text.refresh_token.or(self.refresh_token.take());
         self.scope = text.scope.or(self.scope.take());
         self.expires = life.map(|life| now + life);
         self.refresh_from = life.map(|life| now + life - REFRESH_SECONDS.min(life / 4));
+    }
+
+    /// Makes these tokens newer than others.
+    pub(super) fn follow(&mut self, other: &Self) {
+        self.generation = self.generation.max(other.generation.saturating_add(1));
+    }
+
+    /// The newer of what is stored and what is held. A file that could not be written is older than what is held.
+    pub(super) fn newer(stored: Option<Self>, held: Option<&Self>) -> Option<Self> {
+        match (stored, held) {
+            (Some(stored), Some(held)) if stored.generation < held.generation => Some(held.clone()),
+            (Some(stored), _) => Some(stored),
+            (None, held) => held.cloned(),
+        }
     }
 
     /// Whether new ones can be had without a person.

@@ -3,7 +3,6 @@
 use std::error::Error as _;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use salon_mcp::RpcHead;
 
 use super::frame::ErrorObject;
 use super::{MAX_MESSAGE, UpstreamError};
-use crate::oauth::{BearerChallenge, GuestAccess, UpstreamTokens};
+use crate::oauth::{BearerChallenge, GuestAccess, OAuthTokens, is_loopback};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -146,7 +145,7 @@ impl HttpUpstream {
     async fn attempt(
         &self,
         prepare: &impl Fn(&reqwest::Client) -> RequestBuilder,
-        tokens: Option<&UpstreamTokens>,
+        tokens: Option<&OAuthTokens>,
     ) -> Result<Response, HttpFailure> {
         let request = match (&self.tokens, tokens) {
             (Some(sender), Some(tokens)) => prepare(&sender.client).header(AUTHORIZATION, tokens.header()),
@@ -185,11 +184,6 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     } else {
         attempt.stop()
     }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, UpstreamError> {

@@ -271,13 +271,71 @@ fn a_client_that_was_registered_by_hand_signs_in() {
     run(async {
         let vault = Vault::new(|switches| switches.registers = false).await;
         vault.server.add_client("ours");
-        let client = Some(RegisteredClient::new("ours", Some("secret".into())));
+        let client = Some(RegisteredClient::new("ours", Some("secret".into())).of_issuer(vault.server.issuer()));
         let mut guest = vault.guest(OAuthOptions { client, ..vault.options(Some(browser())) }, Vec::new());
         guest.here().await;
         let mut alice = vault.stage.caller("alice").await;
         vault.server.expire();
         let call = alice.call("open", "{}").await;
         assert_eq!(text(&alice.result(&call).await), "with read");
+        guest.stop().await;
+    });
+}
+
+#[test]
+fn a_server_that_refuses_a_fresh_token_opens_no_second_page() {
+    run(async {
+        let vault = Vault::new(|switches| switches.refuses_tokens = true).await;
+        let guest = vault.guest(vault.options(Some(browser())), Vec::new());
+        let ended = within("the guest to end", guest.running).await.unwrap().unwrap();
+        let Err(GuestError::SignIn { why, .. }) = ended else { panic!("{ended:?}") };
+        assert!(why.to_string().contains("refuses the token"), "{why}");
+        assert_eq!(vault.server.count("GET /authorize"), 1);
+    });
+}
+
+#[test]
+fn a_guest_does_not_bring_back_tokens_that_were_forgotten() {
+    run(async {
+        let vault = Vault::new(|_| {}).await;
+        vault.sign_in().await;
+        let mut guest = vault.guest(vault.options(None), Vec::new());
+        guest.here().await;
+        let store = TokenStore::new(vault.scratch.path().join("guests"));
+        let url = ResourceUrl::parse(&vault.server.url()).unwrap();
+        assert!(store.forget(&url).unwrap());
+        vault.server.expire();
+        let mut alice = vault.stage.caller("alice").await;
+        let call = alice.call("open", "{}").await;
+        assert!(alice.result(&call).await["error"].is_object());
+        needed(&mut guest).await;
+        assert_eq!((vault.server.count(REFRESH), store.read(&url).unwrap()), (0, None));
+        // A sign-in after that is taken.
+        vault.sign_in().await;
+        guest.here().await;
+        guest.stop().await;
+    });
+}
+
+#[test]
+fn a_file_of_older_tokens_does_not_replace_newer_ones() {
+    run(async {
+        let vault = Vault::new(|_| {}).await;
+        vault.sign_in().await;
+        let mut guest = vault.guest(vault.options(None), Vec::new());
+        guest.here().await;
+        let path = TokenStore::new(vault.scratch.path().join("guests"))
+            .path(&ResourceUrl::parse(&vault.server.url()).unwrap());
+        let old = vault.stored();
+        let mut alice = vault.stage.caller("alice").await;
+        for _ in 0..2 {
+            vault.server.expire();
+            let call = alice.call("open", "{}").await;
+            assert_eq!(text(&alice.result(&call).await), "with read");
+            // As if they could not be stored.
+            std::fs::write(&path, &old).unwrap();
+        }
+        assert_eq!((vault.server.count(REFRESH), vault.server.count("a refresh token came twice")), (2, 0));
         guest.stop().await;
     });
 }

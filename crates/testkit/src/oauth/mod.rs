@@ -30,6 +30,8 @@ pub struct OAuthSwitches {
     pub response_issuer: Option<String>,
     /// Where it redirects requests with a token to.
     pub redirects_to: Option<String>,
+    /// Whether the MCP server refuses every token.
+    pub refuses_tokens: bool,
 }
 
 impl Default for OAuthSwitches {
@@ -42,6 +44,7 @@ impl Default for OAuthSwitches {
             names_metadata: true,
             response_issuer: None,
             redirects_to: None,
+            refuses_tokens: false,
         }
     }
 }

@@ -234,6 +234,7 @@ impl ServerState {
         if let (Some(_), Some(target)) = (token, &self.switches.redirects_to) {
             return Response::builder().status(307).header(LOCATION, target).body(Full::default()).expect("a redirect");
         }
+        let token = token.filter(|_| !self.switches.refuses_tokens);
         let Some(scope) = token.and_then(|token| self.access.get(token)).cloned() else {
             let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.origin);
             let named = if self.switches.names_metadata {

@@ -51,7 +51,7 @@ fn a_server_without_metadata_of_its_own_is_its_own_authorization_server() {
 #[test]
 fn a_client_that_was_registered_by_hand_does_not_register() {
     let mut options = options(SignInWay::Browser);
-    options.client = Some(RegisteredClient::new("ours", Some("s:e&cret".into())));
+    options.client = Some(RegisteredClient::new("ours", Some("s:e&cret".into())).of_issuer("https://id.example"));
     let back = "code=c1&state=state&iss=https%3A%2F%2Fid.example";
     let script = Script::begin(options).ok(RESOURCE).ok(SERVER).redirect(back);
     assert_snapshot!(script.lines[2..].join("\n"), @"
@@ -61,7 +61,7 @@ fn a_client_that_was_registered_by_hand_does_not_register() {
     let post =
         SERVER.replace(r#"{"issuer""#, r#"{"token_endpoint_auth_methods_supported":["client_secret_post"],"issuer""#);
     let mut options = super::options(SignInWay::Browser);
-    options.client = Some(RegisteredClient::new("ours", Some("s".into())));
+    options.client = Some(RegisteredClient::new("ours", Some("s".into())).of_issuer("https://id.example/"));
     let script = Script::begin(options).ok(RESOURCE).ok(&post).redirect(back);
     assert!(script.last().ends_with("&client_id=ours&client_secret=s"), "{}", script.last());
 }

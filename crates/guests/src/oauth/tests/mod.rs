@@ -27,7 +27,7 @@ struct Script {
     flow: Option<GuestSignIn>,
     lines: Vec<String>,
     now: Instant,
-    tokens: Option<UpstreamTokens>,
+    tokens: Option<OAuthTokens>,
 }
 
 fn options(way: SignInWay) -> SignInOptions {

@@ -130,7 +130,7 @@ fn a_device_code_ends() {
     refused: nobody signed in in time
     refused: the authorization server refuses: invalid_grant
     refused: nobody signed in in time
-    refused: the answer of the authorization server cannot be used: its page for the code is not a URL
+    refused: the answer of the authorization server cannot be used: its page for the code is not a URL of https
     ");
 }
 
@@ -141,4 +141,109 @@ fn nothing_of_tokens_is_printed() {
     let client = RegisteredClient::new("c1", Some("hunter4".into()));
     let told = format!("{tokens:?} {:?} {client:?} {:?}", tokens.refresh(), tokens.header());
     assert!(told.contains("https://mcp.example/mcp") && !told.contains("hunter"), "{told}");
+}
+
+#[test]
+fn a_client_of_one_authorization_server_is_not_shown_to_another() {
+    let begun = |client| {
+        let mut options = options(SignInWay::Browser);
+        options.client = Some(client);
+        Script::begin(options).ok(RESOURCE).last().to_owned()
+    };
+    let secret = || RegisteredClient::new("ours", Some("hunter2".into()));
+    let lines = [
+        begun(secret()),
+        begun(secret().of_issuer("https://other.example")),
+        begun(RegisteredClient::new("ours", None).of_issuer("https://other.example")),
+        begun(secret().of_issuer("https://id.example/")),
+        begun(RegisteredClient::new("ours", None)),
+    ];
+    assert_snapshot!(lines.join("\n"), @"
+    refused: a client secret needs `--oauth-issuer`: the server could name any authorization server and get the secret
+    refused: the server does not name `https://other.example`, the authorization server of the client; no other gets its id or secret
+    refused: the server does not name `https://other.example`, the authorization server of the client; no other gets its id or secret
+    GET https://id.example/.well-known/oauth-authorization-server
+    GET https://id.example/.well-known/oauth-authorization-server
+    ");
+    // Of several, only its own is asked.
+    let mut options = options(SignInWay::Browser);
+    options.client = Some(secret().of_issuer("https://id.example"));
+    let two = RESOURCE.replace(r#"["https://id.example"]"#, r#"["https://evil.example","https://id.example"]"#);
+    let script = Script::begin(options).ok(&two);
+    assert_eq!(script.last(), "GET https://id.example/.well-known/oauth-authorization-server");
+}
+
+#[test]
+fn a_device_code_is_shown_with_who_gave_it_out() {
+    let begun = |device: &str| {
+        let mut flow = Script::begin(options(SignInWay::Device)).ok(RESOURCE).ok(SERVER).ok(CLIENT).flow.unwrap();
+        let answer = OAuthAnswer { status: StatusCode::OK, body: device.into() };
+        match flow.answered(Ok(answer), Instant::now(), NOW) {
+            Ok(SignInStep::Wait { prompt: Some(prompt), .. }) => Ok(prompt),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    let at = |page: &str| begun(&DEVICE.replace("https://id.example/go", page));
+    let prompt = at("https://id.example/go").unwrap();
+    assert_eq!(
+        (&*prompt.issuer, &*prompt.resource, prompt.is_foreign_page),
+        ("https://id.example", "https://mcp.example/mcp", false)
+    );
+    assert!(!at("https://www.id.example/go").unwrap().is_foreign_page);
+    for foreign in ["https://evilid.example/go", "https://example/go", "https://id.example.evil.example/go"] {
+        assert!(at(foreign).unwrap().is_foreign_page, "{foreign}");
+    }
+    for page in ["http://id.example/go", "https://id.example@evil.example/go", "javascript:x", "data:text/html,x"] {
+        assert!(at(page).is_err(), "{page}");
+    }
+    let long = "A".repeat(33);
+    for code in ["", "AB CD", "A\\u001b[2J", "\u{430}", &*long] {
+        assert!(begun(&DEVICE.replace("WDJB-MJHT", code)).is_err(), "{code}");
+    }
+    // The page with the code in it is the same server's.
+    let complete = |url: &str| {
+        let field = format!(r#"{{"verification_uri_complete":"{url}","device_code""#);
+        begun(&DEVICE.replace(r#"{"device_code""#, &field)).unwrap().complete_url
+    };
+    assert_eq!(complete("https://id.example/go?c=1").as_deref(), Some("https://id.example/go?c=1"));
+    assert_eq!(complete("https://evil.example/go?c=1"), None);
+}
+
+#[test]
+fn an_authorization_server_with_the_page_of_another_is_refused() {
+    let page = r#""authorization_endpoint":"https://honest.example/authorize""#;
+    let mixed = SERVER.replace(r#""authorization_endpoint":"https://id.example/authorize?tenant=1""#, page);
+    let silent = mixed.replace("authorization_response_iss_parameter_supported", "x");
+    let last = by_browser().ok(RESOURCE).ok(&silent).last().to_owned();
+    assert!(last.contains("on different servers"), "{last}");
+    assert!(by_browser().ok(RESOURCE).ok(&mixed).ok(CLIENT).last().starts_with("browse https://honest.example/"));
+    let user = SERVER.replace("https://id.example/token", "https://id.example@evil.example/token");
+    let last = by_browser().ok(RESOURCE).ok(&user).last().to_owned();
+    assert_eq!(last, "GET https://id.example/.well-known/openid-configuration");
+}
+
+#[test]
+fn only_errors_of_the_grant_void_tokens() {
+    let tokens = browsing().redirect(BACK).ok(TOKENS).tokens.unwrap();
+    let voided = |status, error: &str| {
+        let body = format!(r#"{{"error":"{error}"}}"#);
+        let answer = OAuthAnswer { status: StatusCode::from_u16(status).unwrap(), body };
+        tokens.refreshed(&answer, NOW).unwrap_err().is_final()
+    };
+    for error in ["invalid_grant", "invalid_client", "unauthorized_client"] {
+        assert!(voided(400, error) && voided(401, error), "{error}");
+        assert!(!voided(429, error) && !voided(503, error), "{error}");
+    }
+    for error in ["invalid_request", "invalid_scope", "temporarily_unavailable", "Not Found"] {
+        assert!(!voided(400, error) && !voided(404, error), "{error}");
+    }
+}
+
+#[test]
+fn a_device_code_outlives_trouble_of_the_server() {
+    let second = Duration::from_secs(1);
+    let script = showing().wait(5 * second).answer(503, r#"{"error":"access_denied"}"#);
+    let script = script.wait(10 * second).answer(429, "<html>");
+    assert_eq!([script.lines[6].as_str(), script.lines[8].as_str()], ["wait 10s", "wait 20s"]);
+    assert!(script.wait(20 * second).ok(TOKENS).last().starts_with("done a1"));
 }

@@ -32,3 +32,35 @@ fn tokens_are_stored_for_their_owner_alone() {
     assert!(why.contains("delete it") && !why.contains("hunter2"), "{why}");
     assert!(store.forget(&url).unwrap() && store.read(&url).unwrap().is_none());
 }
+
+#[test]
+fn the_newer_tokens_are_taken_wherever_they_are() {
+    let first = browsing().redirect("code=c1&state=state&iss=https%3A%2F%2Fid.example").ok(TOKENS).tokens.unwrap();
+    let answer = |body: &str| OAuthAnswer { status: StatusCode::OK, body: body.into() };
+    let second = first.refreshed(&answer(&TOKENS.replace("a1", "a2")), NOW).unwrap();
+    let newer = |stored: Option<&OAuthTokens>, held| {
+        OAuthTokens::newer(stored.cloned(), held).map(|tokens| tokens.access_token)
+    };
+    assert_eq!(newer(Some(&first), Some(&second)).as_deref(), Some("a2"));
+    assert_eq!(newer(Some(&second), Some(&first)).as_deref(), Some("a2"));
+    assert_eq!(newer(None, Some(&first)).as_deref(), Some("a1"));
+    assert_eq!(newer(Some(&first), None).as_deref(), Some("a1"));
+    assert_eq!(newer(None, None), None);
+    // A sign-in of later is newer than any number of refreshes, also by a process that does not know of them.
+    assert!(second.generation < NOW + 60);
+    let mut third = first.clone();
+    third.follow(&second);
+    assert!(third.generation > second.generation);
+}
+
+#[test]
+fn a_lock_that_another_process_keeps_is_not_waited_for_without_end() {
+    let scratch = Scratch::new().unwrap();
+    let store = TokenStore::new(scratch.path().join("guests"));
+    let url = ResourceUrl::parse("https://mcp.example/mcp").unwrap();
+    let lock = store.lock(&url).unwrap();
+    let why = store.lock_within(&url, Duration::ZERO).unwrap_err();
+    assert!(why.to_string().contains("locked it for too long") && !why.is_final(), "{why}");
+    drop(lock);
+    store.lock_within(&url, Duration::ZERO).unwrap();
+}
