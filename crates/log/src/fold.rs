@@ -235,7 +235,10 @@ impl Fold {
             Some(Message::Notification { .. }) => self.note(entry),
             Some(Message::Request { .. }) => match OpenRequest::of(entry) {
                 Some(open) => {
-                    self.control.release(&open.request);
+                    // Another request may have the id of a held call, which everybody can read.
+                    if self.control.holds_text(&open.request, entry.envelope.text()) {
+                        self.control.release(&open.request);
+                    }
                     self.ask(open)
                 }
                 None => FoldEffect::Counts,
@@ -269,7 +272,7 @@ impl Fold {
         match effect {
             ControlEffect::Counts => FoldEffect::Counts,
             ControlEffect::Stale => FoldEffect::Ignored(Ignored::Stale),
-            ControlEffect::Settings => self.stop_calls(at),
+            ControlEffect::Settings(by) => self.stop_calls(at, &by),
             ControlEffect::Fails(call, cause) => {
                 self.insert(call, Some(FoldedFailure { at, cause }));
                 FoldEffect::FailsCalls
@@ -277,13 +280,14 @@ impl Fold {
         }
     }
 
-    /// Ends the calls of callers that may do nothing any more.
-    fn stop_calls(&mut self, at: u64) -> FoldEffect {
+    /// Ends the calls of callers that may do nothing any more; not those of the participant that changed the settings, whose call this is.
+    fn stop_calls(&mut self, at: u64, by: &ParticipantId) -> FoldEffect {
         let Some(settings) = self.control.settings().cloned() else { return FoldEffect::Counts };
         let present = &self.present;
         let is_stopped = |caller: &ParticipantId| {
             let kind = present.get(caller).and_then(|present| present.participant.kind);
-            !caller.is_host() && (settings.role_of(caller).is_none() || settings.is_paused(caller, kind))
+            let is_exempt = caller.is_host() || caller == by;
+            !is_exempt && (settings.role_of(caller).is_none() || settings.is_paused(caller, kind))
         };
         let held = self.control.release_calls_of(is_stopped);
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_stopped(&call.caller));

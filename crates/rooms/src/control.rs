@@ -13,8 +13,8 @@ use salon_control::{
 };
 use salon_log::{AppendError, Appended, Fold, HeldCall, MAX_HELD_CALLS};
 use salon_protocol::{
-    CloseReason, Code, Compose, Envelope, EnvelopeId, Kind, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp,
-    rpc,
+    CloseReason, Code, Compose, Envelope, EnvelopeId, Kind, Message, ParticipantId, ParticipantKind, Refusal, Stamp,
+    Timestamp, rpc,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -78,8 +78,13 @@ impl Authority {
     pub(crate) fn judge(&self, envelope: &Envelope) -> Result<Option<(CallRule, String)>, Refusal> {
         let author = envelope.from();
         let tool = salon_control::called_tool(envelope);
+        if tool.is_none() && is_tool_call(envelope) {
+            // Callees could read a name that no rule was tried with.
+            return Err(Refusal::new(Code::InvalidParameters, "a tool call needs a string `params.name`"));
+        }
         let act = Act::of(envelope, tool.as_deref().unwrap_or_default());
-        if act != Act::Read {
+        // Whoever moderates or manages can take back what keeps everybody from everything.
+        if !matches!(act, Act::Read | Act::Moderate | Act::Manage) {
             if self.settings.archived {
                 return Err(Refusal::new(
                     Code::Archived,
@@ -258,6 +263,10 @@ impl Room {
         let Some(settings) = self.attendance().fold().settings().cloned() else { return };
         self.end_readers(CloseReason::Removed, |reader| !reader.is_host() && settings.role_of(reader).is_none());
     }
+}
+
+fn is_tool_call(envelope: &Envelope) -> bool {
+    matches!(envelope.message(), Some(Message::Request { method, .. }) if &**method == "tools/call")
 }
 
 /// Whether a participant may be in a room, by its fold.

@@ -48,7 +48,8 @@ impl Rooms {
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
         let mut again = None;
-        let mut settling = room.next_expiry().map(|wait| Instant::now() + wait);
+        // At once: a call may have been approved, and the node that was to store it gone.
+        let mut settling = Some(Instant::now());
         let mut health = self.log().health();
         // Not at once: the task that opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);

@@ -101,7 +101,17 @@ impl Room {
         let concerns_others = concerns_others(fold, author, draft.envelope());
         let stamp = draft.stamp().cloned();
         let authority = Authority::of(fold, author, stamp.as_ref());
+        // The id of a held call is taken. The same text again is held once.
+        let is_taken = fold
+            .held_calls()
+            .get(draft.envelope().id())
+            .is_some_and(|hold| hold.request.request != draft.envelope().text());
         drop(attendance);
+        if is_taken {
+            return Publishing::Refused(
+                unwritable(&AppendError::IdConflict).regarding(Some(draft.envelope().id().clone())),
+            );
+        }
         let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others, authority };
         match rules::accept(author, draft, &circumstances) {
             Ok(AcceptedDraft { envelope, hold: None }) => Publishing::Submitted(self.submit(envelope, stamp)),

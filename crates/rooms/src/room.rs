@@ -181,6 +181,7 @@ impl Room {
         self.next_batch.store(ring.next(), Ordering::Release);
         drop((ring, attendance));
         self.folded.send_replace(resume.offset);
+        self.control_changed.notify_one();
         for bell in self.listeners().bells.values() {
             bell.ring();
         }

@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::anyhow;
 use clap::Args;
 use salon_client::Room;
-use salon_protocol::{EnvelopeId, ParticipantId, TopicName};
+use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, TopicName};
 use serde_json::{Value, json};
 
 use super::call::failed;
@@ -50,7 +50,7 @@ impl HostCaller {
     pub(super) async fn enter(options: &ControlOptions, topic: TopicName) -> Result<Self, Trouble> {
         let Reach { place, client } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         // Shared, so that it takes nobody else's seat.
-        let joining = client.room(topic.clone()).share().directed().join().await;
+        let joining = client.room(topic.clone()).kind(ParticipantKind::Human).share().directed().join().await;
         let room = joining.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
         Ok(Self { room, place, topic })
     }

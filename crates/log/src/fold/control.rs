@@ -78,8 +78,8 @@ pub(super) enum ControlEffect {
     Counts,
     /// It counts for nothing: somebody was first.
     Stale,
-    /// It counts, and it is a change of the settings.
-    Settings,
+    /// It counts, and it is a change of the settings by this participant.
+    Settings(ParticipantId),
     /// A held call fails by it.
     Fails(OpenRequest, FailureCause),
 }
@@ -156,7 +156,7 @@ impl ControlFold {
         match notice {
             ControlNotice::Settings(change) => {
                 self.set(change.settings, entry);
-                return ControlEffect::Settings;
+                return ControlEffect::Settings(change.by);
             }
             ControlNotice::Requested(held) => {
                 if let Some(hold) = HeldCall::new(entry, held) {
@@ -192,6 +192,11 @@ impl ControlFold {
             Some(call) => ControlEffect::Fails(call, cause),
             None => ControlEffect::Stale,
         }
+    }
+
+    /// Whether a call is held that has this id and this text.
+    pub(super) fn holds_text(&self, id: &EnvelopeId, text: &str) -> bool {
+        self.holds.get(id).is_some_and(|hold| hold.request.request == text)
     }
 
     /// Holds a call no longer.
