@@ -64,7 +64,7 @@ const READ_TOOLS: &[&str] = &[
 ];
 
 /// What a call of one of the gateway's own tools is.
-fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
+pub(crate) fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
     match tool {
         "chat.say" => Act::Say,
         "topic.configure" => Act::Manage,
@@ -79,7 +79,7 @@ fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
     }
 }
 
-/// Requests of MCP that servers send to their clients. Whom a participant may ask is decided by whether it was called.
+/// Requests of MCP that servers send to their clients, while they are called. At other times they are calls like others.
 const CLIENT_REQUESTS: &[&str] = &["elicitation/create", "roots/list", "sampling/createMessage"];
 
 /// Notifications that belong to a call or a connection, and say nothing to people.
@@ -87,7 +87,6 @@ const PROTOCOL_NOTIFICATIONS: &[&str] = &[
     "notifications/cancelled",
     "notifications/elicitation/complete",
     "notifications/initialized",
-    "notifications/message",
     "notifications/message_acknowledged",
     "notifications/progress",
     "notifications/prompts/list_changed",
@@ -100,12 +99,19 @@ const PROTOCOL_NOTIFICATIONS: &[&str] = &[
     "notifications/tools/list_changed",
 ];
 
+/// Whether an envelope asks a client something, as servers do while they are called.
+pub fn is_client_request(envelope: &Envelope) -> bool {
+    matches!(envelope.message(), Some(Message::Request { method, .. }) if CLIENT_REQUESTS.contains(&&**method))
+}
+
+/// Whether an envelope calls a tool by `tools/call`.
+pub(crate) fn is_tool_call(envelope: &Envelope) -> bool {
+    matches!(envelope.message(), Some(Message::Request { method, .. }) if &**method == "tools/call")
+}
+
 /// The name of the tool that an envelope calls by `tools/call`; `None` where it does not, or names none.
 pub fn called_tool(envelope: &Envelope) -> Option<String> {
-    match envelope.message() {
-        Some(Message::Request { method, .. }) if &**method == "tools/call" => tool_name(envelope.payload()),
-        _ => None,
-    }
+    is_tool_call(envelope).then(|| tool_name(envelope.payload())).flatten()
 }
 
 fn tool_name(payload: &str) -> Option<String> {
@@ -121,18 +127,32 @@ fn tool_name(payload: &str) -> Option<String> {
 }
 
 impl<'a> Act<'a> {
+    /// The tool that is called, where one is.
+    pub(crate) fn tool(&self) -> Option<&'a str> {
+        match self {
+            Self::Call(_, tool) => Some(tool),
+            _ => None,
+        }
+    }
+
     /// What an envelope does. `tool` is the tool's name, where the envelope is a `tools/call`; the caller reads it only if it matters.
     pub fn of(envelope: &'a Envelope, tool: &'a str) -> Self {
         match envelope.message() {
             Some(Message::Request { method, .. }) => match (&**method, envelope.to()) {
                 ("tools/call", [callee]) if callee.is_host() => host_act(callee, tool),
                 ("tools/call", [callee]) => Self::Call(callee, tool),
-                (method, _) if READ_REQUESTS.contains(&method) || CLIENT_REQUESTS.contains(&method) => Self::Read,
+                (method, _) if READ_REQUESTS.contains(&method) => Self::Read,
                 (method, [callee]) => Self::Call(callee, method),
                 // Refused for its recipients.
                 _ => Self::Read,
             },
             Some(Message::Notification { method }) if &**method == CHAT_METHOD => Self::Say,
+            // Progress to everybody is of no call.
+            Some(Message::Notification { method })
+                if &**method == "notifications/progress" && envelope.to().is_empty() =>
+            {
+                Self::Say
+            }
             Some(Message::Notification { method }) if PROTOCOL_NOTIFICATIONS.contains(&&**method) => Self::Read,
             Some(Message::Notification { .. }) => Self::Say,
             Some(Message::Response { .. }) | None => Self::Read,

@@ -4,13 +4,16 @@
 #![warn(missing_docs)]
 
 mod act;
+mod authority;
 mod capability;
 mod notice;
 mod pattern;
 mod role;
+mod rule;
 mod settings;
 
-pub use act::{Act, called_tool};
+pub use act::{Act, called_tool, is_client_request};
+pub use authority::{Authority, HeldBy, OPERATOR_PERMISSION};
 pub use capability::{CapabilityPattern, CapabilitySet, InvalidCapability};
 pub use notice::{
     APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision,
@@ -18,4 +21,5 @@ pub use notice::{
 };
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};
-pub use settings::{CallRule, InvalidSettings, Principal, RuleEffect, TopicAccess, TopicSettings};
+pub use rule::{CallRule, Principal, RuleEffect};
+pub use settings::{InvalidSettings, TopicAccess, TopicSettings};

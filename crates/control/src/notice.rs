@@ -3,7 +3,8 @@
 use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::settings::{Principal, TopicSettings};
+use crate::rule::Principal;
+use crate::settings::TopicSettings;
 
 /// The settings were changed.
 pub const SETTINGS_METHOD: &str = "notifications/topic/settings";
@@ -67,6 +68,8 @@ pub enum Decision {
     Denied,
     /// Nobody decided in time.
     Expired,
+    /// It was approved, and cannot be stored: its id is taken, or it is too large.
+    Dropped,
 }
 
 /// The parameters of [`APPROVAL_DECIDED_METHOD`].
@@ -106,10 +109,17 @@ impl ControlNotice {
         let Some(Message::Notification { method }) = envelope.message() else { return None };
         let params = envelope.params()?;
         match &**method {
-            SETTINGS_METHOD => serde_json::from_str(params).ok().map(Self::Settings),
+            SETTINGS_METHOD => read_settings(params).map(Box::new).map(Self::Settings),
             APPROVAL_REQUESTED_METHOD => serde_json::from_str(params).ok().map(Self::Requested),
             _ => serde_json::from_str(params).ok().map(Self::Decided),
         }
+    }
+
+    /// Whether an envelope says that a call is held.
+    pub fn holds_call(envelope: &Envelope) -> bool {
+        let is_request = |method: &str| method == APPROVAL_REQUESTED_METHOD;
+        envelope.from().is_host()
+            && matches!(envelope.message(), Some(Message::Notification { method }) if is_request(method))
     }
 
     /// Whether an envelope is one of them, by its sender and method.
@@ -117,5 +127,43 @@ impl ControlNotice {
         const METHODS: [&str; 3] = [SETTINGS_METHOD, APPROVAL_REQUESTED_METHOD, APPROVAL_DECIDED_METHOD];
         envelope.from().is_host()
             && matches!(envelope.message(), Some(Message::Notification { method }) if METHODS.contains(&&**method))
+    }
+}
+
+/// Settings that this version cannot read are not ignored: nobody but operators may enter then.
+fn read_settings(params: &str) -> Option<SettingsChange> {
+    #[derive(Deserialize)]
+    struct Unreadable {
+        settings: Version,
+        by: ParticipantId,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    serde_json::from_str(params).ok().or_else(|| {
+        let Unreadable { settings, by } = serde_json::from_str(params).ok()?;
+        Some(SettingsChange { settings: TopicSettings::closed(settings.version), by, reason: None })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_protocol::{Draft, Limits};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_read_let_nobody_in() {
+        let settings = json!({ "version": 7, "access": "by_invitation_of_a_later_version" });
+        let payload = json!({ "jsonrpc": "2.0", "method": SETTINGS_METHOD, "params": { "settings": settings, "by": "alice" } });
+        let text = json!({ "protocol": "mcp-x/v0", "id": "e1", "ts": "2026-01-01T00:00:00Z", "from": "system:gateway", "to": [], "kind": "mcp", "payload": payload });
+        let envelope = Envelope::restore(text.to_string()).expect("an envelope");
+        let Some(ControlNotice::Settings(change)) = ControlNotice::of(&envelope) else { panic!("settings") };
+        assert_eq!((change.settings.version, change.settings.role_of(&change.by)), (7, None));
+        let forged = text.to_string().replace("system:gateway", "mallory");
+        let forged = Draft::parse(forged, &Limits::default()).expect("a draft").trust();
+        assert_eq!(ControlNotice::of(&forged), None);
     }
 }

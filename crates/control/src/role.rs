@@ -1,6 +1,7 @@
 //! Roles: named sets of capabilities.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,16 +45,31 @@ impl RoleName {
         &self.0
     }
 
+    /// The role of participants that have no other.
+    pub fn member() -> &'static Self {
+        static NAME: LazyLock<RoleName> = LazyLock::new(|| RoleName(RoleName::MEMBER.into()));
+        &NAME
+    }
+
+    /// The role that may do everything.
+    pub fn owner() -> Self {
+        Self(Self::OWNER.into())
+    }
+
     /// What a role allows that every topic has; `None` for others. `owner` cannot be defined otherwise by a topic, so that somebody can always
     /// manage it.
-    pub(crate) fn built_in(&self) -> Option<CapabilitySet> {
-        let list: &[&str] = match &*self.0 {
-            Self::OWNER => return Some(CapabilitySet::all()),
-            Self::MEMBER => &["read", "say", "call:*/*", "offer"],
-            Self::OBSERVER => &["read"],
-            _ => return None,
-        };
-        CapabilitySet::parse(list).ok()
+    pub(crate) fn built_in(&self) -> Option<&'static CapabilitySet> {
+        static OWNER: LazyLock<CapabilitySet> = LazyLock::new(CapabilitySet::all);
+        static MEMBER: LazyLock<CapabilitySet> =
+            LazyLock::new(|| CapabilitySet::parse(&["read", "say", "call:*/*", "offer"]).unwrap_or_default());
+        static OBSERVER: LazyLock<CapabilitySet> =
+            LazyLock::new(|| CapabilitySet::parse(&["read"]).unwrap_or_default());
+        match &*self.0 {
+            Self::OWNER => Some(&OWNER),
+            Self::MEMBER => Some(&MEMBER),
+            Self::OBSERVER => Some(&OBSERVER),
+            _ => None,
+        }
     }
 }
 

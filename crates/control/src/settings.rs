@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use salon_protocol::{ParticipantId, ParticipantKind};
+use salon_protocol::ParticipantId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::act::Act;
 use crate::capability::{CapabilityPattern, CapabilitySet};
 use crate::role::RoleName;
+use crate::rule::{CallRule, Principal, RuleEffect};
 
 /// Bounds of one topic's settings. They are stored with every change, and every room has them in memory.
 const MAX_BYTES: usize = 64 << 10;
@@ -22,7 +23,6 @@ const MAX_ROLES: usize = 32;
 const MAX_RULES: usize = 100;
 const MAX_APPROVERS: usize = 32;
 const MAX_HOLD_MILLIS: u64 = 7 * 24 * 60 * 60 * 1000;
-const DEFAULT_HOLD_MILLIS: u64 = 5 * 60 * 1000;
 
 /// Who may enter a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -35,122 +35,9 @@ pub enum TopicAccess {
     Members,
 }
 
-/// Participants that a rule names: one of them, or all with a role.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Principal {
-    /// `role:NAME`
-    Role(RoleName),
-    /// An id.
-    Participant(ParticipantId),
-}
-
-impl TryFrom<String> for Principal {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match text.strip_prefix("role:") {
-            Some(role) => RoleName::new(role).map(Self::Role).map_err(|why| why.to_string()),
-            None => ParticipantId::new(&text)
-                .map(Self::Participant)
-                .map_err(|why| format!("`{text}` is neither a participant nor `role:NAME`: {why}")),
-        }
-    }
-}
-
-impl From<Principal> for String {
-    fn from(principal: Principal) -> Self {
-        match principal {
-            Principal::Role(role) => format!("role:{role}"),
-            Principal::Participant(id) => id.as_str().to_owned(),
-        }
-    }
-}
-
-/// What a rule does with the calls that it is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleEffect {
-    /// They are held until they are approved.
-    Hold,
-    /// They pass, whatever later rules say.
-    Allow,
-    /// They are refused.
-    Deny,
-}
-
-/// Says what becomes of some calls. Exactly one of `hold`, `allow` and `deny` names them, as `call:PARTICIPANT/TOOL`.
+/// See the module. Settings that a later version stored may have members that this version does not know; a change may not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CallRule {
-    /// The calls that are held until they are approved.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub hold: Option<CapabilityPattern>,
-    /// The calls that pass.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub allow: Option<CapabilityPattern>,
-    /// The calls that are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
-    pub deny: Option<CapabilityPattern>,
-    /// Who may approve: everyone here with `approve` for the call, where it is empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvers: Vec<Principal>,
-    /// How many of them have to.
-    #[serde(default = "one")]
-    pub needs: u32,
-    /// How long the call waits for them, in milliseconds.
-    #[serde(default = "default_hold")]
-    pub expires_ms: u64,
-    /// Whether the caller may be one of them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub self_approval: bool,
-    /// The rule is for calls of these participants; for everybody's, where it is empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub callers: Vec<Principal>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn default_hold() -> u64 {
-    DEFAULT_HOLD_MILLIS
-}
-
-mod as_text {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::capability::CapabilityPattern;
-
-    pub(super) fn serialize<S: Serializer>(
-        capability: &Option<CapabilityPattern>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        capability.as_ref().map(ToString::to_string).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<CapabilityPattern>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)
-    }
-}
-
-impl CallRule {
-    /// What it does, and to which calls. `None` for a rule that is not valid.
-    pub fn effect(&self) -> Option<(RuleEffect, &CapabilityPattern)> {
-        match (&self.hold, &self.allow, &self.deny) {
-            (Some(calls), None, None) => Some((RuleEffect::Hold, calls)),
-            (None, Some(calls), None) => Some((RuleEffect::Allow, calls)),
-            (None, None, Some(calls)) => Some((RuleEffect::Deny, calls)),
-            _ => None,
-        }
-    }
-}
-
-/// See the module.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct TopicSettings {
     /// Counts the changes. A change that was made from another version than the newest is refused.
     pub version: u64,
@@ -177,7 +64,7 @@ pub struct TopicSettings {
     /// Nothing new is stored.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
-    /// Everyone who is not human is paused.
+    /// Everyone is paused who is neither a person by its token nor may moderate.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     /// Participants that may read and nothing else, for now.
@@ -205,8 +92,10 @@ pub enum InvalidSettings {
     Needs,
     /// A rule's calls expire at once, or too late.
     Expiry,
-    /// The topic is for members, and none of them is an owner.
+    /// No owner is left that may enter.
     NoOwner,
+    /// A member that settings or rules do not have.
+    Unknown(String),
 }
 
 impl fmt::Display for InvalidSettings {
@@ -221,16 +110,22 @@ impl fmt::Display for InvalidSettings {
             }
             Self::Needs => write!(f, "`needs` is a number from 1 to {MAX_APPROVERS}"),
             Self::Expiry => f.write_str("a held call expires after 1 second to 7 days"),
-            Self::NoOwner => f.write_str("a topic for members needs a member with the role `owner`"),
+            Self::NoOwner => f.write_str("a topic needs a member with the role `owner` that is not removed"),
+            Self::Unknown(name) => write!(f, "there is no setting `{name}`"),
         }
     }
 }
 
 impl TopicSettings {
-    /// Reads settings as they are stored.
-    pub fn parse(text: &str) -> Result<Self, InvalidSettings> {
-        let settings: Self = serde_json::from_str(text).map_err(|error| InvalidSettings::Shape(error.to_string()))?;
-        settings.checked()
+    /// The members of settings in JSON.
+    const FIELDS: [&str; 12] = [
+        "version", "title", "description", "access", "members", "default_role", "roles", "rules", "archived", "stopped",
+        "paused", "removed",
+    ];
+
+    /// What counts in place of settings that this version cannot read: only operators may enter.
+    pub(crate) fn closed(version: u64) -> Self {
+        Self { version, access: TopicAccess::Members, ..Self::default() }
     }
 
     /// The settings after a change: a JSON merge patch (RFC 7396), in which `null` removes a member. The version goes up by one.
@@ -238,6 +133,10 @@ impl TopicSettings {
         let shape = |error: serde_json::Error| InvalidSettings::Shape(error.to_string());
         if !patch.is_object() {
             return Err(InvalidSettings::Shape("a change is an object".into()));
+        }
+        check_fields(patch, &Self::FIELDS)?;
+        for rule in patch["rules"].as_array().into_iter().flatten() {
+            check_fields(rule, &CallRule::FIELDS)?;
         }
         let mut document = serde_json::to_value(self).map_err(shape)?;
         merge(&mut document, patch);
@@ -263,8 +162,11 @@ impl TopicSettings {
             self.role(role).ok_or_else(|| InvalidSettings::UnknownRole(role.clone()))?;
         }
         self.rules.iter().try_for_each(|rule| self.check_rule(rule))?;
-        let is_owned = self.members.values().any(|role| role.as_str() == RoleName::OWNER);
-        if self.access == TopicAccess::Members && !is_owned {
+        // Also a paused owner can manage the topic.
+        let is_owner = |(who, role): (&ParticipantId, &RoleName)| {
+            role.as_str() == RoleName::OWNER && !self.removed.contains(who)
+        };
+        if !self.members.iter().any(is_owner) {
             return Err(InvalidSettings::NoOwner);
         }
         let bytes = serde_json::to_string(&self).map_or(usize::MAX, |text| text.len());
@@ -294,32 +196,42 @@ impl TopicSettings {
     }
 
     /// What a role allows here.
-    fn role(&self, role: &RoleName) -> Option<CapabilitySet> {
-        self.roles.get(role).cloned().or_else(|| role.built_in())
+    fn role(&self, role: &RoleName) -> Option<&CapabilitySet> {
+        self.roles.get(role).or_else(|| role.built_in())
     }
 
     /// The role of a participant; `None` for one that may not enter.
-    pub fn role_of(&self, participant: &ParticipantId) -> Option<RoleName> {
+    pub fn role_of(&self, participant: &ParticipantId) -> Option<&RoleName> {
         if self.removed.contains(participant) {
             return None;
         }
         if let Some(role) = self.members.get(participant) {
-            return Some(role.clone());
+            return Some(role);
         }
         match self.access {
             TopicAccess::Members => None,
-            TopicAccess::Token => self.default_role.clone().or_else(|| RoleName::new(RoleName::MEMBER).ok()),
+            TopicAccess::Token => Some(self.default_role.as_ref().unwrap_or(RoleName::member())),
         }
     }
 
     /// What a participant may do here by its role; `None` for one that may not enter.
-    pub fn capabilities_of(&self, participant: &ParticipantId) -> Option<CapabilitySet> {
-        self.role_of(participant).and_then(|role| self.role(&role))
+    pub fn capabilities_of(&self, participant: &ParticipantId) -> Option<&CapabilitySet> {
+        self.role_of(participant).and_then(|role| self.role(role))
     }
 
-    /// Whether a participant is paused.
-    pub fn is_paused(&self, participant: &ParticipantId, kind: Option<ParticipantKind>) -> bool {
-        self.paused.contains(participant) || (self.stopped && kind != Some(ParticipantKind::Human))
+    /// Whether a participant is paused; `is_human` where its token says that it is a person.
+    pub fn is_paused(&self, participant: &ParticipantId, is_human: bool) -> bool {
+        self.paused.contains(participant) || (self.stopped && !is_human && !self.may_moderate(participant))
+    }
+
+    /// Whether calls of a participant end by these settings. A stop ends those of everyone who may not moderate: which of them are people, the
+    /// entries of a log do not say.
+    pub fn ends_calls_of(&self, participant: &ParticipantId) -> bool {
+        self.role_of(participant).is_none() || self.is_paused(participant, false)
+    }
+
+    fn may_moderate(&self, participant: &ParticipantId) -> bool {
+        self.capabilities_of(participant).is_some_and(|allowed| allowed.allows(&Act::Moderate))
     }
 
     /// The rule for a call; `None` where there is none.
@@ -335,8 +247,17 @@ impl TopicSettings {
     pub fn is_one_of(&self, principals: &[Principal], participant: &ParticipantId) -> bool {
         principals.iter().any(|principal| match principal {
             Principal::Participant(id) => id == participant,
-            Principal::Role(role) => self.role_of(participant).as_ref() == Some(role),
+            Principal::Role(role) => self.role_of(participant) == Some(role),
         })
+    }
+}
+
+/// Refuses members of an object that have other names.
+fn check_fields(object: &Value, known: &[&str]) -> Result<(), InvalidSettings> {
+    let mut names = object.as_object().into_iter().flat_map(serde_json::Map::keys);
+    match names.find(|name| !known.contains(&name.as_str())) {
+        Some(unknown) => Err(InvalidSettings::Unknown(unknown.chars().take(64).collect())),
+        None => Ok(()),
     }
 }
 

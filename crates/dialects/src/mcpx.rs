@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_control::ControlNotice;
+use salon_control::ApprovalRequest;
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, Entry, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence,
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence,
     PresenceEvent, Refusal,
 };
 use serde::Serialize;
@@ -88,9 +88,8 @@ impl Mcpx {
         self.send(frame);
     }
 
-    /// Tells the caller that its request waits for approval. A peer writes no notices, so one in place of its draft says that.
-    fn tell_held(&mut self, notice: &Entry, now: Instant) {
-        let Some(ControlNotice::Requested(held)) = ControlNotice::of(&notice.envelope) else { return };
+    /// Tells the caller that its request waits for approval.
+    fn tell_held(&mut self, held: &ApprovalRequest, now: Instant) {
         let payload = system::HeldRequest::new(&held.callee, held.needs, held.expires);
         let frame = self.compose(Kind::System, Some(&held.id), payload, now);
         self.send(frame);
@@ -142,9 +141,7 @@ impl Dialect for Mcpx {
         match event {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
-            DialectEvent::Accepted { entry, .. } if ControlNotice::is_one(&entry.envelope) => {
-                self.tell_held(&entry, now)
-            }
+            DialectEvent::Held { held, .. } => self.tell_held(&held, now),
             // The echo is the acknowledgement; the room does not deliver a stored envelope twice, so the echo of a repeated one is sent here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))
@@ -212,7 +209,7 @@ mod tests {
     use super::*;
     use crate::History;
     use insta::assert_snapshot;
-    use salon_protocol::{Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
+    use salon_protocol::{Entry, Envelope, FailureCause, Position, RpcId, Timestamp, TopicName};
 
     /// A connection of alice's, with what it says collected as text.
     struct Wire {

@@ -29,19 +29,21 @@ struct CommonPermissions {
     token: Option<String>,
     permissions: Vec<String>,
     capabilities: Option<Vec<String>>,
+    is_human: bool,
     stamp: Option<Stamp>,
 }
 
 impl CommonPermissions {
     fn new(grant: &Grant) -> Self {
         let Grant { token_id, permissions, capabilities, .. } = grant.clone();
-        Self { token: token_id, permissions, capabilities, stamp: grant.stamp() }
+        Self { token: token_id, permissions, capabilities, is_human: grant.is_human(), stamp: grant.stamp() }
     }
 
     fn narrow(&mut self, grant: &Grant) {
         let is_same_token = self.token == grant.token_id;
         let is_same_limit = self.capabilities == grant.capabilities;
-        if is_same_token && self.permissions == grant.permissions && is_same_limit {
+        let is_same_kind = self.is_human == grant.is_human();
+        if is_same_token && self.permissions == grant.permissions && is_same_limit && is_same_kind {
             return;
         }
         // What two limits have in common is not computed: nothing.
@@ -51,7 +53,9 @@ impl CommonPermissions {
         };
         self.token.take_if(|_| !is_same_token);
         self.permissions.retain(|permission| grant.permissions.contains(permission));
-        self.stamp = auth::stamp(self.token.as_deref(), &self.permissions, self.capabilities.as_deref());
+        self.is_human &= is_same_kind;
+        self.stamp =
+            auth::stamp(self.token.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human);
     }
 }
 
@@ -84,6 +88,11 @@ impl ConnectionStamps {
         credentials.narrow(grant);
         drop(stamps);
         StampedRequest { stamps: self.clone(), request }
+    }
+
+    /// The stamp of what the connection publishes, but for requests with tokens of their own.
+    pub(crate) fn own(&self) -> Option<Stamp> {
+        self.stamps().own.stamp.clone()
     }
 
     /// The stamp of an envelope that is about to be published.

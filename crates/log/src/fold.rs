@@ -78,7 +78,8 @@ pub fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
 /// Whether an envelope can be one that counts for nothing.
 #[cfg(feature = "nats")]
 pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
-    answered_request(envelope).is_some() || leaver(envelope).is_some() || ControlNotice::is_one(envelope)
+    let is_request = matches!(envelope.message(), Some(Message::Request { .. }));
+    is_request || answered_request(envelope).is_some() || leaver(envelope).is_some() || ControlNotice::is_one(envelope)
 }
 
 /// Who leaves by an envelope, if somebody does.
@@ -234,6 +235,7 @@ impl Fold {
         match entry.envelope.message() {
             Some(Message::Notification { .. }) => self.note(entry),
             Some(Message::Request { .. }) => match OpenRequest::of(entry) {
+                Some(open) if self.is_released(&open.request) => FoldEffect::Ignored(Ignored::Stale),
                 Some(open) => {
                     // Another request may have the id of a held call, which everybody can read.
                     if self.control.holds_text(&open.request, entry.envelope.text()) {
@@ -252,11 +254,16 @@ impl Fold {
                 let id = presence.participant.id.clone();
                 let was_present = match presence.event {
                     PresenceEvent::Join => self.join(presence.participant, entry),
-                    PresenceEvent::Leave if !self.leave(&id) => return FoldEffect::Ignored(Ignored::Leave),
+                    PresenceEvent::Leave if !self.leave(&id, at) => return FoldEffect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
                 };
-                if was_present { self.fail_calls_to(&id, at) } else { FoldEffect::Counts }
+                // What was held for a participant that leaves has failed as well.
+                match was_present.then(|| self.fail_calls_to(&id, at)) {
+                    Some(FoldEffect::Counts) => self.effect_at(at),
+                    Some(effect) => effect,
+                    None => FoldEffect::Counts,
+                }
             }
         }
     }
@@ -265,6 +272,7 @@ impl Fold {
     fn note(&mut self, entry: &Arc<Entry>) -> FoldEffect {
         let at = entry.position.offset;
         let effect = match ControlNotice::of(&entry.envelope) {
+            Some(notice) if self.is_stale(&notice) => ControlEffect::Stale,
             Some(notice) => self.control.apply(entry, notice),
             None if self.control.holds().is_empty() => ControlEffect::Counts,
             None => self.withdraw(&entry.envelope),
@@ -272,7 +280,7 @@ impl Fold {
         match effect {
             ControlEffect::Counts => FoldEffect::Counts,
             ControlEffect::Stale => FoldEffect::Ignored(Ignored::Stale),
-            ControlEffect::Settings(by) => self.stop_calls(at, &by),
+            ControlEffect::Settings { by, before } => self.stop_calls(at, &by, before.as_deref()),
             ControlEffect::Fails(call, cause) => {
                 self.insert(call, Some(FoldedFailure { at, cause }));
                 FoldEffect::FailsCalls
@@ -280,14 +288,14 @@ impl Fold {
         }
     }
 
-    /// Ends the calls of callers that may do nothing any more; not those of the participant that changed the settings, whose call this is.
-    fn stop_calls(&mut self, at: u64, by: &ParticipantId) -> FoldEffect {
+    /// Ends the calls of callers that may do nothing any more by new settings; not those of the participant that changed them, whose call
+    /// this is.
+    fn stop_calls(&mut self, at: u64, by: &ParticipantId, before: Option<&TopicSettings>) -> FoldEffect {
         let Some(settings) = self.control.settings().cloned() else { return FoldEffect::Counts };
-        let present = &self.present;
         let is_stopped = |caller: &ParticipantId| {
-            let kind = present.get(caller).and_then(|present| present.participant.kind);
             let is_exempt = caller.is_host() || caller == by;
-            !is_exempt && (settings.role_of(caller).is_none() || settings.is_paused(caller, kind))
+            let was_stopped = || before.is_some_and(|before| before.ends_calls_of(caller));
+            !is_exempt && settings.ends_calls_of(caller) && !was_stopped()
         };
         let held = self.control.release_calls_of(is_stopped);
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_stopped(&call.caller));
@@ -303,11 +311,26 @@ impl Fold {
     fn withdraw(&mut self, envelope: &Envelope) -> ControlEffect {
         let is_cancellation = matches!(envelope.message(), Some(Message::Notification { method }) if &**method == "notifications/cancelled");
         let id = envelope.concerned_call().filter(|_| is_cancellation);
-        let held = id.and_then(|id| self.control.held(envelope.from(), &id).cloned());
+        let held = id.and_then(|id| self.control.cancelled_by(envelope, &id).cloned());
         match held.and_then(|held| self.control.release(&held)) {
             Some(call) => ControlEffect::Fails(call, FailureCause::Withdrawn),
             None => ControlEffect::Counts,
         }
+    }
+
+    /// Whether a request was held for approval, and is held no longer without having been stored: it is not stored any more.
+    fn is_released(&self, request: &EnvelopeId) -> bool {
+        let failure = self.calls.get(request).and_then(|call| call.failed);
+        failure.is_some_and(|failure| match failure.cause {
+            FailureCause::Denied | FailureCause::Expired | FailureCause::Withdrawn | FailureCause::Stopped => true,
+            FailureCause::CalleeLeft | FailureCause::TooManyWaiting => false,
+        })
+    }
+
+    /// Whether a notice would count for nothing. A caller that has left gets no answer, so nothing is held for it.
+    fn is_stale(&self, notice: &ControlNotice) -> bool {
+        let is_orphan = matches!(notice, ControlNotice::Requested(held) if !self.is_present(&held.caller) || self.is_released(&held.id));
+        is_orphan || self.control.is_stale(notice)
     }
 
     /// Passes over an offset that has no entry.
@@ -333,11 +356,15 @@ impl Fold {
     }
 
     /// Says whether the participant was present.
-    fn leave(&mut self, id: &ParticipantId) -> bool {
-        let before = self.present.remove(id);
-        self.control.release_calls_of(|caller| caller == id);
-        self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
-        before.is_some()
+    fn leave(&mut self, id: &ParticipantId, at: u64) -> bool {
+        let Some(before) = self.present.remove(id) else { return false };
+        self.bytes -= before.bytes();
+        // Also those that are approved: they are not stored any more.
+        let failure = FoldedFailure { at, cause: FailureCause::Withdrawn };
+        for call in self.control.release_calls_of(|caller| caller == id) {
+            self.insert(call, Some(failure));
+        }
+        true
     }
 
     fn ask(&mut self, open: OpenRequest) -> FoldEffect {
@@ -419,7 +446,10 @@ impl Fold {
             return self.end_of(request).map(Ignored::Answer);
         }
         if let Some(notice) = ControlNotice::of(envelope) {
-            return self.control.is_stale(&notice).then_some(Ignored::Stale);
+            return self.is_stale(&notice).then_some(Ignored::Stale);
+        }
+        if matches!(envelope.message(), Some(Message::Request { .. })) {
+            return self.is_released(envelope.id()).then_some(Ignored::Stale);
         }
         leaver(envelope).filter(|who| !self.is_present(who)).map(|_| Ignored::Leave)
     }
@@ -570,6 +600,39 @@ impl Fold {
     /// The calls that are held for approval, by the ids of their envelopes.
     pub fn held_calls(&self) -> &BTreeMap<EnvelopeId, HeldCall> {
         self.control.holds()
+    }
+
+    /// Why a call that was held has ended without being stored, where it has and this is known.
+    pub fn released(&self, request: &EnvelopeId) -> Option<FailureCause> {
+        let call = self.calls.get(request).filter(|_| self.is_released(request))?;
+        call.failed.map(|failure| failure.cause)
+    }
+
+    /// The calls that ended after an offset because their callers were stopped.
+    pub fn stopped_calls(&self, after: u64) -> Vec<OpenRequest> {
+        let failed = self.failures.range((after + 1, 0)..).filter_map(|(_, request)| {
+            let call = self.calls.get(request)?;
+            let is_stopped = call.failed.is_some_and(|failure| failure.cause == FailureCause::Stopped);
+            is_stopped.then(|| OpenRequest {
+                request: request.clone(),
+                caller: call.caller.clone(),
+                callee: call.callee.clone(),
+                id: call.id.clone(),
+                offset: call.requested_at,
+            })
+        });
+        failed.collect()
+    }
+
+    /// Whether a participant waits for the answer of another.
+    pub fn is_called_by(&self, callee: &ParticipantId, caller: &ParticipantId) -> bool {
+        let made = self.callers.get(caller).into_iter().flat_map(|made| &made.requested_at);
+        made.filter_map(|request| self.calls.get(request)).any(|call| call.failed.is_none() && call.callee == *callee)
+    }
+
+    /// The offset of the newest settings.
+    pub fn settings_at(&self) -> Option<u64> {
+        self.control.settings_at()
     }
 
     /// The notices that the settings and the held calls follow from, the oldest first.

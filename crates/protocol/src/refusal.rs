@@ -115,7 +115,7 @@ pub enum FailureCause {
     Denied,
     /// The call was held for approval, and nobody decided in time.
     Expired,
-    /// The call was held for approval, and its caller cancelled it.
+    /// The call was held for approval, and was cancelled or could not be stored.
     Withdrawn,
     /// The caller was paused or removed.
     Stopped,
@@ -136,7 +136,7 @@ impl FailureCause {
                 Refusal::new(Code::ApprovalExpired, format!("nobody approved the call to `{callee}` in time"))
             }
             Self::Withdrawn => {
-                Refusal::new(Code::CallEnded, format!("the call to `{callee}` was cancelled before it was approved"))
+                Refusal::new(Code::CallEnded, format!("the call to `{callee}`, which was held for approval, was cancelled or could not be stored"))
             }
             Self::Stopped => Refusal::new(
                 Code::CallEnded,

@@ -19,6 +19,8 @@ struct StampFields {
     permissions: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     capabilities: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    human: bool,
 }
 
 impl Stamp {
@@ -31,8 +33,23 @@ impl Stamp {
         if token.is_none() && permissions.is_empty() && capabilities.is_none() {
             return None;
         }
+        Self::encode(token, permissions, capabilities, false)
+    }
+
+    /// The stamp of a token that says that its owner is a person.
+    pub fn of_human(token: Option<&str>, permissions: &[String], capabilities: Option<&[String]>) -> Option<Self> {
+        Self::encode(token, permissions, capabilities, true)
+    }
+
+    fn encode(
+        token: Option<&str>,
+        permissions: &[String],
+        capabilities: Option<&[String]>,
+        human: bool,
+    ) -> Option<Self> {
+        let (token, permissions) = (token.map(Into::into), permissions.to_vec());
         let capabilities = capabilities.map(<[String]>::to_vec);
-        let fields = StampFields { token: token.map(Into::into), permissions: permissions.to_vec(), capabilities };
+        let fields = StampFields { token, permissions, capabilities, human };
         let text = serde_json::to_string(&fields).expect("texts are plain JSON");
         (text.len() <= Self::MAX_BYTES).then(|| Self(text.into()))
     }
@@ -66,6 +83,11 @@ impl Stamp {
         self.fields().capabilities
     }
 
+    /// Whether the token, and not only its owner, says that its owner is a person.
+    pub fn is_human(&self) -> bool {
+        self.0.contains(r#""human""#) && self.fields().human
+    }
+
     fn fields(&self) -> StampFields {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -86,6 +108,9 @@ mod tests {
         assert_eq!(stamp.capabilities(), None);
         let limited = Stamp::new(None, &[], Some(&["say".into()])).expect("a stamp");
         assert_eq!(limited.capabilities(), Some(vec!["say".into()]));
+        assert!(Stamp::of_human(None, &[], None).is_some_and(|stamp| stamp.is_human()));
+        let claims = Stamp::new(Some("human"), &["human".into()], None);
+        assert!(!claims.expect("a stamp").is_human(), "a token id is not what the token says");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use salon_control::TopicSettings;
-use salon_log::{Appended, HeldCall, OpenRequest};
+use salon_control::{Authority, TopicSettings};
+use salon_log::{Appended, HeldCall};
 use salon_protocol::{Draft, Envelope, Participant, ParticipantId, Position, Refusal, Stamp, TopicName};
 use tokio::sync::watch;
 
 use crate::bell::Bell;
-use crate::control::Authority;
+use crate::control::authority;
 use crate::cursor::{Cursor, Interest};
 use crate::publishing::Publishing;
 use crate::room::{Room, closed, unwritable};
@@ -42,15 +42,9 @@ impl HostAccess {
         self.0.attendance().fold().held_calls().values().cloned().collect()
     }
 
-    /// The calls that wait for an answer.
-    pub fn waiting_calls(&self) -> Vec<OpenRequest> {
-        let room = &self.0;
-        room.attendance().fold().standing(room.epoch, 0).waiting
-    }
-
     /// What the topic's settings and a token say of a participant; `None` where they forbid nothing.
     pub fn authority(&self, participant: &ParticipantId, stamp: Option<&Stamp>) -> Option<Authority> {
-        Authority::of(self.0.attendance().fold(), participant, stamp)
+        authority(self.0.attendance().fold(), participant, stamp)
     }
 
     /// Stores a notice of the gateway's, and waits until this room has folded it.
@@ -77,7 +71,7 @@ impl HostAccess {
     /// Reads the room after a position, or from now on. Does not keep the room from being evicted.
     pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
         let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
-        Cursor::new(self.0.clone(), None, Bell::new(interest), began)
+        Cursor::new(self.0.clone(), None, Bell::new(interest, None), began)
     }
 
     /// Publishes as the host, or as somebody on whose request the host acts.

@@ -94,12 +94,11 @@ impl Rooms {
                     Ok(())
                 }
                 () = room.control_changed.notified() => {
-                    room.remove_excluded();
-                    settling = room.settle_holds().await.map(|wait| Instant::now() + wait);
+                    settling = room.enforce().await.map(|wait| Instant::now() + wait);
                     Ok(())
                 }
                 () = at(settling) => {
-                    settling = room.settle_holds().await.map(|wait| Instant::now() + wait);
+                    settling = room.enforce().await.map(|wait| Instant::now() + wait);
                     Ok(())
                 }
                 Ok(()) = health.changed() => {

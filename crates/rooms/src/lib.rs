@@ -3,6 +3,7 @@
 //! A [`Rooms`] opens a room for each topic somebody is in. A [`Seat`] is a participant's live place in one; dropping it leaves.
 //! A [`Cursor`] only reads. Deliberately absent: wire formats, sockets, tokens.
 
+mod approvals;
 mod attendance;
 mod batch;
 mod bell;
@@ -26,10 +27,12 @@ mod solicited;
 #[cfg(test)]
 mod tests;
 mod timings;
+mod visibility;
 
 pub use batch::Batch;
 pub use bell::{BatchOutlet, OfferOutcome};
-pub use control::{Authority, OPERATOR_PERMISSION, digest, notice};
+pub use approvals::digest;
+pub use control::notice;
 pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use host_access::HostAccess;
 pub use limits::{ByteRates, Rate};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
+use salon_control::TopicSettings;
 use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use crate::attendance::{Attendance, EntryTerms};
 use crate::batch::Batch;
 use crate::bell::Bell;
-use crate::control::check_access;
+use crate::control::{ReaderCredentials, check_access};
 use crate::cursor::{Cursor, Deliver, Interest};
 use crate::host_access::HostAccess;
 use crate::lifecycle::Lifecycle;
@@ -31,6 +32,7 @@ use crate::ring::Budget;
 use crate::room::{Room, RoomGuard, closed, resolve, unreadable, unwritable};
 use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
+use crate::visibility::KnownSettings;
 
 /// How often a leave is submitted that cannot be stored.
 const MAX_REMOVE_TRIES: usize = 10;
@@ -138,6 +140,7 @@ pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     host: Host,
     open: Mutex<OpenRooms>,
+    pub(crate) known_settings: KnownSettings,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -159,6 +162,7 @@ impl Rooms {
             common: Arc::new(common),
             host,
             open: Mutex::new(open),
+            known_settings: KnownSettings::default(),
             tasks: Mutex::default(),
             closing: watch::Sender::new(false),
         }))
@@ -254,8 +258,10 @@ impl Rooms {
         let id = admission.participant.id.clone();
         room.check_access(&id, admission.stamp.as_ref())?;
 
-        let bell =
-            Bell::new(Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo });
+        let interest =
+            Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo };
+        let credentials = ReaderCredentials { participant: id.clone(), stamp: admission.stamp.clone() };
+        let bell = Bell::new(interest, Some(credentials));
         let lost = {
             let bell = bell.clone();
             Box::new(move || bell.end(CloseReason::Replaced))
@@ -285,6 +291,8 @@ impl Rooms {
         };
         let began = after.unwrap_or(began);
         let cursor = Cursor::new(room.clone(), Some(visit), bell, began);
+        // Once more: settings that came meanwhile close the readers that they find, and this one was not there.
+        room.check_access(&id, admission.stamp.as_ref())?;
         let recent = match admission.recent {
             Some(limit) => Some(self.newest(&room, began, limit).await?),
             None => None,
@@ -332,6 +340,12 @@ impl Rooms {
         check_access(&Fold::restore(&standing), participant, stamp)
     }
 
+    /// The settings of a topic whose room is open here.
+    pub fn settings(&self, topic: &TopicName) -> Option<Arc<TopicSettings>> {
+        let visit = self.visit_open(topic)?;
+        visit.room().attendance().fold().settings().cloned()
+    }
+
     /// Reads a room without being in it. A room that is opened for this counts as `reader`'s.
     pub async fn observe(
         &self,
@@ -346,11 +360,15 @@ impl Rooms {
         };
         let visit = self.visit_as(topic, reader.map(|(reader, _)| reader)).await?;
         let room = visit.room().clone();
+        let began = after.unwrap_or_else(|| room.ring().head());
+        let credentials = reader
+            .map(|(id, stamp)| ReaderCredentials { participant: id.clone(), stamp: stamp.cloned() });
+        let cursor = Cursor::new(room.clone(), Some(visit), Bell::new(interest, credentials), began);
+        // After the cursor is there: settings that come later close it.
         if let Some((reader, stamp)) = reader {
             room.check_access(reader, stamp)?;
         }
-        let began = after.unwrap_or_else(|| room.ring().head());
-        Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
+        Ok(cursor)
     }
 
     /// Publishes without a seat. A request needs one: somebody must be there for the answer. The rate is taken first, and a room is
@@ -453,7 +471,7 @@ impl Rooms {
     }
 
     /// A room that is open already.
-    fn visit_open(&self, topic: &TopicName) -> Option<RoomGuard> {
+    pub(crate) fn visit_open(&self, topic: &TopicName) -> Option<RoomGuard> {
         let open = self.open();
         open.room(topic).filter(|room| !room.has_ended()).map(RoomGuard::new)
     }
@@ -509,7 +527,7 @@ impl Rooms {
         // Requests to the host that it had not answered when this node went down are answered now.
         let unanswered = room.attendance().fold().first_requested(&host).map(|offset| offset - 1);
         let began = unanswered.unwrap_or(standing.head.offset);
-        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
+        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true }, None);
         let cursor = Cursor::new(room.clone(), None, bell, began);
         let host = (self.0.host)(Residence { cursor, desk: HostAccess::new(room.clone()), opened_at: standing.head });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);

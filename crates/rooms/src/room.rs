@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
+use crate::control::ReaderCredentials;
 use crate::lifecycle::Lifecycle;
 use crate::limits::ByteBudget;
 use crate::presence::Appending;
@@ -52,6 +53,8 @@ pub(crate) struct Room {
     pub(crate) departure: Notify,
     /// The settings or the held calls have changed.
     pub(crate) control_changed: Notify,
+    /// The offset up to which the callees of stopped callers have been told.
+    pub(crate) cancelled_through: AtomicU64,
     visits: AtomicUsize,
     pub(crate) solicited: Solicited,
     pub(crate) byte_budget: ByteBudget,
@@ -68,11 +71,14 @@ struct Listeners {
 impl Room {
     pub(crate) fn new(topic: TopicName, log: Arc<dyn TopicLog>, common: Arc<Common>, standing: &Standing) -> Self {
         let head = standing.head.offset;
+        let attendance = Attendance::restore(standing, common.settings.timings);
+        // The newest settings may have stopped callers just before this node ended, or another.
+        let cancelled_through = attendance.fold().settings_at().map_or(head, |offset| offset - 1);
         Self {
             topic,
             epoch: standing.head.epoch,
             log,
-            attendance: Mutex::new(Attendance::restore(standing, common.settings.timings)),
+            attendance: Mutex::new(attendance),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
             solicited: Solicited::default(),
@@ -83,6 +89,7 @@ impl Room {
             listeners: Mutex::default(),
             departure: Notify::new(),
             control_changed: Notify::new(),
+            cancelled_through: AtomicU64::new(cancelled_through),
             visits: AtomicUsize::new(0),
             announcements: Mutex::default(),
         }
@@ -112,10 +119,10 @@ impl Room {
         number
     }
 
-    /// Ends the readers that a participant is, for some of them.
-    pub(crate) fn end_readers(&self, reason: CloseReason, ends: impl Fn(&ParticipantId) -> bool) {
+    /// Ends the readers whose credentials say so.
+    pub(crate) fn end_readers(&self, reason: CloseReason, ends: impl Fn(&ReaderCredentials) -> bool) {
         for bell in self.listeners().bells.values() {
-            if bell.interest.reader.as_ref().is_some_and(&ends) {
+            if bell.credentials.as_ref().is_some_and(&ends) {
                 bell.end(reason);
             }
         }

@@ -326,6 +326,7 @@ pub(crate) fn catalogue(query: RoomQuery) -> Option<RoomAnswer> {
     match query {
         RoomQuery::One(query) => Some(RoomAnswer::One(CatalogueAnswer { items: offered(query.listing), query })),
         RoomQuery::Gather { number, .. } => Some(RoomAnswer::Gathered { number, snapshot: Some(snapshot()) }),
+        RoomQuery::Authority => Some(RoomAnswer::Authority(None)),
         RoomQuery::Watch { .. } => Some(RoomAnswer::Watching),
         RoomQuery::Next { after: 0 } => Some(RoomAnswer::Next(snapshot())),
         RoomQuery::Next { .. } => None,

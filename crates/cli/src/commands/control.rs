@@ -14,7 +14,7 @@ use crate::access::{Access, GatewayUrl, Reach};
 use crate::trouble::Trouble;
 use crate::{hand_over, note, safe};
 
-/// What a token made for these commands permits: who has the gateway's key decides everything anyway.
+/// The permission of tokens that these commands make with the gateway's key, which allows everything anyway.
 const PERMISSION: &str = "operator";
 
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ impl HostCaller {
         self.room.leave().await;
     }
 
-    /// What a tool answers. A tool that says no is a refusal.
+    /// Calls a tool. An error of the tool is a refusal.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Trouble> {
         let host = ParticipantId::host();
         let asking = HintContext { place: &self.place, topic: Some(&self.topic) };
@@ -123,6 +123,7 @@ async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<()
         return hand_over(format_args!("{answer}"));
     }
     let held = answer["approvals"].as_array().cloned().unwrap_or_default();
+    held.iter().try_for_each(check_digest)?;
     if held.is_empty() {
         note(format_args!("no call waits for approval there"));
         return Ok(());
@@ -131,22 +132,32 @@ async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<()
     hand_over(format_args!("{}", shown.join("\n\n")))
 }
 
-/// A held call in words.
+/// The person decides about the text that is shown, so its digest is not believed but computed.
+fn check_digest(held: &Value) -> Result<(), Trouble> {
+    let text = |name: &str| held[name].as_str().unwrap_or_default();
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text("request").as_bytes());
+    let digest = digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"));
+    if digest == text("digest") {
+        return Ok(());
+    }
+    let id = safe::line(text("id"));
+    Err(Trouble::failed(anyhow!("the digest of the held call `{id}` is not that of its text: do not approve it")))
+}
+
+/// A held call: what it is, and its exact text.
 fn describe(held: &Value) -> String {
     let text = |name: &str| safe::line(held[name].as_str().unwrap_or_default());
-    let payload = held["request"].as_str().and_then(|request| serde_json::from_str::<Value>(request).ok());
-    let arguments = payload.map_or(Value::Null, |mut request| request["payload"]["params"]["arguments"].take());
     let approved = held["approved_by"].as_array().map_or(0, Vec::len);
     format!(
-        "{}\n  {} calls {} of {}\n  arguments {}\n  {approved} of {} approvals, expires {}\n  digest {}",
+        "{}\n  {} calls {} of {}\n  {approved} of {} approvals, expires {}\n  digest {}\n  request {}",
         text("id"),
         text("caller"),
         text("tool"),
         text("callee"),
-        safe::line(&arguments.to_string()),
         held["needs"],
         text("expires"),
         text("digest"),
+        text("request"),
     )
 }
 
@@ -183,6 +194,7 @@ async fn decide_there(
             let Some(held) = held else {
                 return Err(Trouble::Coded(REFUSED, anyhow!("no call `{id}` waits for approval there")));
             };
+            check_digest(held)?;
             confirm(&describe(held), decision)?;
             held["digest"].as_str().unwrap_or_default().to_owned()
         }

@@ -14,6 +14,7 @@ On the machine of the gateway its own key makes the token for this command. From
 permission `operator`, or a role in the topic that allows it.
 
 Examples:
+  salon topic create room:lab --title 'Robot lab'
   salon topic show room:lab
   salon topic set room:lab '{\"rules\": [{\"hold\": \"call:robot-*/move*\", \"approvers\": [\"role:owner\"]}]}'
   salon topic invite room:team bob
@@ -26,6 +27,19 @@ pub(crate) struct TopicArgs {
 
 #[derive(Debug, Subcommand)]
 enum TopicCommand {
+    /// Make the settings of a topic that has none, and own it
+    Create {
+        /// Which topic
+        topic: TopicName,
+        /// What people call it
+        #[arg(long, value_name = "TEXT")]
+        title: Option<String>,
+        /// Let only members in
+        #[arg(long)]
+        members_only: bool,
+        #[command(flatten)]
+        options: ControlOptions,
+    },
     /// Show the settings of a topic
     Show(TopicAlone),
     /// Change the settings of a topic
@@ -69,6 +83,8 @@ enum TopicCommand {
     Stop(TopicAlone),
     /// Let a topic be read, and store nothing new in it
     Archive(TopicAlone),
+    /// Store new messages in an archived topic again
+    Unarchive(TopicAlone),
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +119,13 @@ async fn topic(what: TopicCommand) -> Result<(), Trouble> {
         (topic, tool, json!({ "participant": participant }), options)
     };
     let (topic, tool, arguments, options) = match what {
+        TopicCommand::Create { topic, title, members_only, options } => {
+            let mut change = json!({ "access": if members_only { "members" } else { "token" } });
+            if let Some(title) = title {
+                change["title"] = json!(title);
+            }
+            (topic, "topic.configure", json!({ "change": change, "version": 0 }), options)
+        }
         TopicCommand::Show(TopicAlone { topic, options }) => (topic, "topic.get", json!({}), options),
         TopicCommand::Set { topic, change, options } => {
             (topic, "topic.configure", json!({ "change": change }), options)
@@ -122,6 +145,9 @@ async fn topic(what: TopicCommand) -> Result<(), Trouble> {
         TopicCommand::Stop(TopicAlone { topic, options }) => (topic, "room.stop", json!({}), options),
         TopicCommand::Archive(TopicAlone { topic, options }) => {
             (topic, "topic.configure", json!({ "change": { "archived": true } }), options)
+        }
+        TopicCommand::Unarchive(TopicAlone { topic, options }) => {
+            (topic, "topic.configure", json!({ "change": { "archived": false } }), options)
         }
     };
     let json = options.json;

@@ -10,12 +10,17 @@ fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).expect("an id")
 }
 
+/// A topic of root's that nobody has changed yet.
+fn founded() -> TopicSettings {
+    TopicSettings { members: [(id("root"), RoleName::owner())].into(), ..TopicSettings::default() }
+}
+
 fn settings(patch: Value) -> TopicSettings {
-    TopicSettings::default().patched(&patch).expect("settings")
+    founded().patched(&patch).expect("settings")
 }
 
 fn refused(patch: Value) -> String {
-    TopicSettings::default().patched(&patch).expect_err("a refusal").to_string()
+    founded().patched(&patch).expect_err("a refusal").to_string()
 }
 
 fn envelope(from: &str, to: &str, payload: Value) -> Envelope {
@@ -37,7 +42,7 @@ fn without_settings_everybody_is_a_member() {
     assert_eq!(none.role_of(&id("bob")).expect("a role").as_str(), "member");
     let may = none.capabilities_of(&id("bob")).expect("a member");
     assert!(may.allows(&Act::Say) && may.allows_all_calls() && !may.allows(&Act::Manage));
-    assert!(!none.is_paused(&id("bob"), None));
+    assert!(!none.is_paused(&id("bob"), false) && !none.ends_calls_of(&id("bob")));
     assert_eq!(ruled(&none, &call("a", "robot", "move")), None);
     assert_eq!(serde_json::to_string(&none).expect("JSON"), r#"{"version":0,"access":"token"}"#);
 }
@@ -51,7 +56,7 @@ fn a_topic_for_members() {
     assert_eq!(room.role_of(&id("mallory")), None);
     let without_bob = room.patched(&json!({ "members": { "bob": null } })).expect("settings");
     assert_eq!((without_bob.version, without_bob.role_of(&id("bob"))), (2, None));
-    assert_eq!(without_bob.members.len(), 1);
+    assert_eq!(without_bob.members.len(), 2);
 }
 
 #[test]
@@ -61,11 +66,15 @@ fn a_removed_participant_has_no_role_even_as_a_member() {
 }
 
 #[test]
-fn a_stop_pauses_everybody_but_people() {
-    let room = settings(json!({ "stopped": true, "paused": ["carol"] }));
-    let paused = |who: &str, kind| room.is_paused(&id(who), Some(kind));
-    assert!(paused("bot", ParticipantKind::Agent) && paused("arm", ParticipantKind::Robot));
-    assert!(!paused("alice", ParticipantKind::Human) && paused("carol", ParticipantKind::Human));
+fn a_stop_pauses_everybody_but_people_and_moderators() {
+    let room = settings(json!({
+        "stopped": true, "paused": ["carol"], "members": { "guard": "guard" }, "roles": { "guard": ["read", "moderate"] }
+    }));
+    let paused = |who: &str, is_human| room.is_paused(&id(who), is_human);
+    assert!(paused("bot", false) && !paused("alice", true) && paused("carol", true));
+    assert!(!paused("root", false) && !paused("guard", false), "they can end the stop");
+    let ends = |who: &str| room.ends_calls_of(&id(who));
+    assert!(ends("bot") && ends("alice") && ends("carol") && !ends("root") && !ends("guard"));
 }
 
 /// What the rules say of a call: the effect, and when it would expire.
@@ -104,9 +113,12 @@ fn the_first_rule_that_matches_counts() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    assert_snapshot!(refused(json!({ "colour": 1 })), @"the settings cannot be read: unknown field `colour`, expected one of `version`, `title`, `description`, `access`, `members`, `default_role`, `roles`, `rules`, `archived`, `stopped`, `paused`, `removed`");
+    assert_snapshot!(refused(json!({ "colour": 1 })), @"there is no setting `colour`");
+    assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "need": 2 }] })), @"there is no setting `need`");
     assert_snapshot!(refused(json!([])), @"the settings cannot be read: a change is an object");
-    assert_snapshot!(refused(json!({ "access": "members" })), @"a topic for members needs a member with the role `owner`");
+    for ownerless in [json!({ "members": { "root": null } }), json!({ "members": { "root": "member" } }), json!({ "removed": ["root"] })] {
+        assert_snapshot!(refused(ownerless), @"a topic needs a member with the role `owner` that is not removed");
+    }
     assert_snapshot!(refused(json!({ "members": { "bob": "chief" } })), @"the role `chief` is not defined");
     assert_snapshot!(refused(json!({ "roles": { "owner": [] } })), @"the role `owner` may do everything and cannot be defined otherwise");
     assert_snapshot!(refused(json!({ "rules": [{ "hold": "say" }] })), @"a rule has one of `hold`, `allow` and `deny`, with calls such as `call:robot-*/move*`");
@@ -127,6 +139,27 @@ proptest! {
             "rules": [{ "hold": "call:*/x", "needs": needs, "approvers": ["role:crew", "bob"] }],
         }));
         let text = serde_json::to_string(&room).expect("JSON");
-        prop_assert_eq!(TopicSettings::parse(&text).expect("settings"), room);
+        prop_assert_eq!(&serde_json::from_str::<TopicSettings>(&text).expect("settings"), &room);
+        // So are settings of a later version, which may have more members.
+        let mut later = serde_json::to_value(&room).expect("JSON");
+        later["colour"] = json!(1);
+        later["rules"][0]["colour"] = json!(1);
+        prop_assert_eq!(serde_json::from_value::<TopicSettings>(later).expect("settings"), room);
     }
+}
+
+#[test]
+fn every_member_may_be_changed() {
+    let room = settings(json!({
+        "title": "t", "description": "d", "default_role": "member", "roles": { "crew": [] }, "archived": true,
+        "stopped": true, "paused": ["a"], "removed": ["b"],
+        "rules": [{ "hold": "call:a/b", "approvers": ["c"], "self_approval": true, "callers": ["d"] }],
+    }));
+    let names = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let room = serde_json::to_value(room).expect("JSON");
+    let mut known = TopicSettings::FIELDS.map(str::to_owned);
+    known.sort_unstable();
+    assert_eq!(names(&room), known);
+    let rule = names(&room["rules"][0]);
+    assert!(rule.iter().all(|name| CallRule::FIELDS.contains(&name.as_str())) && rule.len() + 2 == CallRule::FIELDS.len());
 }

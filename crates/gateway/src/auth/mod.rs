@@ -44,8 +44,14 @@ pub(crate) use visits::SignedInVisit;
 pub(crate) const KEYSPACES: [Keyspace; 3] = [tickets::TICKETS, signouts::SIGN_OUTS, revocations::REVOCATIONS];
 
 /// The stamp of a token. One that is limited has a stamp that says so, whatever it is too long for.
-pub(crate) fn stamp(token: Option<&str>, permissions: &[String], capabilities: Option<&[String]>) -> Option<Stamp> {
-    Stamp::new(token, permissions, capabilities)
+pub(crate) fn stamp(
+    token: Option<&str>,
+    permissions: &[String],
+    capabilities: Option<&[String]>,
+    is_human: bool,
+) -> Option<Stamp> {
+    let encode = if is_human { Stamp::of_human } else { Stamp::new };
+    encode(token, permissions, capabilities)
         .or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
 }
 
@@ -129,7 +135,12 @@ impl Grant {
 
     /// What entries are stamped with that are published with it.
     pub fn stamp(&self) -> Option<Stamp> {
-        stamp(self.token_id.as_deref(), &self.permissions, self.capabilities.as_deref())
+        stamp(self.token_id.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human())
+    }
+
+    /// Whether the token says that its owner is a person.
+    pub(crate) fn is_human(&self) -> bool {
+        self.kind == Some(ParticipantKind::Human)
     }
 
     /// Whether its time is over.

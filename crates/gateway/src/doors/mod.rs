@@ -14,6 +14,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
+use salon_control::Authority;
 use salon_dialects::{
     CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, RoomAnswer, RoomQuery, Stamps,
 };
@@ -172,10 +173,11 @@ where
 {
     let library = gateway.library.clone();
     let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    let (rooms, stamps) = (gateway.rooms.clone(), connection.stamps.clone());
     let follower = library.follow(&topic, &asker, is_announced_to);
     Box::new(move |query: RoomQuery| match query {
         RoomQuery::One(query) => {
-            let found = library.consult(&topic, &asker, &query.who, query.listing);
+            let found = library.consult(&topic, (&asker, stamps.own()), &query.who, query.listing);
             Box::pin(async move { RoomAnswer::One(CatalogueAnswer { query, items: found.await }) })
         }
         RoomQuery::Gather { number, listings } => {
@@ -190,6 +192,10 @@ where
             let next = follower.next(after);
             Box::pin(async move { RoomAnswer::Next(next.await) })
         }
+        RoomQuery::Authority => {
+            let authority = Authority::new(rooms.settings(&topic).as_ref(), stamps.own().as_ref());
+            Box::pin(std::future::ready(RoomAnswer::Authority(authority.map(Arc::new))))
+        }
     })
 }
 
@@ -200,8 +206,9 @@ where
 {
     let library = gateway.library.clone();
     let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    let stamps = connection.stamps.clone();
     Box::new(move |query: CatalogueQuery| {
-        let found = library.consult(&topic, &asker, &query.who, query.listing);
+        let found = library.consult(&topic, (&asker, stamps.own()), &query.who, query.listing);
         Box::pin(async move { CatalogueAnswer { query, items: found.await } })
     })
 }

@@ -6,19 +6,19 @@
 mod describe;
 
 use salon_control::{
-    APPROVAL_DECIDED_METHOD, Act, ApprovalDecision, CapabilitySet, Decision, RoleName, SETTINGS_METHOD, SettingsChange,
-    TopicSettings,
+    APPROVAL_DECIDED_METHOD, Act, ApprovalDecision, Authority, CapabilitySet, ControlNotice, Decision,
+    OPERATOR_PERMISSION, RoleName, SETTINGS_METHOD, SettingsChange, TopicSettings,
 };
 use salon_log::HeldCall;
-use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, RpcError, Sessions, Stamp, rpc};
-use salon_rooms::{HostAccess, OPERATOR_PERMISSION, notice};
+use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, RpcError, Stamp};
+use salon_rooms::{HostAccess, notice};
 use serde_json::{Value, json};
 
 pub(super) use describe::descriptions;
 
 use super::arguments::Arguments;
 use super::office::{HostRequest, Office};
-use super::speech::{HostOutcome, compose_between, derived_id, failed, structured, text};
+use super::speech::{HostOutcome, derived_id, failed, structured};
 use crate::config::TopicCreation;
 
 /// How often a change is made again that another one was quicker than.
@@ -137,6 +137,9 @@ impl<'a> ControlCall<'a> {
     /// Changes the settings, again where another change was quicker.
     async fn change(&self, reason: Option<String>, make: SettingsEdit<'_>) -> HostOutcome {
         let (caller, asked) = (self.request.caller(), self.request.entry.envelope.id());
+        if let Some(ControlNotice::Settings(made)) = self.written_before("settings").await {
+            return Ok(structured(&json!({ "settings": made.settings })));
+        }
         for number in 0..MAX_TRIES {
             let before = match self.desk().settings() {
                 Some(settings) => (*settings).clone(),
@@ -149,14 +152,10 @@ impl<'a> ControlCall<'a> {
                 Ok(settings) => settings,
                 Err(why) => return Ok(failed(&why)),
             };
-            let stopped = self.stopped_by(&settings);
             let change = SettingsChange { settings, by: caller.clone(), reason: reason.clone() };
             let id = self.notice_id(&format!("settings {number}"), asked);
             match self.desk().append(notice(&id, Some(asked), SETTINGS_METHOD, &change)).await {
-                Ok(_) => {
-                    self.cancel(stopped).await;
-                    return Ok(structured(&json!({ "settings": change.settings })));
-                }
+                Ok(_) => return Ok(structured(&json!({ "settings": change.settings }))),
                 Err(refusal) if refusal.code == Code::VersionConflict => {}
                 Err(refusal) => return Ok(failed(&refusal.message)),
             }
@@ -164,60 +163,31 @@ impl<'a> ControlCall<'a> {
         Ok(failed("the settings change too often; try again"))
     }
 
+    /// The notice that this very request has led to, where the gateway was restarted before it answered.
+    async fn written_before(&self, purpose: &str) -> Option<ControlNotice> {
+        let asked = self.request.entry.envelope.id();
+        for number in 0..MAX_TRIES {
+            if !self.request.is_old {
+                return None;
+            }
+            let id = self.notice_id(&format!("{purpose} {number}"), asked);
+            let found = self.office.toolbox.log.find(self.desk().topic(), &id).await.ok().flatten();
+            if let Some(entry) = found {
+                return ControlNotice::of(&entry.envelope);
+            }
+        }
+        None
+    }
+
     /// The settings that a topic without any begins with: its first owner is the participant that configures it, if it may.
     fn found_topic(&self) -> Result<TopicSettings, Refusal> {
-        let permissions = self.stamp().map(Stamp::permissions).unwrap_or_default();
-        let is_operator = permissions.iter().any(|permission| permission == OPERATOR_PERMISSION);
-        let capabilities = self.stamp().and_then(Stamp::capabilities);
-        let is_permitted = capabilities.is_some_and(|list| {
-            CapabilitySet::parse(&list).is_ok_and(|capabilities| capabilities.allows(&Act::Manage))
-        });
-        let may = match self.office.toolbox.topic_creation {
-            TopicCreation::Anyone => true,
-            TopicCreation::Permitted => is_operator || is_permitted,
-            TopicCreation::Operator => is_operator,
-        };
-        if !may {
-            let message = format!(
-                "this topic has no settings, and yours to make them would need a token with {}",
-                match self.office.toolbox.topic_creation {
-                    TopicCreation::Operator => "the permission `operator`",
-                    _ => "the capability `manage` or the permission `operator`",
-                }
-            );
-            return Err(Refusal::new(Code::Forbidden, message));
-        }
-        let owner = RoleName::new(RoleName::OWNER).map_err(|why| Refusal::new(Code::Internal, why.to_string()))?;
-        let members = [(self.request.caller().clone(), owner)].into();
+        check_creation(self.office.toolbox.topic_creation, self.stamp())?;
+        let members = [(self.request.caller().clone(), RoleName::owner())].into();
         Ok(TopicSettings { members, ..TopicSettings::default() })
     }
 
     fn notice_id(&self, purpose: &str, about: &EnvelopeId) -> EnvelopeId {
         EnvelopeId::new(derived_id(&self.office.toolbox.namespace, purpose, about)).expect("a UUID is an id")
-    }
-
-    /// The waiting calls whose callers may do nothing any more by some settings.
-    fn stopped_by(&self, settings: &TopicSettings) -> Vec<salon_log::OpenRequest> {
-        let kind = |id: &ParticipantId| self.desk().participant(id).and_then(|participant| participant.kind);
-        let is_stopped = |caller: &ParticipantId| {
-            !caller.is_host() && (settings.role_of(caller).is_none() || settings.is_paused(caller, kind(caller)))
-        };
-        self.desk().waiting_calls().into_iter().filter(|call| is_stopped(&call.caller)).collect()
-    }
-
-    /// Tells callees, in the callers' names, that calls are cancelled. The calls have ended already, by the settings.
-    async fn cancel(&self, stopped: Vec<salon_log::OpenRequest>) {
-        for call in stopped {
-            let found = self.office.toolbox.log.find(self.desk().topic(), &call.request).await.ok().flatten();
-            let from_session = found.as_ref().and_then(|entry| entry.envelope.from_session());
-            let params = json!({ "requestId": call.id.to_raw(), "reason": "the caller was paused or removed" });
-            let payload = rpc::notification("notifications/cancelled", Some(&text(&params)));
-            let id = derived_id(&self.office.toolbox.namespace, "stopped", &call.request);
-            let sessions = Sessions { from_session, to_session: None };
-            let to = std::slice::from_ref(&call.callee);
-            let draft = compose_between(sessions, &id, &call.caller, to, Some(&call.request), payload);
-            drop(self.desk().publish(&call.caller, draft));
-        }
     }
 
     fn list(&self, arguments: Arguments<'_>) -> HostOutcome {
@@ -241,10 +211,7 @@ impl<'a> ControlCall<'a> {
         let Some(authority) = self.desk().authority(who, self.stamp()) else {
             return Err("nothing is held here".into());
         };
-        let kind = self.desk().participant(who).and_then(|participant| participant.kind);
-        if authority.settings().is_paused(who, kind) {
-            return Err("you are paused in this room".into());
-        }
+        authority.check_active(who).map_err(|refusal| refusal.message)?;
         let is_named = authority.settings().is_one_of(&held.approvers, who) || authority.is_operator();
         let act = Act::Approve(&held.callee, &held.tool);
         if held.approvers.is_empty() {
@@ -270,6 +237,9 @@ impl<'a> ControlCall<'a> {
         let verdict: Verdict = arguments.required("decision")?;
         let reason = read_reason(&mut arguments)?;
         arguments.end()?;
+        if let Some(ControlNotice::Decided(made)) = self.written_before("decided").await {
+            return Ok(structured(&json!({ "id": made.id, "decision": made.decision })));
+        }
         let Some(hold) = self.desk().held_calls().into_iter().find(|hold| hold.request.id == id) else {
             return Ok(failed(&format!(
                 "no call `{id}` waits for approval: it was decided about, cancelled, or never held"
@@ -287,7 +257,7 @@ impl<'a> ControlCall<'a> {
         };
         let by = self.request.caller().clone();
         let decided = ApprovalDecision { id, digest, decision, by: Some(by), reason };
-        let notice_id = self.notice_id("decided", self.request.entry.envelope.id());
+        let notice_id = self.notice_id("decided 0", self.request.entry.envelope.id());
         match self.desk().append(notice(&notice_id, Some(&decided.id), APPROVAL_DECIDED_METHOD, &decided)).await {
             Ok(_) => {
                 let approvals = hold.approved_by.len() + usize::from(decision == Decision::Approved);
@@ -300,6 +270,36 @@ impl<'a> ControlCall<'a> {
             Err(refusal) => Ok(failed(&refusal.message)),
         }
     }
+}
+
+/// Whether a token may make the first settings of a topic.
+fn check_creation(creation: TopicCreation, stamp: Option<&Stamp>) -> Result<(), Refusal> {
+    let permissions = stamp.map(Stamp::permissions).unwrap_or_default();
+    let is_operator = permissions.iter().any(|permission| permission == OPERATOR_PERMISSION);
+    let may_manage = || {
+        let capabilities = stamp.and_then(Stamp::capabilities)?;
+        Some(CapabilitySet::parse(&capabilities).ok()?.allows(&Act::Manage))
+    };
+    let needed = match creation {
+        TopicCreation::Anyone => return Ok(()),
+        _ if is_operator => return Ok(()),
+        TopicCreation::Permitted if may_manage() == Some(true) => return Ok(()),
+        TopicCreation::Permitted => "the capability `manage` or the permission `operator`",
+        TopicCreation::Operator => "the permission `operator`",
+    };
+    let message = format!("this topic has no settings, and to make them your token needs {needed}");
+    Err(Refusal::new(Code::Forbidden, message))
+}
+
+/// Whether a tool for control is listed to a participant: where it may use it.
+pub(super) fn is_listed(tool: &str, office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> bool {
+    let Some(settings) = office.desk.settings() else {
+        // Nothing is held in a topic without settings, and only who may make settings has use for the rest.
+        let is_approval = tool.starts_with("approval.");
+        return !is_approval && check_creation(office.toolbox.topic_creation, stamp).is_ok();
+    };
+    let authority = Authority::new(Some(&settings), stamp);
+    authority.is_none_or(|authority| authority.lists(caller, &ParticipantId::host(), tool))
 }
 
 fn read_reason(arguments: &mut Arguments<'_>) -> Result<Option<String>, RpcError> {

@@ -153,8 +153,8 @@ impl Resident {
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
                     match query {
-                        CatalogueRequest::One { asker, who, listing, answer } => {
-                            self.look_up(&asker, &who, listing, answer).await;
+                        CatalogueRequest::One { asker, stamp, who, listing, answer } => {
+                            self.look_up((&asker, stamp.as_ref()), &who, listing, answer).await;
                         }
                         CatalogueRequest::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
                     }
@@ -216,7 +216,7 @@ impl Resident {
         let begun = match method {
             "initialize" => Ok(Some(text(&initialize(params)))),
             "ping" => Ok(Some(text(&json!({})))),
-            "tools/list" => Ok(Some(descriptions::list())),
+            "tools/list" => Ok(Some(descriptions::list(&self.office, request.caller(), entry.stamp.as_ref()))),
             "tools/call" => self.call(&mut request, params).await,
             other => match self.context.serve(&self.office, &request, other, params).await {
                 Some(outcome) => outcome.map(Some),
@@ -281,7 +281,7 @@ impl Resident {
             },
         };
         let consulted = self.consult(&roster, Listing::Tools);
-        self.begin(request, false, Box::pin(find::find(self.office.clone(), wish, consulted)));
+        self.begin(request, false, Box::pin(find::find(self.office.clone(), request.clone(), wish, consulted)));
         Ok(None)
     }
 

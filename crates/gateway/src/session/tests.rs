@@ -80,6 +80,7 @@ impl Dialect for Script {
             DialectEvent::Joined(_) => self.note("joined"),
             DialectEvent::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
             DialectEvent::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
+            DialectEvent::Held { ticket, .. } => self.note(format!("{} held", ticket.0)),
             DialectEvent::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
             DialectEvent::StreamOpened(_, None) => self.note("listening"),
             DialectEvent::StreamOpened(stream, Some(word)) => self.hear(stream, word, now),

@@ -7,12 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use salon_control::{ApprovalDecision, ApprovalRequest, ControlNotice, Decision, TopicSettings};
-use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, ParticipantId, RpcId};
+use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, ParticipantId, RpcId, SessionId};
 
 use crate::OpenRequest;
 
-/// How many calls may be held in a topic at once, and how many bytes of their envelopes. Rooms refuse more; here it is a backstop for what
-/// several nodes accept at once.
+/// How many calls may be held in a topic at once. Rooms refuse more; here it is a backstop for what several nodes accept at once.
 pub const MAX_HELD_CALLS: usize = 256;
 const MAX_FOLDED_HOLDS: usize = 2 * MAX_HELD_CALLS;
 
@@ -26,6 +25,8 @@ pub struct HeldCall {
     /// The participants that have approved it.
     pub approved_by: BTreeSet<ParticipantId>,
     call: OpenRequest,
+    /// The session of the caller that made it.
+    session: Option<SessionId>,
     decisions: Vec<Arc<Entry>>,
 }
 
@@ -37,12 +38,29 @@ impl HeldCall {
 
     /// Reads the held envelope of a notice.
     fn new(entry: &Arc<Entry>, request: Box<ApprovalRequest>) -> Option<Self> {
-        let call = OpenRequest::held(entry, &request)?;
+        let (call, session) = OpenRequest::held(entry, &request)?;
         let (entry, request) = (entry.clone(), Arc::from(request));
-        Some(Self { request, entry, approved_by: BTreeSet::new(), call, decisions: Vec::new() })
+        Some(Self { request, entry, approved_by: BTreeSet::new(), call, session, decisions: Vec::new() })
     }
 
-    fn bytes(&self) -> usize {
+    /// Whether a cancellation of its caller's means it: by the id of its envelope where it names one, and else by the request's id, the callee
+    /// and the session.
+    fn is_cancelled_by(&self, cancellation: &Envelope, id: &RpcId) -> bool {
+        if self.call.caller != *cancellation.from() || self.call.id != *id {
+            return false;
+        }
+        match cancellation.correlation() {
+            Some(request) => *request == self.call.request,
+            None => {
+                let is_callee = cancellation.to().is_empty() || cancellation.to().contains(&self.call.callee);
+                let session = cancellation.from_session();
+                is_callee && (session.is_none() || self.session.is_none() || session == self.session.as_ref())
+            }
+        }
+    }
+
+    /// How many bytes of memory it takes, roughly.
+    pub fn bytes(&self) -> usize {
         // The notice, and the copy of it that was read.
         super::BYTES_BESIDE_TEXTS + 2 * self.entry.envelope.text().len()
     }
@@ -50,23 +68,24 @@ impl HeldCall {
 
 impl OpenRequest {
     /// The request that a notice holds, at the place of the notice.
-    pub(crate) fn held(entry: &Entry, held: &ApprovalRequest) -> Option<Self> {
+    fn held(entry: &Entry, held: &ApprovalRequest) -> Option<(Self, Option<SessionId>)> {
         let envelope = Envelope::restore(held.request.as_str()).ok()?;
         let (Some(Message::Request { id, .. }), [callee]) = (envelope.message(), envelope.to()) else { return None };
         let is_same = *envelope.id() == held.id && *envelope.from() == held.caller && *callee == held.callee;
-        is_same.then(|| Self {
+        let open = Self {
             request: held.id.clone(),
             caller: held.caller.clone(),
             callee: held.callee.clone(),
             id: id.clone(),
             offset: entry.position.offset,
-        })
+        };
+        is_same.then(|| (open, envelope.from_session().cloned()))
     }
 
     /// The request that an entry holds for approval, if it does.
     pub(crate) fn held_by(entry: &Entry) -> Option<Self> {
         match ControlNotice::of(&entry.envelope) {
-            Some(ControlNotice::Requested(held)) => Self::held(entry, &held),
+            Some(ControlNotice::Requested(held)) => Self::held(entry, &held).map(|(open, _)| open),
             _ => None,
         }
     }
@@ -78,8 +97,8 @@ pub(super) enum ControlEffect {
     Counts,
     /// It counts for nothing: somebody was first.
     Stale,
-    /// It counts, and it is a change of the settings by this participant.
-    Settings(ParticipantId),
+    /// It counts, and it is a change of the settings by this participant; these counted before.
+    Settings { by: ParticipantId, before: Option<Arc<TopicSettings>> },
     /// A held call fails by it.
     Fails(OpenRequest, FailureCause),
 }
@@ -146,7 +165,9 @@ impl ControlFold {
     fn is_open(&self, decided: &ApprovalDecision) -> bool {
         let hold = self.holds.get(&decided.id);
         let first = |hold: &&HeldCall| decided.by.as_ref().is_none_or(|by| !hold.approved_by.contains(by));
-        hold.filter(first).is_some_and(|hold| !hold.is_approved() && hold.request.digest == decided.digest)
+        // Only what was approved is stored, so nothing else can turn out not to be storable.
+        let is_due = |hold: &&HeldCall| hold.is_approved() == (decided.decision == Decision::Dropped);
+        hold.filter(first).filter(is_due).is_some_and(|hold| hold.request.digest == decided.digest)
     }
 
     pub(super) fn apply(&mut self, entry: &Arc<Entry>, notice: ControlNotice) -> ControlEffect {
@@ -155,8 +176,9 @@ impl ControlFold {
         }
         match notice {
             ControlNotice::Settings(change) => {
+                let before = self.settings().cloned();
                 self.set(change.settings, entry);
-                return ControlEffect::Settings(change.by);
+                return ControlEffect::Settings { by: change.by, before };
             }
             ControlNotice::Requested(held) => {
                 if let Some(hold) = HeldCall::new(entry, held) {
@@ -187,6 +209,7 @@ impl ControlFold {
             }
             Decision::Denied => FailureCause::Denied,
             Decision::Expired => FailureCause::Expired,
+            Decision::Dropped => FailureCause::Withdrawn,
         };
         match self.release(&decided.id) {
             Some(call) => ControlEffect::Fails(call, cause),
@@ -213,10 +236,14 @@ impl ControlFold {
         ids.iter().filter_map(|id| self.release(id)).collect()
     }
 
-    /// The held call of a caller with a JSON-RPC id, that is not approved yet.
-    pub(super) fn held(&self, caller: &ParticipantId, id: &RpcId) -> Option<&EnvelopeId> {
-        let held =
-            self.holds.values().find(|hold| hold.call.caller == *caller && hold.call.id == *id && !hold.is_approved());
+    /// The held call that a cancellation means.
+    pub(super) fn cancelled_by(&self, cancellation: &Envelope, id: &RpcId) -> Option<&EnvelopeId> {
+        let held = self.holds.values().find(|hold| hold.is_cancelled_by(cancellation, id));
         held.map(|hold| &hold.call.request)
+    }
+
+    /// The offset of the newest settings.
+    pub(super) fn settings_at(&self) -> Option<u64> {
+        self.settings.as_ref().map(|(_, entry)| entry.position.offset)
     }
 }

@@ -182,10 +182,14 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
         let Some(open) = OpenRequest::of(&asked).or_else(|| OpenRequest::held_by(&asked)) else { continue };
         match row.get(4)? {
             Some(at) => {
-                let cause = match causes.entry((at, at == open.offset)) {
+                let mut cause = match causes.entry((at, at == open.offset)) {
                     Slot::Occupied(cause) => *cause.get(),
                     Slot::Vacant(cause) => *cause.insert(failure_cause(db, topic, at, open.offset)?),
                 };
+                // A call that was held ends by the leave of its caller.
+                if cause == FailureCause::CalleeLeft && ControlNotice::is_one(&asked.envelope) {
+                    cause = FailureCause::Withdrawn;
+                }
                 standing.failed.push(FailedRequest { at, open, cause });
             }
             None => standing.waiting.push(open),
@@ -211,6 +215,7 @@ fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<Fai
         Some(Message::Request { .. }) => FailureCause::TooManyWaiting,
         Some(Message::Notification { .. }) => match ControlNotice::of(&envelope) {
             Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Expired => FailureCause::Expired,
+            Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Dropped => FailureCause::Withdrawn,
             Some(ControlNotice::Decided(_)) => FailureCause::Denied,
             Some(_) => FailureCause::Stopped,
             None => FailureCause::Withdrawn,
