@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_read_let_nobody_in() {
         let settings = json!({ "version": 7, "access": "by_invitation_of_a_later_version" });
-        let payload = json!({ "jsonrpc": "2.0", "method": SETTINGS_METHOD, "params": { "settings": settings, "by": "alice" } });
+        let payload =
+            json!({ "jsonrpc": "2.0", "method": SETTINGS_METHOD, "params": { "settings": settings, "by": "alice" } });
         let text = json!({ "protocol": "mcp-x/v0", "id": "e1", "ts": "2026-01-01T00:00:00Z", "from": "system:gateway", "to": [], "kind": "mcp", "payload": payload });
         let envelope = Envelope::restore(text.to_string()).expect("an envelope");
         let Some(ControlNotice::Settings(change)) = ControlNotice::of(&envelope) else { panic!("settings") };

@@ -119,8 +119,18 @@ impl fmt::Display for InvalidSettings {
 impl TopicSettings {
     /// The members of settings in JSON.
     const FIELDS: [&str; 12] = [
-        "version", "title", "description", "access", "members", "default_role", "roles", "rules", "archived", "stopped",
-        "paused", "removed",
+        "version",
+        "title",
+        "description",
+        "access",
+        "members",
+        "default_role",
+        "roles",
+        "rules",
+        "archived",
+        "stopped",
+        "paused",
+        "removed",
     ];
 
     /// What counts in place of settings that this version cannot read: only operators may enter.
@@ -163,9 +173,8 @@ impl TopicSettings {
         }
         self.rules.iter().try_for_each(|rule| self.check_rule(rule))?;
         // Also a paused owner can manage the topic.
-        let is_owner = |(who, role): (&ParticipantId, &RoleName)| {
-            role.as_str() == RoleName::OWNER && !self.removed.contains(who)
-        };
+        let is_owner =
+            |(who, role): (&ParticipantId, &RoleName)| role.as_str() == RoleName::OWNER && !self.removed.contains(who);
         if !self.members.iter().any(is_owner) {
             return Err(InvalidSettings::NoOwner);
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use salon_control::ApprovalRequest;
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
-    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence,
-    PresenceEvent, Refusal,
+    CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
+    Refusal,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;

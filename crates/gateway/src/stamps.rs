@@ -54,8 +54,7 @@ impl CommonPermissions {
         self.token.take_if(|_| !is_same_token);
         self.permissions.retain(|permission| grant.permissions.contains(permission));
         self.is_human &= is_same_kind;
-        self.stamp =
-            auth::stamp(self.token.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human);
+        self.stamp = auth::stamp(self.token.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human);
     }
 }
 

@@ -135,9 +135,10 @@ impl FailureCause {
             Self::Expired => {
                 Refusal::new(Code::ApprovalExpired, format!("nobody approved the call to `{callee}` in time"))
             }
-            Self::Withdrawn => {
-                Refusal::new(Code::CallEnded, format!("the call to `{callee}`, which was held for approval, was cancelled or could not be stored"))
-            }
+            Self::Withdrawn => Refusal::new(
+                Code::CallEnded,
+                format!("the call to `{callee}`, which was held for approval, was cancelled or could not be stored"),
+            ),
             Self::Stopped => Refusal::new(
                 Code::CallEnded,
                 format!("the call to `{callee}` was stopped: its caller was paused or removed"),

@@ -38,12 +38,7 @@ impl Room {
         })
     }
 
-    async fn hold_once(
-        &self,
-        envelope: &Envelope,
-        stamp: Option<Stamp>,
-        held_by: HeldBy,
-    ) -> Result<Appended, Refusal> {
+    async fn hold_once(&self, envelope: &Envelope, stamp: Option<Stamp>, held_by: HeldBy) -> Result<Appended, Refusal> {
         let conflict = || unwritable(&AppendError::IdConflict);
         // What was approved before is stored.
         let found = self.log.find(&self.topic, envelope.id()).await.map_err(|error| unreadable(&error))?;
@@ -121,7 +116,8 @@ impl Room {
     async fn end_hold(&self, hold: &HeldCall, decision: Decision) -> bool {
         let id = self.notice_id("ended", hold.entry.envelope.id());
         let ApprovalRequest { id: request, digest, .. } = &*hold.request;
-        let decision = ApprovalDecision { id: request.clone(), digest: digest.clone(), decision, by: None, reason: None };
+        let decision =
+            ApprovalDecision { id: request.clone(), digest: digest.clone(), decision, by: None, reason: None };
         let notice = notice(&id, Some(request), APPROVAL_DECIDED_METHOD, &decision);
         self.is_settled(self.log.append(&self.topic, notice).await)
     }

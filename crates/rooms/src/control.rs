@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use salon_control::{Act, Authority};
 use salon_log::{Fold, OpenRequest};
-use salon_protocol::{
-    CloseReason, Compose, Envelope, EnvelopeId, Kind, ParticipantId, Refusal, Sessions, Stamp, rpc,
-};
+use salon_protocol::{CloseReason, Compose, Envelope, EnvelopeId, Kind, ParticipantId, Refusal, Sessions, Stamp, rpc};
 use serde::Serialize;
 
 use crate::room::{Room, now};

@@ -29,9 +29,9 @@ mod tests;
 mod timings;
 mod visibility;
 
+pub use approvals::digest;
 pub use batch::Batch;
 pub use bell::{BatchOutlet, OfferOutcome};
-pub use approvals::digest;
 pub use control::notice;
 pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use host_access::HostAccess;

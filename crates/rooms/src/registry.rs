@@ -258,8 +258,7 @@ impl Rooms {
         let id = admission.participant.id.clone();
         room.check_access(&id, admission.stamp.as_ref())?;
 
-        let interest =
-            Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo };
+        let interest = Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo };
         let credentials = ReaderCredentials { participant: id.clone(), stamp: admission.stamp.clone() };
         let bell = Bell::new(interest, Some(credentials));
         let lost = {
@@ -361,8 +360,8 @@ impl Rooms {
         let visit = self.visit_as(topic, reader.map(|(reader, _)| reader)).await?;
         let room = visit.room().clone();
         let began = after.unwrap_or_else(|| room.ring().head());
-        let credentials = reader
-            .map(|(id, stamp)| ReaderCredentials { participant: id.clone(), stamp: stamp.cloned() });
+        let credentials =
+            reader.map(|(id, stamp)| ReaderCredentials { participant: id.clone(), stamp: stamp.cloned() });
         let cursor = Cursor::new(room.clone(), Some(visit), Bell::new(interest, credentials), began);
         // After the cursor is there: settings that come later close it.
         if let Some((reader, stamp)) = reader {

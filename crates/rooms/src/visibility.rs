@@ -28,7 +28,8 @@ struct KnownTopic {
 impl KnownSettings {
     fn find(&self, topic: &TopicSummary) -> Option<Option<Arc<TopicSettings>>> {
         let known = self.0.lock();
-        let found = known.get(&topic.name).filter(|known| known.entries == topic.entries && known.newest == topic.newest);
+        let found =
+            known.get(&topic.name).filter(|known| known.entries == topic.entries && known.newest == topic.newest);
         found.map(|known| known.settings.clone())
     }
 

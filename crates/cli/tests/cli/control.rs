@@ -60,11 +60,11 @@ fn a_topic_is_shown_changed_and_refused() {
         exit: 0
         "#);
         assert_snapshot!(stage.told(&["topic", "set", TOPIC, r#"{"title": "Mine"}"#]).await, @"
-        error: this topic has no settings, and yours to make them would need a token with the capability `manage` or the permission `operator`
+        error: this topic has no settings, and to make them your token needs the capability `manage` or the permission `operator`
         exit: 5
         ");
         assert_snapshot!(stage.told_to(&admin, &["topic", "set", TOPIC, r#"{"colour": "red"}"#]).await, @"
-        error: the settings cannot be read: unknown field `colour`, expected one of `version`, `title`, `description`, `access`, `members`, `default_role`, `roles`, `rules`, `archived`, `stopped`, `paused`, `removed`
+        error: there is no setting `colour`
         exit: 5
         ");
         assert_snapshot!(stage.told_to(&admin, &["topic", "invite", TOPIC, "bob", "--role", "observer"]).await, @r#"
@@ -88,6 +88,12 @@ fn a_topic_is_shown_changed_and_refused() {
         assert!(stage.told_to(&admin, &["topic", "archive", TOPIC]).await.contains(r#""archived": true"#));
         assert_snapshot!(stage.told(&["say", TOPIC, "hello"]).await, @"
         error: this topic is archived: it can be read, and nothing new is stored
+        exit: 5
+        ");
+        assert!(!stage.told_to(&admin, &["topic", "unarchive", TOPIC]).await.contains("archived"));
+        assert!(stage.told(&["say", TOPIC, "hello"]).await.ends_with("exit: 0"));
+        assert_snapshot!(stage.told_to(&admin, &["topic", "create", TOPIC]).await, @"
+        error: the settings have version 5, not 0: read them again
         exit: 5
         ");
     });

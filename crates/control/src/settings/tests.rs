@@ -116,8 +116,12 @@ fn what_is_wrong_is_said() {
     assert_snapshot!(refused(json!({ "colour": 1 })), @"there is no setting `colour`");
     assert_snapshot!(refused(json!({ "rules": [{ "hold": "call:a/b", "need": 2 }] })), @"there is no setting `need`");
     assert_snapshot!(refused(json!([])), @"the settings cannot be read: a change is an object");
-    for ownerless in [json!({ "members": { "root": null } }), json!({ "members": { "root": "member" } }), json!({ "removed": ["root"] })] {
-        assert_snapshot!(refused(ownerless), @"a topic needs a member with the role `owner` that is not removed");
+    for ownerless in [
+        json!({ "members": { "root": null } }),
+        json!({ "members": { "root": "member" } }),
+        json!({ "removed": ["root"] }),
+    ] {
+        assert_eq!(refused(ownerless), "a topic needs a member with the role `owner` that is not removed");
     }
     assert_snapshot!(refused(json!({ "members": { "bob": "chief" } })), @"the role `chief` is not defined");
     assert_snapshot!(refused(json!({ "roles": { "owner": [] } })), @"the role `owner` may do everything and cannot be defined otherwise");
@@ -161,5 +165,7 @@ fn every_member_may_be_changed() {
     known.sort_unstable();
     assert_eq!(names(&room), known);
     let rule = names(&room["rules"][0]);
-    assert!(rule.iter().all(|name| CallRule::FIELDS.contains(&name.as_str())) && rule.len() + 2 == CallRule::FIELDS.len());
+    assert!(
+        rule.iter().all(|name| CallRule::FIELDS.contains(&name.as_str())) && rule.len() + 2 == CallRule::FIELDS.len()
+    );
 }

@@ -51,8 +51,7 @@ pub(crate) fn stamp(
     is_human: bool,
 ) -> Option<Stamp> {
     let encode = if is_human { Stamp::of_human } else { Stamp::new };
-    encode(token, permissions, capabilities)
-        .or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
+    encode(token, permissions, capabilities).or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
 }
 
 /// A verified token: who, which topics, which permissions, until when.

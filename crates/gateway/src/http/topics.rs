@@ -63,7 +63,9 @@ pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<To
     let opened = topics.into_iter().filter(|topic| grant.opens(&topic.name)).collect();
     let visible = gateway.rooms.visible(opened, &grant.participant, grant.stamp().as_ref()).await?;
     if !query.flag("detail")?.unwrap_or(false) {
-        return Ok(Json(TopicList::Names(TopicNames { topics: visible.into_iter().map(|topic| topic.name).collect() })));
+        return Ok(Json(TopicList::Names(TopicNames {
+            topics: visible.into_iter().map(|topic| topic.name).collect(),
+        })));
     }
     let mut details = Vec::new();
     for topic in visible {

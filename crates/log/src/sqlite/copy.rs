@@ -278,7 +278,7 @@ mod tests {
         run("DROP TRIGGER t; INSERT INTO journal (entries) VALUES (x'0102')");
         assert_eq!(told(), "the database `DATA/log.db` is damaged: a row of the journal is damaged");
         run("PRAGMA user_version = 99");
-        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 4");
+        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 5");
         fs::write(&path, "hello").expect("written");
         assert_eq!(told(), "`DATA/log.db` is not a database");
     }

@@ -9,10 +9,10 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members,
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Door, RoomQuery};
 use super::call_table::CallPurpose;
 use super::calls::CALL_TIMEOUT;
 use super::incoming::text_of;
+use super::{Door, RoomQuery};
 use crate::streams::Channel;
 
 /// How long a call may be held at most, which the rules of topics are bounded by.
