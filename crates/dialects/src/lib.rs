@@ -15,6 +15,7 @@ mod streams;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_control::ApprovalRequest;
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, FailureCause, McpVersion, Participant, ParticipantId, Refusal, RpcId,
     TopicName,
@@ -143,6 +144,13 @@ pub enum DialectEvent<O, A> {
         entry: Arc<Entry>,
         /// Whether it had been stored before.
         repeated: bool,
+    },
+    /// A draft is a call that is stored once somebody has approved it.
+    Held {
+        /// Whose outcome this is.
+        ticket: Ticket,
+        /// What everybody is told of it.
+        held: Box<ApprovalRequest>,
     },
     /// A draft was not stored.
     Refused {

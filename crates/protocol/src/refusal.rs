@@ -34,6 +34,8 @@ codes! {
     UnsupportedProtocol "unsupported_protocol",
     Unauthorized "unauthorized",
     Forbidden "forbidden",
+    Paused "paused",
+    Archived "archived",
     FromMismatch "from_mismatch",
     ReservedKind "reserved_kind",
     RecipientRequired "recipient_required",
@@ -41,6 +43,8 @@ codes! {
     CorrelationRequired "correlation_required",
     CorrelationMismatch "correlation_mismatch",
     CallEnded "call_ended",
+    ApprovalDenied "approval_denied",
+    ApprovalExpired "approval_expired",
     IdConflict "id_conflict",
     InvalidParameters "invalid_parameters",
     NotFound "not_found",
@@ -107,6 +111,14 @@ pub enum FailureCause {
     CalleeLeft,
     /// Too many calls waited for an answer, and this was the oldest of its caller.
     TooManyWaiting,
+    /// The call was held for approval, and denied.
+    Denied,
+    /// The call was held for approval, and nobody decided in time.
+    Expired,
+    /// The call was held for approval, and was cancelled or could not be stored.
+    Withdrawn,
+    /// The caller was paused or removed.
+    Stopped,
 }
 
 impl FailureCause {
@@ -119,6 +131,18 @@ impl FailureCause {
                 let message = format!("too many calls waited for an answer, so this one to `{callee}` was cancelled");
                 Refusal::new(Code::CallEnded, message)
             }
+            Self::Denied => Refusal::new(Code::ApprovalDenied, format!("the call to `{callee}` was not approved")),
+            Self::Expired => {
+                Refusal::new(Code::ApprovalExpired, format!("nobody approved the call to `{callee}` in time"))
+            }
+            Self::Withdrawn => Refusal::new(
+                Code::CallEnded,
+                format!("the call to `{callee}`, which was held for approval, was cancelled or could not be stored"),
+            ),
+            Self::Stopped => Refusal::new(
+                Code::CallEnded,
+                format!("the call to `{callee}` was stopped: its caller was paused or removed"),
+            ),
         }
     }
 }

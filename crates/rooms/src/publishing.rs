@@ -6,12 +6,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use salon_control::is_client_request;
 use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
+use crate::control::authority;
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::rules::{self, AcceptedDraft, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
@@ -98,11 +100,30 @@ impl Room {
         };
         let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
         let concerns_others = concerns_others(fold, author, draft.envelope());
-        drop(attendance);
         let stamp = draft.stamp().cloned();
-        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others };
+        let authority = authority(fold, author, stamp.as_ref());
+        let is_called = match (&authority, draft.envelope().to()) {
+            (Some(_), [caller]) if is_client_request(draft.envelope()) => fold.is_called_by(author, caller),
+            _ => false,
+        };
+        // The id of a held call is taken. The same text again is held once.
+        let is_taken = fold
+            .held_calls()
+            .get(draft.envelope().id())
+            .is_some_and(|hold| hold.request.request != draft.envelope().text());
+        drop(attendance);
+        if is_taken {
+            return Publishing::Refused(
+                unwritable(&AppendError::IdConflict).regarding(Some(draft.envelope().id().clone())),
+            );
+        }
+        let circumstances =
+            Circumstances { recipient_present, calls_waiting, referent, concerns_others, is_called, authority };
         match rules::accept(author, draft, &circumstances) {
-            Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(AcceptedDraft { envelope, held_by: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(AcceptedDraft { envelope, held_by: Some(held_by) }) => {
+                Publishing::LookUp(self.clone().hold(envelope, stamp, held_by))
+            }
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
             }
@@ -137,11 +158,18 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances =
-                Circumstances { recipient_present: false, calls_waiting: 0, referent, concerns_others: false };
             let stamp = draft.stamp().cloned();
+            // Only responses come here. They need no capability, and no rule holds them.
+            let circumstances = Circumstances {
+                recipient_present: false,
+                calls_waiting: 0,
+                referent,
+                concerns_others: false,
+                is_called: false,
+                authority: None,
+            };
             match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, stamp).await,
+                Ok(accepted) => self.submit(accepted.envelope, stamp).await,
                 Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
                 Err(refused) => Err(refused.1),
             }
@@ -176,7 +204,10 @@ fn concerns_others(fold: &Fold, author: &ParticipantId, envelope: &Envelope) -> 
 
 /// Whether the same draft could have been accepted at another time.
 fn depends_on_the_moment(code: Code) -> bool {
-    matches!(code, Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch)
+    matches!(
+        code,
+        Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch | Code::Paused | Code::Archived
+    )
 }
 
 /// What becomes of a draft.

@@ -444,6 +444,7 @@ impl Dialect for Machine {
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal, now),
             DialectEvent::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
+            DialectEvent::Held { ticket, .. } => self.accepted(ticket, false, now),
             DialectEvent::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             DialectEvent::Entry(entry) => self.overhear(&entry, now),
             DialectEvent::CallFailed { request, callee, cause, .. } => {

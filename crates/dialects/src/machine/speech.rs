@@ -114,14 +114,19 @@ pub fn error_text(refusal: &Refusal, id: &str, at: Timestamp, to: Option<&Partic
 pub fn status(code: Code) -> u16 {
     match code {
         Code::Unauthorized => 401,
-        Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
+        Code::Forbidden
+        | Code::Paused
+        | Code::Archived
+        | Code::ApprovalDenied
+        | Code::FromMismatch
+        | Code::ReservedKind => 403,
         Code::NotFound | Code::RecipientNotFound => 404,
         Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => 409,
         Code::TooLarge => 413,
         Code::RateLimited => 429,
         Code::Internal => 500,
         Code::Closing => 503,
-        Code::Timeout => 504,
+        Code::Timeout | Code::ApprovalExpired => 504,
         Code::StorageFull => 507,
         _ => 400,
     }

@@ -22,9 +22,9 @@ use super::file::{TopicKey, TopicOf};
 use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
-    Address, ClaimName, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
-    Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl,
-    ToolPattern, Topics,
+    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
+    Issuer, KeysAt, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName,
+    StoreUrl, ToolPattern, Topics,
 };
 use crate::timings::Timings;
 
@@ -114,6 +114,11 @@ settings! {
             ///
             /// In `scope` a permission is `permission:NAME`; otherwise like `auth.topics_claim`.
             permissions_claim: ClaimName = "scope";
+            /// Who may make the first settings of a topic, and own it
+            ///
+            /// `permitted`: a token with the capability `manage` or the permission `operator`. `operator`: a token with that permission. `anyone`:
+            /// every token that names the topic, as always with `--dev`. See [control.md](control.md).
+            create_topics: Creation = "permitted";
             /// How long a token may last, from when it was issued to when it expires; 0 is any time
             ///
             /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.

@@ -164,8 +164,9 @@ async fn a_reader_counts_as_the_opener_of_its_room() {
     let log = Faulty::new();
     let rooms = log.rooms_with(Settings { rooms_each: 1, ..settings() });
     let alice = who("alice");
-    let _first = rooms.observe(&topic(1), None, Interest::default(), Some(&alice)).await.expect("a cursor");
-    let refused = rooms.observe(&topic(2), None, Interest::default(), Some(&alice)).await.err().expect("one is open");
+    let _first = rooms.observe(&topic(1), None, Interest::default(), Some((&alice, None))).await.expect("a cursor");
+    let refused =
+        rooms.observe(&topic(2), None, Interest::default(), Some((&alice, None))).await.err().expect("one is open");
     assert_eq!(refused.code, Code::RateLimited);
     let unknown = EnvelopeId::new("unknown").expect("an id");
     let missing = rooms.observe(&topic(3), Some(&unknown), Interest::default(), None).await.err().expect("no such id");
