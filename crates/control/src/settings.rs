@@ -233,10 +233,14 @@ impl TopicSettings {
         self.paused.contains(participant) || (self.stopped && !is_human && !self.may_moderate(participant))
     }
 
-    /// Whether calls of a participant end by these settings. A stop ends those of everyone who may not moderate: which of them are people, the
-    /// entries of a log do not say.
-    pub fn ends_calls_of(&self, participant: &ParticipantId) -> bool {
-        self.role_of(participant).is_none() || self.is_paused(participant, false)
+    /// Whether these settings end the calls of a participant: it has lost its role, is paused, or the room is stopped, and was not so by the
+    /// settings before. A stop ends the calls of everyone who may not moderate: which of them are people, the entries of a log do not say.
+    /// People may go on calling after it, so each cause counts by itself.
+    pub fn ends_calls_of(&self, participant: &ParticipantId, before: Option<&Self>) -> bool {
+        let is_new = |holds: &dyn Fn(&Self) -> bool| holds(self) && !before.is_some_and(holds);
+        is_new(&|settings| settings.role_of(participant).is_none())
+            || is_new(&|settings| settings.paused.contains(participant))
+            || is_new(&|settings| settings.stopped && !settings.may_moderate(participant))
     }
 
     fn may_moderate(&self, participant: &ParticipantId) -> bool {

@@ -188,7 +188,7 @@ fn check_space(held: &BTreeMap<EnvelopeId, HeldCall>, envelope: &Envelope) -> Re
 }
 
 /// Whether an envelope will not be stored, however often it is tried.
-fn is_permanent(error: &AppendError) -> bool {
+pub(crate) fn is_permanent(error: &AppendError) -> bool {
     match error {
         AppendError::IdConflict
         | AppendError::TooLarge(_)

@@ -7,7 +7,9 @@ use salon_control::{Act, Authority};
 use salon_log::{Fold, OpenRequest};
 use salon_protocol::{CloseReason, Compose, Envelope, EnvelopeId, Kind, ParticipantId, Refusal, Sessions, Stamp, rpc};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::approvals::is_permanent;
 use crate::room::{Room, now};
 
 /// What a fold and a stamp say of a participant; `None` where they forbid nothing.
@@ -61,21 +63,30 @@ impl Room {
             let attendance = self.attendance();
             (attendance.fold().stopped_calls(after), attendance.fold().through())
         };
+        let mut is_done = true;
         for call in stopped {
             // Of a call that was held, its callee has heard nothing.
             let Ok(found) = self.log.find(&self.topic, &call.request).await else { return false };
             let Some(request) = found else { continue };
             let cancelled = self.cancellation(&call, &request.envelope);
-            if !self.is_settled(self.log.append(&self.topic, cancelled).await) {
-                return false;
-            }
+            is_done &= match self.log.append(&self.topic, cancelled).await {
+                // Such as the quota of a caller that was stopped because it stored too much: the call has ended without it.
+                Err(error) if is_permanent(&error) => {
+                    tracing::warn!(topic = %self.topic, %error, "control: callee not told of a cancellation");
+                    true
+                }
+                appended => self.is_settled(appended),
+            };
         }
-        self.cancelled_through.store(through, Ordering::Release);
-        true
+        if is_done {
+            self.cancelled_through.store(through, Ordering::Release);
+        }
+        is_done
     }
 
     fn cancellation(&self, call: &OpenRequest, request: &Envelope) -> Envelope {
-        let params = serde_json::json!({ "requestId": call.id.to_raw(), "reason": "the caller was paused or removed" });
+        let id = call.id.to_raw();
+        let params = CancelledParams { request_id: &id, reason: "the caller was paused or removed" };
         let params = serde_json::value::to_raw_value(&params).expect("it has only string keys");
         let id = self.notice_id("stopped", &call.request);
         let compose = Compose {
@@ -90,6 +101,14 @@ impl Room {
         let sessions = Sessions { from_session: request.from_session(), to_session: request.to_session() };
         Envelope::restore(compose.text_between(sessions)).expect("what the gateway composes is well-formed")
     }
+}
+
+/// The parameters of `notifications/cancelled`, with the id as its caller wrote it: not every number that an id may be is one for Rust.
+#[derive(Serialize)]
+struct CancelledParams<'a> {
+    #[serde(rename = "requestId")]
+    request_id: &'a RawValue,
+    reason: &'static str,
 }
 
 /// A notice of the gateway to everybody.

@@ -42,7 +42,7 @@ fn without_settings_everybody_is_a_member() {
     assert_eq!(none.role_of(&id("bob")).expect("a role").as_str(), "member");
     let may = none.capabilities_of(&id("bob")).expect("a member");
     assert!(may.allows(&Act::Say) && may.allows_all_calls() && !may.allows(&Act::Manage));
-    assert!(!none.is_paused(&id("bob"), false) && !none.ends_calls_of(&id("bob")));
+    assert!(!none.is_paused(&id("bob"), false) && !none.ends_calls_of(&id("bob"), None));
     assert_eq!(ruled(&none, &call("a", "robot", "move")), None);
     assert_eq!(serde_json::to_string(&none).expect("JSON"), r#"{"version":0,"access":"token"}"#);
 }
@@ -73,8 +73,23 @@ fn a_stop_pauses_everybody_but_people_and_moderators() {
     let paused = |who: &str, is_human| room.is_paused(&id(who), is_human);
     assert!(paused("bot", false) && !paused("alice", true) && paused("carol", true));
     assert!(!paused("root", false) && !paused("guard", false), "they can end the stop");
-    let ends = |who: &str| room.ends_calls_of(&id(who));
+    let ends = |who: &str| room.ends_calls_of(&id(who), None);
     assert!(ends("bot") && ends("alice") && ends("carol") && !ends("root") && !ends("guard"));
+}
+
+#[test]
+fn each_cause_ends_calls_by_itself() {
+    let stopped = settings(
+        json!({ "stopped": true, "members": { "guard": "guard" }, "roles": { "guard": ["read", "moderate"] } }),
+    );
+    let ends = |patch, who: &str| {
+        let after = stopped.patched(&patch).expect("settings");
+        after.ends_calls_of(&id(who), Some(&stopped))
+    };
+    assert!(!ends(json!({ "title": "Lab" }), "alice"), "what she has called since the stop goes on");
+    assert!(ends(json!({ "paused": ["alice"] }), "alice"));
+    assert!(ends(json!({ "removed": ["alice"] }), "alice"));
+    assert!(ends(json!({ "members": { "guard": null } }), "guard"), "the stop concerns the guard now");
 }
 
 /// What the rules say of a call: the effect, and when it would expire.

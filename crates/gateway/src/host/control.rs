@@ -93,7 +93,7 @@ impl<'a> ControlCall<'a> {
             }
             _ => Ok(change.clone()),
         };
-        self.change(reason, Box::new(make)).await
+        self.change(Act::Manage, reason, Box::new(make)).await
     }
 
     async fn set_paused(&self, mut arguments: Arguments<'_>, paused: bool) -> HostOutcome {
@@ -109,7 +109,7 @@ impl<'a> ControlCall<'a> {
             };
             Ok(json!({ "paused": list }))
         };
-        self.change(reason, Box::new(make)).await
+        self.change(Act::Moderate, reason, Box::new(make)).await
     }
 
     async fn set_removed(&self, mut arguments: Arguments<'_>, removed: bool) -> HostOutcome {
@@ -125,24 +125,31 @@ impl<'a> ControlCall<'a> {
             };
             Ok(json!({ "removed": list }))
         };
-        self.change(reason, Box::new(make)).await
+        self.change(Act::Moderate, reason, Box::new(make)).await
     }
 
     async fn set_stopped(&self, mut arguments: Arguments<'_>, stopped: bool) -> HostOutcome {
         let reason = read_reason(&mut arguments)?;
         arguments.end()?;
-        self.change(reason, Box::new(move |_| Ok(json!({ "stopped": stopped })))).await
+        self.change(Act::Moderate, reason, Box::new(move |_| Ok(json!({ "stopped": stopped })))).await
     }
 
-    /// Changes the settings, again where another change was quicker.
-    async fn change(&self, reason: Option<String>, make: SettingsEdit<'_>) -> HostOutcome {
+    /// Changes the settings, again where another change was quicker. The caller is judged by the settings that it changes: those that
+    /// its request was judged by may be older, or none.
+    async fn change(&self, act: Act<'_>, reason: Option<String>, make: SettingsEdit<'_>) -> HostOutcome {
         let (caller, asked) = (self.request.caller(), self.request.entry.envelope.id());
         if let Some(ControlNotice::Settings(made)) = self.written_before("settings").await {
             return Ok(structured(&json!({ "settings": made.settings })));
         }
         for number in 0..MAX_TRIES {
             let before = match self.desk().settings() {
-                Some(settings) => (*settings).clone(),
+                Some(settings) => {
+                    let authority = Authority::new(Some(&settings), self.stamp());
+                    if let Some(Err(refusal)) = authority.map(|authority| authority.check(caller, &act)) {
+                        return Ok(failed(&refusal.message));
+                    }
+                    (*settings).clone()
+                }
                 None => match self.found_topic() {
                     Ok(settings) => settings,
                     Err(refusal) => return Ok(failed(&refusal.message)),

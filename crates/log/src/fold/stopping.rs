@@ -37,8 +37,7 @@ impl Fold {
         let Some(settings) = self.control.settings().cloned() else { return FoldEffect::Counts };
         let is_stopped = |caller: &ParticipantId| {
             let is_exempt = caller.is_host() || caller == by;
-            let was_stopped = || before.is_some_and(|before| before.ends_calls_of(caller));
-            !is_exempt && settings.ends_calls_of(caller) && !was_stopped()
+            !is_exempt && settings.ends_calls_of(caller, before)
         };
         let held = self.control.release_calls_of(is_stopped);
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_stopped(&call.caller));
