@@ -117,7 +117,7 @@ settings! {
             /// Who may make the first settings of a topic, and own it
             ///
             /// `permitted`: a token with the capability `manage` or the permission `operator`. `operator`: a token with that permission. `anyone`:
-            /// every token that names the topic, as always with `--dev`. See [control.md](control.md).
+            /// every token that names the topic, as always with `--dev`. See [control](../how-to/control.md).
             create_topics: Creation = "permitted";
             /// How long a token may last, from when it was issued to when it expires; 0 is any time
             ///
