@@ -140,12 +140,12 @@ export function ToolView({ id, item, repeated }) {
       <button type="button" class="small" onClick=${() => rights.revoke({ participant: id, tool })}>Ask again</button></p>`}
     ${allowed === 'configuration' && html`<p class="aside">The gateway's configuration allows it without asking you.</p>`}
     <${SchemaForm} key=${`${schema.key} ${begin?.key ?? ''}`} schema=${schema.value} value=${begin?.value} memory=${begin ?? item}
-      sticky dangerous=${dangerous} actions=${[{ label: 'Save arguments', act: save }, { label: 'Copy as command', act: copy }]}
+      sticky dangerous=${dangerous} actions=${[{ label: 'Save', what: 'arguments', act: save }, { label: 'Copy as command', act: copy }]}
       busy=${run?.state === 'running' || !present} onSubmit=${call} />
     ${run && html`<${RunView} run=${run} id=${id} onStop=${stop} onRead=${read} />`}
     <${ToolHistory} id=${id} tool=${tool} saved=${saved} onUse=${use} onCall=${call} />
     ${isObject(item.outputSchema) && html`
-      <details><summary>What it answers with</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;
+      <details><summary>Schema of the answer</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;
 }
 
 /** A list that is read again has the same schemas as other objects: a form must not lose what is in it for that. @param {any} schema */
