@@ -3,6 +3,7 @@
 # shellcheck shell=bash disable=SC2154 # `target` is set by scripts/test
 
 cargo_deny_version=0.20.2
+mdbook_version=0.5.4
 typos_version=1.51.1
 openapi_validator=openapi-spec-validator==0.9.0
 
@@ -69,14 +70,25 @@ install_checkers() {
     python_packages "$home/python" "$home/requirements.txt"
 }
 
-# Built from source without optimisation, because what takes long is the compiler, not the check.
-install_cargo_deny() {
-  local home=$target/cargo-deny
-  if [ "$("$home/bin/cargo-deny" --version 2>/dev/null)" = "cargo-deny $cargo_deny_version" ]; then
-    return
-  fi
+# Builds a program of crates.io from source without optimisation, because what takes long is the compiler, not the program.
+install_crate() {
+  local name=$1 version=$2
+  shift 2
+  local home=$target/$name
+  case $("$home/bin/$name" --version 2>/dev/null) in
+    "$name $version" | "$name v$version") return ;;
+  esac
   env CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
     CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_TARGET_DIR="$home/build" \
-    cargo install --quiet --locked --root "$home" --version "$cargo_deny_version" cargo-deny &&
+    cargo install --quiet --locked --root "$home" --version "$version" "$@" "$name" &&
     rm -rf "$home/build"
+}
+
+install_cargo_deny() {
+  install_crate cargo-deny "$cargo_deny_version"
+}
+
+# Without its web server and its watching of files.
+install_mdbook() {
+  install_crate mdbook "$mdbook_version" --no-default-features --features search
 }

@@ -1,4 +1,4 @@
-// Makes the pictures of docs/images from a lively room: each view, light and dark, wide and narrow.
+// Makes the pictures of docs/images from a lively room. A picture that no page shows fails `cargo xtask tidy`: add it to PICTURES with its page.
 //
 //   SALON_BIN=… node ui/tests/screenshots.mjs [NAME…]     all pictures, or those whose names contain one of these
 
@@ -10,6 +10,7 @@ import { Gateway } from './support/gateway.js';
 import { begin, play, ROOM } from './support/story.js';
 
 const PLACE = fileURLToPath(new URL('../../docs/images/', import.meta.url));
+const PICTURES = ['asked-light', 'inspector-wide-light', 'timeline-wide-dark', 'tool-wide-light', 'transcript-narrow-dark', 'transcript-wide-light'];
 const SHAPES = { wide: { width: 1280, height: 800 }, narrow: { width: 390, height: 760 } };
 const wanted = process.argv.slice(2);
 
@@ -85,6 +86,7 @@ async function look({ page }, name) {
   for (const close of await page.locator('.toast button').all()) await close.click();
   await page.mouse.move(0, 0);
   for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
+    if (!PICTURES.includes(`${name}-${colorScheme}`)) continue;
     await page.emulateMedia({ colorScheme });
     await page.waitForFunction((scheme) => matchMedia(`(prefers-color-scheme: ${scheme})`).matches, colorScheme);
     const path = `${PLACE}${name}-${colorScheme}.png`;

@@ -6,6 +6,7 @@ mod dist;
 mod features;
 mod fuzz;
 mod metadata;
+mod site;
 mod tidy;
 
 use std::process::ExitCode;
@@ -14,7 +15,9 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   tidy [--verbose]     check the crate graph, unused dependencies, minimum Rust versions, file sizes,
-                       docs/conformance.md, docs/security.md, links and smells (--verbose also lists files above 400 lines)
+                       docs/protocols/conformance.md, docs/security.md, links, pages and smells (--verbose also lists files above 400 lines)
+  site [--mdbook PROGRAM]
+                       build the documentation as a site with mdBook, and check its links
   features             compile each package with no features and with each feature alone
   changed              print the packages with changed files, as arguments of cargo
   fuzz [--seconds N] [TARGET…]
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         ["features"] => features::run(),
         ["changed"] => changed::run(),
         ["fuzz", campaign @ ..] => fuzz::Campaign::parse(campaign).and_then(|campaign| campaign.run()),
+        ["site", options @ ..] => site::SiteBuild::parse(options).and_then(|site| site.build()),
         ["dist", options @ ..] => dist::run(options),
         _ => Err(format!("{USAGE}\n{}", dist::USAGE)),
     };

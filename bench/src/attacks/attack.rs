@@ -92,22 +92,22 @@ struct AttackOrder {
     token: String,
 }
 
-/// A process that attacks. It has the lowest priority: a real attacker has a machine of its own, and what counts here is what its
-/// requests cost the gateway.
+/// A process that attacks. It runs only while a core is idle (`SCHED_IDLE`): a real attacker has a machine of its own, and what counts
+/// here is what its requests cost the gateway.
 pub(crate) struct AttackProcess(Child);
 
 impl AttackProcess {
     pub(crate) fn start(attack: Attack, server: &ContenderServer) -> Result<Self> {
         let token = server.bearer("room:*", "mallory")?.context("a gateway has a key")?;
         let order = AttackOrder { attack, server: server.address, token };
-        let mut child = Command::new("nice")
-            .args(["-n", "19"])
+        let mut child = Command::new("chrt")
+            .args(["--idle", "0"])
             .arg(std::env::current_exe()?)
             .arg("attacker")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start the attacker")?;
+            .context("cannot start the attacker by `chrt` of util-linux")?;
         let stdin = child.stdin.as_mut().context("it was asked for")?;
         writeln!(stdin, "{}", serde_json::to_string(&order)?)?;
         Ok(Self(child))

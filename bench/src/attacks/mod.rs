@@ -213,7 +213,7 @@ fn save(directory: &Path, setting: &RunSetting, records: &[AttackRecord], table:
     let summary = format!(
         "# A healthy room while the gateway is attacked, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n\
          - runs: {rounds} rounds of {seconds} s in peace and as long under attack; median (lowest–highest)\n\
-         - everything shares the cores; the attacker has the lowest priority\n\n{table}"
+         - everything shares the cores; the attacker runs only while a core is idle\n\n{table}"
     );
     save_run(directory, setting, &json_lines(records)?, &summary)
 }

@@ -75,7 +75,7 @@ struct McpRecord {
 #[serde(rename_all = "kebab-case")]
 enum Moment {
     /// With one session open, and one call made.
-    Begun,
+    StartedCall,
     /// With that session still open, and all calls made.
     Done,
     /// When more sessions were opened, each with one call.
@@ -111,7 +111,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
         }
     }
     let mut records = Vec::new();
-    let mut memory = readings(&standing, Moment::Begun)?;
+    let mut memory = readings(&standing, Moment::StartedCall)?;
     for load in McpLoad::ALL {
         for way in &mut standing {
             calls(way, load, |begun| begun < WARM_UP, &mut Vec::new())?;

@@ -19,7 +19,7 @@ pub(crate) use self::field::ArgumentField;
 use self::tree::{Argument, ArgumentTree};
 
 /// Mistakes reported at once.
-const MAX_TOLD: usize = 4;
+const MAX_LISTED_FAULTS: usize = 4;
 
 /// How deep the alternatives of a property are looked into for its types.
 const MAX_NESTED: usize = 4;
@@ -101,7 +101,7 @@ impl ArgumentSchema {
     fn compose<T: AsRef<str>>(&self, pairs: &[T]) -> Result<String, ArgumentErrors> {
         let mut given = ArgumentTree::default();
         let taken = pairs.iter().map(|pair| given.put(self.pair(pair.as_ref())?));
-        let mistakes: Vec<_> = taken.filter_map(Result::err).take(MAX_TOLD).collect();
+        let mistakes: Vec<_> = taken.filter_map(Result::err).take(MAX_LISTED_FAULTS).collect();
         if mistakes.is_empty() { Ok(given.json()) } else { Err(ArgumentErrors(mistakes)) }
     }
 
@@ -197,7 +197,7 @@ impl ArgumentSchema {
         if !self.whole.is_object() {
             return Ok(());
         }
-        let mistakes = json_schema::mistakes(&self.whole, &value, formats, MAX_TOLD);
+        let mistakes = json_schema::mistakes(&self.whole, &value, formats, MAX_LISTED_FAULTS);
         let told: Vec<String> = mistakes.iter().map(|error| self.mistake(error)).collect();
         if told.is_empty() { Ok(()) } else { Err(ArgumentErrors(told)) }
     }

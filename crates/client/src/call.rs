@@ -16,7 +16,7 @@ use crate::{CallError, ResultError, Room, RpcError};
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a callee that asks something back may wait for it, and so the call with it: a person may have to think.
-const ASKED_BACK: Duration = Duration::from_secs(600);
+const INPUT_GRACE: Duration = Duration::from_secs(600);
 
 /// How many reports of progress wait for somebody to look at them; more are left out.
 const PROGRESS: usize = 64;
@@ -114,7 +114,7 @@ impl CallWaiter {
     }
 
     /// The callee asked something back because of this call.
-    pub(crate) fn asked_back(&self) {
+    pub(crate) fn extend_for_input(&self) {
         // When nobody looks at the signs there is no deadline that runs.
         let _ = self.signs.try_send(Sign::AskedBack);
     }
@@ -193,7 +193,7 @@ impl Call {
                         self.deadline = deadline_in(self.timeout);
                         return Some(progress);
                     }
-                    Sign::AskedBack => self.deadline = deadline_in(self.timeout.max(ASKED_BACK)),
+                    Sign::AskedBack => self.deadline = deadline_in(self.timeout.max(INPUT_GRACE)),
                 },
                 answer = &mut self.answer => self.answered(answer.unwrap_or(Err(CallError::Cancelled))),
                 () = tokio::time::sleep_until(self.deadline) => self.early = Some(Err(CallError::TimedOut)),
@@ -209,7 +209,7 @@ impl Call {
         };
         match next {
             AfterAnswer::Round(next_round) => {
-                self.deadline = deadline_in(self.timeout.max(ASKED_BACK));
+                self.deadline = deadline_in(self.timeout.max(INPUT_GRACE));
                 self.next_round = Some(next_round);
             }
             AfterAnswer::End(answer) => self.early = Some(answer),

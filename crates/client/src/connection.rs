@@ -31,7 +31,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(45);
 
 /// How many orders may wait to be sent, and how many may be sent and not yet echoed.
 pub(crate) const ORDERS: usize = 64;
-pub(crate) const UNHEARD: usize = 256;
+pub(crate) const MAX_UNREAD_EVENTS: usize = 256;
 
 /// A connection that lasted this long was no failure: the next attempt to come back is the first again.
 const STEADY: Duration = Duration::from_secs(30);
@@ -217,13 +217,13 @@ impl RoomConnection {
         let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let taking = out.waiting.is_empty() && self.delayed.is_none() && self.unheard.len() < UNHEARD;
+            let taking = out.waiting.is_empty() && self.delayed.is_none() && self.unheard.len() < MAX_UNREAD_EVENTS;
             // Not while the last time is still going out: that would pile up at a gateway that reads slowly.
             let due = self.delayed.as_ref().map(|delayed| delayed.due).filter(|_| out.waiting.is_empty());
             // Listening comes last: a room that never falls silent must not keep this participant from speaking.
             tokio::select! { biased;
                 () = shared.leave.cancelled() => {
-                    self.say_goodbye(out, stream).await;
+                    self.send_close(out, stream).await;
                     return ConnectionEnd::Left;
                 }
                 moved = out.progress(), if !out.is_idle() => {
@@ -262,7 +262,7 @@ impl RoomConnection {
 
     /// A gateway may have come back with a smaller limit than it went with, and calls have been given up meanwhile.
     fn give_up_on_the_hopeless(&mut self) {
-        self.unheard.retain(|order| self.shared.is_still_wanted(order));
+        self.unheard.retain(|order| self.shared.is_still_awaited(order));
         let refused: Vec<_> = self.unheard.iter().filter_map(|order| self.shared.too_large(order)).collect();
         for refusal in refused {
             self.refused(refusal);
@@ -270,7 +270,7 @@ impl RoomConnection {
     }
 
     fn send(&mut self, order: Order, out: &mut FrameOutbox) {
-        if self.shared.is_still_wanted(&order) {
+        if self.shared.is_still_awaited(&order) {
             out.waiting.push_back(Frame::text(order.text.as_str()));
             self.unheard.push_back(order);
         }
@@ -280,16 +280,16 @@ impl RoomConnection {
     fn send_again(&mut self, out: &mut FrameOutbox) {
         let Some(Delayed { refused, .. }) = self.delayed.take() else { return };
         // A call that was reported as failed must not be carried out later. What was not refused is still answered.
-        self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_still_wanted(order));
+        self.unheard.retain(|order| !refused.contains(&order.id) || self.shared.is_still_awaited(order));
         // With everything behind it, so that what was taken meanwhile is not the only thing out of order. Of what was refused, some may
         // be stored all the same and received by now.
         let orders = self.unheard.iter().skip_while(|order| !refused.contains(&order.id));
-        let wanted = orders.filter(|order| self.shared.is_still_wanted(order));
+        let wanted = orders.filter(|order| self.shared.is_still_awaited(order));
         out.waiting.extend(wanted.map(|order| Frame::text(order.text.as_str())));
     }
 
     /// Sends what is still waiting, and closes.
-    async fn say_goodbye(&mut self, mut out: FrameOutbox, mut stream: SplitStream<ClientSocket>) {
+    async fn send_close(&mut self, mut out: FrameOutbox, mut stream: SplitStream<ClientSocket>) {
         self.send_again(&mut out);
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {

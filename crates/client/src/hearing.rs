@@ -79,7 +79,7 @@ impl RoomConnection {
             Some(Message::Request { .. }) => {
                 let cause = envelope.correlation().and_then(|request| calls.get(request));
                 if let Some(waiting) = cause.filter(|waiting| waiting.callee == *envelope.from()) {
-                    waiting.asked_back();
+                    waiting.extend_for_input();
                 }
             }
             Some(Message::Notification { method }) if &**method == "notifications/progress" => {

@@ -8,7 +8,7 @@ use futures_util::stream::SplitSink;
 use salon_protocol::EnvelopeId;
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
-use crate::connection::UNHEARD;
+use crate::connection::MAX_UNREAD_EVENTS;
 use crate::socket::ClientSocket;
 
 /// Frames on their way out.
@@ -53,7 +53,7 @@ impl RecentIds {
         }
         self.order.push_back(id.clone());
         // Only what was unheard when a connection was lost can come twice.
-        if self.order.len() > 4 * UNHEARD {
+        if self.order.len() > 4 * MAX_UNREAD_EVENTS {
             if let Some(oldest) = self.order.pop_front() {
                 self.ids.remove(&oldest);
             }

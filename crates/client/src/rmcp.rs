@@ -180,7 +180,7 @@ impl Room {
         let end = CancellationToken::new();
         let (line, inbox) = RmcpLine::new(self.downgrade(), peer.clone(), end.clone());
         let line_service: Arc<dyn Service> = Arc::new(LineService(line.clone()));
-        self.shared().directory.let_stand_in(peer, line_service.clone());
+        self.shared().directory.allow_stand_in(peer, line_service.clone());
         ClientTransport {
             room: self.clone(),
             events: Some(self.events()),

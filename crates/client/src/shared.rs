@@ -237,7 +237,7 @@ impl RoomShared {
     }
 
     /// Whether somebody still wants what an order is for.
-    pub(crate) fn is_still_wanted(&self, order: &Order) -> bool {
+    pub(crate) fn is_still_awaited(&self, order: &Order) -> bool {
         !matches!(order.purpose, OrderPurpose::Call) || self.calls.lock().contains_key(&order.id)
     }
 

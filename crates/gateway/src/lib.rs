@@ -237,7 +237,7 @@ pub async fn serve(
         () = refreshing => None,
         () = follow_keys(&verifier, &gateway.revocations) => None,
         () = upkeep(&meters) => None,
-        () = see_off_lapsed(&rooms) => None,
+        () = remove_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
     };
     tracing::info!("gateway: stopping");
@@ -305,8 +305,8 @@ fn fingerprint(local: &LocalKey) -> String {
     auth::hex(&local.shared_name("log"))
 }
 
-async fn see_off_lapsed(rooms: &Rooms) {
-    rooms.see_off_lapsed().await;
+async fn remove_lapsed(rooms: &Rooms) {
+    rooms.remove_lapsed().await;
     // The log has been closed, which is nothing to stop for.
     std::future::pending().await
 }

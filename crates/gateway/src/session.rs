@@ -239,7 +239,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// A peer that is gone without saying that it leaves may be back in a moment: a page that is reloaded.
     fn keep_seat(&mut self) {
         if let Some(keeper) = &self.connection.seat_keeper
-            && !self.carrier.has_said_bye()
+            && !self.carrier.has_sent_close()
             && let Some(seat) = self.seat.take()
         {
             keeper.keep(seat, self.connection.access_ended());
@@ -390,23 +390,29 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         self.dialect.handle_event(DialectEvent::StreamOpened(stream, opening), now);
         let published = self.act(now).published;
         if is_message && !published {
-            self.count_unpublished(now);
+            // Its body was counted and limited on its way.
+            self.count_unpublished(0, now);
         }
     }
 
     fn hear(&mut self, stream: StreamId, frame: Frame, now: Instant) {
+        let bytes = match &frame {
+            Frame::Text(text) => text.len(),
+            Frame::Binary(bytes) => bytes.len(),
+            Frame::Entry(_) | Frame::Event(_) => 0,
+        };
         self.dialect.handle_frame(stream, frame, now);
         if !self.act(now).published {
-            self.count_unpublished(now);
+            self.count_unpublished(bytes, now);
         }
     }
 
     /// Counts a message of the peer's that published nothing.
-    fn count_unpublished(&mut self, now: Instant) {
+    fn count_unpublished(&mut self, bytes: usize, now: Instant) {
         if self.dialect.is_counted()
             && let Some(Err(wait)) = self.seat.as_ref().map(Seat::count_malformed)
         {
-            self.pause(wait, now);
+            self.pause(wait, bytes, now);
         }
     }
 

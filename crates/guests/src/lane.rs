@@ -243,8 +243,8 @@ async fn perform_handshake(
     };
     let handshake_params = |speech: LegacyDialect| match speech {
         LegacyDialect::Official => rpc::request(GREETING, "initialize", Some(&official)),
-        LegacyDialect::Draft => rpc::request(GREETING, "initialize", Some(&words::hello_to_draft())),
-        LegacyDialect::Unknown => rpc::request(GREETING, "initialize", Some(&words::hello_to_either(&official))),
+        LegacyDialect::Draft => rpc::request(GREETING, "initialize", Some(&words::initialize_draft())),
+        LegacyDialect::Unknown => rpc::request(GREETING, "initialize", Some(&words::initialize_either(&official))),
     };
     let mut asked = opening.verdict.speech;
     say(handshake_params(asked)).await?;

@@ -145,7 +145,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         };
         self.board.seated(room.id().clone());
         self.outbox = Some(GuestOutbox::new(room));
-        self.tell_here();
+        self.report_here();
         loop {
             self.perform();
             if let Some(outcome) = self.wait(Some(&mut events)).await {
@@ -154,7 +154,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         }
     }
 
-    fn tell_here(&self) {
+    fn report_here(&self) {
         let server = self.board.server().title();
         (self.watch)(GuestStatus::Here { server, tools: self.board.tools() });
     }
@@ -240,7 +240,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
                 SwitchboardAction::Close { lane } => drop(self.lanes.remove(&lane)),
                 SwitchboardAction::Listed => {
                     if std::mem::replace(&mut self.listed, true) {
-                        self.tell_here();
+                        self.report_here();
                     }
                 }
                 SwitchboardAction::Lost { why } => self.lost = Some(why),

@@ -103,7 +103,7 @@ impl FoldedFailure {
 
 /// A call as [`Fold::call`] shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KnownCall<'a> {
+pub struct CallRecord<'a> {
     /// The participant that asked.
     pub caller: &'a ParticipantId,
     /// The participant that was asked.
@@ -427,9 +427,9 @@ impl Fold {
     }
 
     /// A call that waits, or has failed.
-    pub fn call(&self, request: &EnvelopeId) -> Option<KnownCall<'_>> {
+    pub fn call(&self, request: &EnvelopeId) -> Option<CallRecord<'_>> {
         let call = self.calls.get(request)?;
-        Some(KnownCall { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
+        Some(CallRecord { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
     }
 
     /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of

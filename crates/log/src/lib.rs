@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 pub use cluster::Cluster;
 pub use context::ContextStore;
-pub use fold::{CallClosure, FailedCall, Fold, FoldEffect, Ignored, KnownCall, answered_request};
+pub use fold::{CallClosure, CallRecord, FailedCall, Fold, FoldEffect, Ignored, answered_request};
 pub use lease::{Claim, Lease};
 pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};

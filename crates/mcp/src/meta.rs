@@ -24,7 +24,7 @@ pub const ON_BEHALF_OF: &str = "salon/onBehalfOf";
 /// See [`ON_BEHALF_OF`].
 pub const REQUEST: &str = "salon/request";
 /// Which participant asks the client something. Set by the gateway, whatever the asker wrote there.
-const ASKED_BY: &str = "salon/askedBy";
+const ASKED_BY_KEY: &str = "salon/askedBy";
 /// A tool's result as its protocol has it, where MCP has no place for it.
 pub const RESULT: &str = "salon/result";
 /// Why a tool failed, as its protocol has it.
@@ -89,7 +89,7 @@ pub fn with_progress_token(params: &RawValue, token: &impl Serialize) -> Option<
 
 /// A question's parameters that say which participant asks. `None` when they are no object.
 pub fn with_asked_by(params: &RawValue, who: &str) -> Option<Box<RawValue>> {
-    patch(Some(params), |meta| meta.set(ASKED_BY, who))
+    patch(Some(params), |meta| meta.set(ASKED_BY_KEY, who))
 }
 
 /// Parameters or a result with another subscription.

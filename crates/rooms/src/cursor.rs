@@ -239,7 +239,7 @@ impl Cursor {
         }
         drop(ring);
         if calls_failed {
-            self.tell_failed_calls(out);
+            self.report_failed_calls(out);
         }
     }
 
@@ -282,7 +282,7 @@ impl Cursor {
             Some(next) => {
                 self.reading = CursorSource::Ring(next);
                 self.behind_since = None;
-                self.tell_failed_calls(out);
+                self.report_failed_calls(out);
             }
             // The host has nowhere to reconnect from.
             None if self.bell.interest.deliver != Deliver::Named
@@ -295,7 +295,7 @@ impl Cursor {
         Ok(())
     }
 
-    fn tell_failed_calls(&mut self, out: &mut Vec<Happening>) {
+    fn report_failed_calls(&mut self, out: &mut Vec<Happening>) {
         let Some(reader) = &self.bell.interest.reader else { return };
         let attendance = self.room.attendance();
         // A page of the log can be ahead of the fold; a failure there is reported when the fold has come so far.

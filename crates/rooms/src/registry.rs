@@ -230,11 +230,11 @@ impl Rooms {
     }
 
     /// Removes the participants of lost nodes, for ever.
-    pub async fn see_off_lapsed(&self) {
+    pub async fn remove_lapsed(&self) {
         let mut lapses = self.0.log.lapses();
         let lapsing = async {
             while let Some(lapsed) = lapses.next().await {
-                futures_util::future::join_all(lapsed.into_iter().map(|lapse| self.see_off_one(lapse))).await;
+                futures_util::future::join_all(lapsed.into_iter().map(|lapse| self.remove_one(lapse))).await;
             }
         };
         tokio::join!(lapsing, self.recover_from_ends());
@@ -254,7 +254,7 @@ impl Rooms {
 
     /// Removes a participant of a lost node. A failure is abandoned, so that others need not wait: the node that has that room
     /// open, or opens it next, finds them without a place.
-    async fn see_off_one(&self, Lapse { topic, participant }: Lapse) {
+    async fn remove_one(&self, Lapse { topic, participant }: Lapse) {
         tracing::info!(%topic, %participant, "presence: node of the participant lost, appending its leave");
         for _ in 0..MAX_REMOVE_TRIES {
             let seen_off = async {

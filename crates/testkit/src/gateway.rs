@@ -83,7 +83,7 @@ impl TestOptions {
         Ok(Self { config, given: BTreeMap::new() })
     }
 
-    /// Gives a setting by its key, as docs/configuration.md has it; a list grows. Also two that are not settings: `history-off`, a topic;
+    /// Gives a setting by its key, as docs/reference/settings.md has it; a list grows. Also two that are not settings: `history-off`, a topic;
     /// some [timings](Timings), in milliseconds.
     pub fn set(mut self, key: &str, value: &str) -> Result<Self, Failure> {
         let config = &mut self.config;

@@ -63,7 +63,7 @@ pub(crate) trait Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Open,
-    Begun(BodyForm),
+    StartedCall(BodyForm),
     Finished,
 }
 
@@ -234,7 +234,7 @@ impl<R: Rules> Room<R> {
                     }
                 }
                 DialectAction::Begin(stream, head) => {
-                    let before = self.streams.insert(stream, Stream::Begun(head.form));
+                    let before = self.streams.insert(stream, Stream::StartedCall(head.form));
                     assert_eq!(before, Some(Stream::Open), "a stream begins once");
                 }
                 DialectAction::Send(stream, frame) | DialectAction::Refuse(stream, _, frame) => {
@@ -242,7 +242,7 @@ impl<R: Rules> Room<R> {
                 }
                 DialectAction::Finish(stream) => {
                     let before = self.streams.insert(stream, Stream::Finished);
-                    assert!(matches!(before, Some(Stream::Begun(_))), "what ends has begun: {before:?}");
+                    assert!(matches!(before, Some(Stream::StartedCall(_))), "what ends has begun: {before:?}");
                 }
                 DialectAction::Refused(_) => {}
                 DialectAction::Close(_) => self.closed = true,
@@ -271,10 +271,10 @@ impl<R: Rules> Room<R> {
     fn sends(&self, stream: StreamId, frame: &Frame) {
         let text = match (frame, self.streams.get(&stream)) {
             (Frame::Text(text), None) if self.duplex => text,
-            (Frame::Text(text), Some(Stream::Begun(BodyForm::Json))) => text,
+            (Frame::Text(text), Some(Stream::StartedCall(BodyForm::Json))) => text,
             // An id to resume after, and nothing said yet.
-            (Frame::Event(event), Some(Stream::Begun(BodyForm::Events))) if event.data.is_empty() => return,
-            (Frame::Event(event), Some(Stream::Begun(BodyForm::Events))) => &event.data,
+            (Frame::Event(event), Some(Stream::StartedCall(BodyForm::Events))) if event.data.is_empty() => return,
+            (Frame::Event(event), Some(Stream::StartedCall(BodyForm::Events))) => &event.data,
             other => panic!("{other:?}"),
         };
         is_json(text);

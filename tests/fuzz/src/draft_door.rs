@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use salon_dialects::mcp::door::{Body, Listen, McpOpening, PollBody, Post, RoomAnswer, RoomQuery};
-use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_hello, is_introduction, words};
+use salon_dialects::mcp::draft::{Interpreter, Passed, Translator, is_initialize_message, is_introduction, words};
 use salon_protocol::{Draft, Message, RpcId};
 use serde_json::value::RawValue;
 
@@ -65,7 +65,7 @@ fn hear_server(bytes: &[u8]) {
 
 /// The words that need no conversation.
 fn introduces(value: &RawValue) {
-    let _ = (is_hello(value.get()), is_introduction(value));
+    let _ = (is_initialize_message(value.get()), is_introduction(value));
     for said in [
         words::introduction_to_draft(value),
         words::introduction_to_mcp(value),
@@ -73,7 +73,7 @@ fn introduces(value: &RawValue) {
         words::outcome_to_mcp(value),
         words::error_to_draft(value),
         words::error_to_mcp(value),
-        words::hello_to_either(value),
+        words::initialize_either(value),
     ] {
         is_json(said.get());
     }

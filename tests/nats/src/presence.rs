@@ -140,7 +140,7 @@ async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
     let rooms = rooms(&one);
     let watching = tokio::spawn({
         let rooms = rooms.clone();
-        async move { rooms.see_off_lapsed().await }
+        async move { rooms.remove_lapsed().await }
     });
     two.append(&room(), presence("join")).await.expect("stored");
     assert_eq!(heard.next_of("alice").await, PresenceEvent::Join);

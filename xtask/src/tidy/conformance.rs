@@ -1,4 +1,4 @@
-//! `docs/conformance.md`: each statement of the specification, and the test that shows it.
+//! `docs/protocols/conformance.md`: each statement of the specification, and the test that shows it.
 //!
 //! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them.
 //!
@@ -8,7 +8,7 @@
 use super::named_tests::NamedTests;
 use super::{Finding, SourceTree};
 
-const PAGE: &str = "docs/conformance.md";
+const PAGE: &str = "docs/protocols/conformance.md";
 const PROMISES: &str = "docs/security.md";
 /// The one thing a row may say instead of naming a test.
 const NOT_THE_GATEWAYS: &str = "binds the user's program";
@@ -97,7 +97,7 @@ mod tests {
 
     /// What is said of a page with one row, in a tree with a few tests.
     fn judge(level: &str, shown: &str) -> String {
-        judge_both(level, shown, "`holds`").replace("docs/conformance.md:5: ", "")
+        judge_both(level, shown, "`holds`").replace("docs/protocols/conformance.md:5: ", "")
     }
 
     /// What is said of a promise that is shown by this.
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(judge("MUST", "`log::rules::holds`"), "there is no test `log::rules::holds`");
         assert_eq!(
             judge("must", "`holds`"),
-            "`must` is not one of MUST, MUST NOT, SHOULD, SHOULD NOT, MAY, states\ndocs/conformance.md: it has no statement at all"
+            "`must` is not one of MUST, MUST NOT, SHOULD, SHOULD NOT, MAY, states\ndocs/protocols/conformance.md: it has no statement at all"
         );
     }
 }

@@ -3,10 +3,12 @@
 
 mod conformance;
 mod graph;
-mod links;
+pub(crate) mod links;
+pub(crate) mod markdown;
 mod msrv;
 mod named_tests;
 mod names;
+pub(crate) mod pages;
 mod size;
 mod smells;
 mod source;
@@ -22,7 +24,7 @@ use source::SourceFile;
 
 /// A rule that is broken, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
+pub(crate) struct Finding {
     path: String,
     line: Option<usize>,
     message: String,
@@ -48,10 +50,10 @@ impl fmt::Display for Finding {
 }
 
 /// Everything the checks look at.
-struct SourceTree {
-    sources: Vec<SourceFile>,
+pub(crate) struct SourceTree {
+    pub(crate) sources: Vec<SourceFile>,
     /// Every path in the tree, files and folders, relative to its root.
-    paths: BTreeSet<String>,
+    pub(crate) paths: BTreeSet<String>,
 }
 
 impl SourceTree {
@@ -68,7 +70,7 @@ impl SourceTree {
     }
 
     /// Reads what git tracks or would track. Files that are not UTF-8 are known by name alone.
-    fn read(root: &Path) -> Result<Self, String> {
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let mut git = Command::new("git");
         // A checkout may belong to somebody else, as in a container; only names are asked for.
         git.args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -95,6 +97,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
     findings.extend(conformance::check(&tree));
     findings.extend(smells::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(pages::check(&tree));
     findings.extend(unused::check(&metadata, &tree));
     findings.extend(names::check(&tree));
     findings.extend(msrv::check(&Metadata::resolved()?, &tree));

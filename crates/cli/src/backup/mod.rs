@@ -157,7 +157,7 @@ fn data_directory(places: &Locations) -> Result<PathBuf, Trouble> {
     let given = variable.transpose().map_err(Trouble::usage)?.or(given.and_then(|given| given.store));
     if given.is_some_and(|StoreUrl(store)| store != Store::Sqlite) {
         let hint = format!(
-            "copy its streams with `nats account backup DIR` and `auth.key` from `{}`: see \"Back up\" in docs/deployment.md",
+            "copy its streams with `nats account backup DIR` and `auth.key` from `{}`: see \"Back up a store on NATS\" in docs/operations/nats.md",
             data.display()
         );
         let told = "the store is on NATS, and `salon backup` and `salon restore` are for stores in a data directory";

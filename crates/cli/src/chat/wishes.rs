@@ -17,7 +17,7 @@ const MAX_OUTGOING: usize = 32;
 const MAX_RUNNING: usize = 64;
 
 /// How many participants are asked for their tools at once.
-const MAX_ASKED: usize = 16;
+const MAX_PENDING_QUESTIONS: usize = 16;
 
 /// How many participants `/who` lists.
 const MAX_LISTED: usize = 200;
@@ -159,7 +159,7 @@ impl Model {
             Some(whose) => vec![self.resolve(whose)?],
             None => self.others().map(|one| one.id.clone()).chain([ParticipantId::host()]).collect(),
         };
-        if whose.len() > MAX_ASKED {
+        if whose.len() > MAX_PENDING_QUESTIONS {
             return Err(format!("{} are here: name one", whose.len()));
         }
         for id in whose {

@@ -224,11 +224,11 @@ pub(crate) fn logout(args: &LogoutArgs) -> Result<(), Trouble> {
     for place in &places {
         hand_over(format_args!("logged out from {place}; the token itself is good until it expires"))?;
     }
-    let guests = if args.all { oauth::logout_all().map_err(Trouble::failed)? } else { Vec::new() };
+    let (guests, outcome) = if args.all { oauth::logout_all() } else { (Vec::new(), Ok(())) };
     for url in &guests {
         hand_over(format_args!("forgot the tokens for {}; they are good until they expire", safe::line(url)))?;
     }
-    Ok(())
+    outcome.map_err(Trouble::failed)
 }
 
 fn ask_for_token(place: &GatewayUrl) -> Result<String, Trouble> {

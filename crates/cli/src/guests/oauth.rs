@@ -191,19 +191,11 @@ pub(crate) fn logins() -> anyhow::Result<Vec<GuestLogin>> {
     Ok(all.into_iter().map(login).collect())
 }
 
-/// Forgets the tokens of every guest. Hands back which.
-pub(crate) fn logout_all() -> anyhow::Result<Vec<String>> {
-    let Some(store) = store() else { return Ok(Vec::new()) };
-    let mut forgotten = Vec::new();
-    for tokens in store.all()? {
-        let Ok(resource) = ResourceUrl::parse(&tokens.url) else {
-            bail!("`{}` is not an address", safe::line(&tokens.url))
-        };
-        if store.forget(&resource)? {
-            forgotten.push(tokens.url);
-        }
-    }
-    Ok(forgotten)
+/// Forgets the tokens of every guest. Hands back which, and what failed.
+pub(crate) fn logout_all() -> (Vec<String>, anyhow::Result<()>) {
+    let Some(store) = store() else { return (Vec::new(), Ok(())) };
+    let (forgotten, outcome) = store.forget_all();
+    (forgotten, outcome.map_err(Into::into))
 }
 
 fn no_home() -> anyhow::Error {

@@ -68,7 +68,7 @@ enum BridgeRequest {
 
 /// The gateway does not take the client back.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotTakenBack(pub(super) String);
+pub(super) struct CancelRefused(pub(super) String);
 
 #[derive(Debug)]
 pub(super) struct Bridge {
@@ -137,7 +137,7 @@ impl Bridge {
     }
 
     /// Whether there is any use for a gateway now. Without a session a gateway sends nothing before it is asked.
-    pub(super) fn wants_gateway(&self) -> bool {
+    pub(super) fn needs_gateway(&self) -> bool {
         self.handshake.is_some() || !self.waiting.is_empty()
     }
 
@@ -207,7 +207,7 @@ impl Bridge {
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.until <= now) {
             self.waiting_bytes -= waiting.text.len();
-            self.turn_away(&waiting.heads);
+            self.reject_connection(&waiting.heads);
         }
     }
 
@@ -253,7 +253,7 @@ impl Bridge {
             self.waiting_bytes += text.len();
             self.waiting.push_back(WaitingMessage { text: text.to_owned(), heads, until: now + RECONNECT_TIMEOUT });
         } else {
-            self.turn_away(&heads);
+            self.reject_connection(&heads);
         }
     }
 
@@ -311,7 +311,7 @@ impl Bridge {
     }
 
     /// A text from the gateway.
-    pub(super) fn handle_text(&mut self, text: &str) -> Result<(), NotTakenBack> {
+    pub(super) fn handle_text(&mut self, text: &str) -> Result<(), CancelRefused> {
         let Some(heads) = Heads::read(text) else { return Ok(()) };
         if let Some(MessageHead::Response { id, succeeded }) = heads.only()
             && let Some(own_request) = self.own_requests.remove(id)
@@ -319,10 +319,10 @@ impl Bridge {
             return match own_request {
                 BridgeRequest::Standing => Ok(()),
                 BridgeRequest::Handshake if *succeeded => {
-                    self.taken_back(text);
+                    self.cancel_outcome(text);
                     Ok(())
                 }
-                BridgeRequest::Handshake => Err(NotTakenBack(error_message(text))),
+                BridgeRequest::Handshake => Err(CancelRefused(error_message(text))),
             };
         }
         if matches!(heads.only(), Some(MessageHead::Notification { method }) if &**method == CANCELLED)
@@ -356,7 +356,7 @@ impl Bridge {
     }
 
     /// The new session has taken the client's `initialize`: subscriptions and the log level of the old one follow.
-    fn taken_back(&mut self, answer: &str) {
+    fn cancel_outcome(&mut self, answer: &str) {
         self.to_gateway.extend(self.handshake.as_ref().and_then(|handshake| handshake.initialized.clone()));
         let standing: Vec<_> = self.level.iter().chain(self.subscriptions.values()).cloned().collect();
         for text in standing {
@@ -398,7 +398,7 @@ impl Bridge {
     }
 
     /// Answers the requests of what will not be sent.
-    fn turn_away(&mut self, heads: &Heads) {
+    fn reject_connection(&mut self, heads: &Heads) {
         let error = self.gone();
         for id in heads.requests() {
             self.fail(id, &error);

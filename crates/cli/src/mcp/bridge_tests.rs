@@ -20,7 +20,7 @@ impl Scene {
     fn gateway(&mut self, text: &str) -> &mut Self {
         let taken = self.bridge.handle_text(text);
         self.tell(&format!("gateway: {text}"));
-        if let Err(NotTakenBack(why)) = taken {
+        if let Err(CancelRefused(why)) = taken {
             self.told.push(format!("  not taken back: {why}"));
         }
         self
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     fn end(&mut self) -> String {
-        let state = (self.bridge.is_in_flight(), self.bridge.wants_gateway());
+        let state = (self.bridge.is_in_flight(), self.bridge.needs_gateway());
         self.told.push(format!("in flight, wants a gateway: {state:?}"));
         self.told.join("\n")
     }

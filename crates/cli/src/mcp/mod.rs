@@ -17,7 +17,7 @@ use salon_client::Backoff;
 use salon_protocol::{ParticipantId, TopicName, percent_encoded};
 
 use self::config::{McpClient, PrintedConfig};
-use self::pump::{BridgeDoor, Ends, Pump};
+use self::pump::{BridgeDoor, Pump, PumpEnds};
 use crate::access::{Access, Reach};
 use crate::commands::outcome::HintContext;
 use crate::guests::import::USUAL_TOPIC;
@@ -104,6 +104,6 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
         ));
     }
     let (output, written) = lines::output().map_err(Trouble::failed)?;
-    let ends = Ends { input: lines::input().map_err(Trouble::failed)?, output, written };
+    let ends = PumpEnds { input: lines::input().map_err(Trouble::failed)?, output, written };
     Pump::new(door, socket).run(ends, stop).await.map_err(|error| asking.trouble(&error))
 }

@@ -9,7 +9,7 @@ use salon_client::{Backoff, Client, RestError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::bridge::{Bridge, NotTakenBack};
+use super::bridge::{Bridge, CancelRefused};
 use super::lines::ReadLine;
 use crate::signals::Stop;
 use crate::{note, safe};
@@ -49,7 +49,7 @@ impl BridgeDoor {
 }
 
 /// The client's end.
-pub(super) struct Ends {
+pub(super) struct PumpEnds {
     pub(super) input: mpsc::Receiver<ReadLine>,
     pub(super) output: mpsc::Sender<String>,
     /// Everything for the client is written.
@@ -93,8 +93,8 @@ impl Pump {
     }
 
     /// Runs until the client is done, or somebody asks to stop, or the gateway does not let it in again.
-    pub(super) async fn run(mut self, ends: Ends, stop: Stop) -> Result<(), RestError> {
-        let Ends { mut input, output, written } = ends;
+    pub(super) async fn run(mut self, ends: PumpEnds, stop: Stop) -> Result<(), RestError> {
+        let PumpEnds { mut input, output, written } = ends;
         let asked = stop.asked();
         tokio::pin!(asked);
         // When the client has no more to say: until when its last answers are waited for.
@@ -146,7 +146,7 @@ impl Pump {
                     socket.send(text);
                 }
             }
-            GatewaySocket::None if self.bridge.wants_gateway() => self.come_back(),
+            GatewaySocket::None if self.bridge.needs_gateway() => self.come_back(),
             GatewaySocket::None | GatewaySocket::Opening(_) => {}
         }
     }
@@ -155,7 +155,7 @@ impl Pump {
         match happened {
             Happened::Said(SocketEvent::Sent) => {}
             Happened::Said(SocketEvent::Text(text)) => {
-                if let Err(NotTakenBack(why)) = self.bridge.handle_text(&text) {
+                if let Err(CancelRefused(why)) = self.bridge.handle_text(&text) {
                     self.lose(&format!("the new session refuses the client: {why}"));
                 }
             }

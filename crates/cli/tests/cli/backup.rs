@@ -291,7 +291,7 @@ fn what_cannot_be_backed_up_is_told() {
         assert_snapshot!(nats, @r#"
         error: the store is on NATS, and `salon backup` and `salon restore` are for stores in a data directory
 
-        hint: copy its streams with `nats account backup DIR` and `auth.key` from `HOME/.local/share/salon`: see "Back up" in docs/deployment.md
+        hint: copy its streams with `nats account backup DIR` and `auth.key` from `HOME/.local/share/salon`: see "Back up a store on NATS" in docs/operations/nats.md
         exit: 2
         "#);
         home.write("b.tar", "");

@@ -1,4 +1,4 @@
-//! `salon mcp --print-config`: what is pasted into a client, and that docs/clients.md has the same.
+//! `salon mcp --print-config`: what is pasted into a client, and that docs/how-to/clients.md has the same.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,7 @@ use salon_testkit::run;
 
 use crate::salon::{BINARY, Home, Ran, finish};
 
-const DOCUMENT: &str = include_str!("../../../../docs/clients.md");
+const DOCUMENT: &str = include_str!("../../../../docs/how-to/clients.md");
 
 const CLIENTS: [&str; 7] = ["claude-code", "claude-desktop", "cursor", "vscode", "inspector", "typescript", "python"];
 
@@ -46,11 +46,18 @@ fn the_document_has_what_is_printed() {
                 "`salon mcp --print-config {client} room:alpha{}`",
                 if form.is_empty() { "" } else { " --http" }
             );
-            assert!(DOCUMENT.contains(&called), "docs/clients.md does not name {called}");
+            assert!(DOCUMENT.contains(&called), "docs/how-to/clients.md does not name {called}");
             let fenced = format!("\n{}```\n", ran.stdout);
-            assert!(DOCUMENT.contains(&fenced), "docs/clients.md does not have what {called} prints:\n{}", ran.stdout);
+            assert!(
+                DOCUMENT.contains(&fenced),
+                "docs/how-to/clients.md does not have what {called} prints:\n{}",
+                ran.stdout
+            );
             for command in ran.stderr.lines().filter_map(|line| line.strip_prefix("  ")) {
-                assert!(DOCUMENT.contains(&format!("\n{command}\n")), "docs/clients.md does not have `{command}`");
+                assert!(
+                    DOCUMENT.contains(&format!("\n{command}\n")),
+                    "docs/how-to/clients.md does not have `{command}`"
+                );
             }
         }
     }

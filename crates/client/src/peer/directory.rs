@@ -63,7 +63,7 @@ impl Directory {
 
     /// Lets somebody else answer what a participant asks of its caller; the latest does.
     #[cfg(feature = "rmcp")]
-    pub(crate) fn let_stand_in(&self, peer: &ParticipantId, service: Arc<dyn Service>) {
+    pub(crate) fn allow_stand_in(&self, peer: &ParticipantId, service: Arc<dyn Service>) {
         self.stand_ins.lock().insert(peer.clone(), service);
     }
 

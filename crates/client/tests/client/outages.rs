@@ -65,7 +65,7 @@ impl Played {
         self.tell(Some(sent), json!({ "event": "error", "code": code, "message": "not now" })).await;
     }
 
-    async fn tell_outage(&mut self) {
+    async fn notify_outage(&mut self) {
         let details = json!({ "passing": true });
         self.tell(None, json!({ "event": "error", "code": "closing", "message": "not now", "details": details })).await;
     }
@@ -228,7 +228,7 @@ async fn a_passing_refusal_of_what_was_sent_again_fails_no_call_that_is_stored()
     let call = room.request(&id("bob"), "robot/move", &json!({})).await.unwrap();
     let request = gateway.next().await;
     gateway.refuse(&request).await;
-    gateway.tell_outage().await;
+    gateway.notify_outage().await;
     gateway.tell_ready().await;
     assert_eq!(gateway.next().await, request, "the same again");
     gateway.send(&request).await;
@@ -268,7 +268,7 @@ async fn an_outage_that_is_over_with_the_next_connection_is_told_to_be_over_once
     let (room, mut events, mut gateway) = enter(alice.backoff(quick()), first).await;
     // There is something to come back to.
     gateway.reach(&mut events).await;
-    gateway.tell_outage().await;
+    gateway.notify_outage().await;
     assert!(matches!(next(&mut events).await, Event::Outage(_)));
     assert!(matches!(*room.link().borrow(), Link::Stalled { .. }));
     drop(gateway);

@@ -60,11 +60,11 @@ impl Machine {
         if self.is_out || !self.asides.unsaid.is_empty() {
             self.asides.unsaid.insert(place, aside);
         } else {
-            self.say_aside(aside);
+            self.send_aside(aside);
         }
     }
 
-    fn say_aside(&mut self, aside: Aside) {
+    fn send_aside(&mut self, aside: Aside) {
         let Aside { stamp: (id, ts), to, about, payload, .. } = aside.clone();
         let purpose = Purpose::Aside(Box::new(aside));
         // What it says is short, unless the limit is shorter still.
@@ -76,7 +76,7 @@ impl Machine {
     /// The room has taken one, and may take the next.
     pub(super) fn aside_stored(&mut self) {
         self.asides.saying -= 1;
-        self.say_next();
+        self.send_next();
     }
 
     /// The room does not take it. Where it has too much to do, or can store nothing for now, it is sent again after a delay; otherwise
@@ -90,26 +90,26 @@ impl Machine {
                 self.timers.insert((now + RETRY_DELAY, MachineTimer::Asides));
             }
         }
-        self.say_next();
+        self.send_next();
     }
 
     pub(super) fn retry_asides(&mut self) {
         self.asides.is_resting = false;
-        self.say_next();
+        self.send_next();
     }
 
     /// Says the oldest again; the others follow as they are taken.
-    fn say_next(&mut self) {
+    fn send_next(&mut self) {
         while !self.is_out && !self.asides.is_resting && self.asides.saying == 0 {
             let Some((_, aside)) = self.asides.unsaid.pop_first() else { return };
-            self.say_aside(aside);
+            self.send_aside(aside);
         }
     }
 
     /// Nothing can be stored, or something can be again. What the room did not take waits for that, and is then said.
     pub(super) fn outage(&mut self, is_out: bool, now: Instant) {
         self.is_out = is_out;
-        self.tell_outage(!is_out, now);
+        self.notify_outage(!is_out, now);
         if is_out {
             self.timers.retain(|(_, due)| !matches!(due, MachineTimer::Asides | MachineTimer::Replies));
         } else {

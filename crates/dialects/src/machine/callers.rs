@@ -77,7 +77,7 @@ impl Machine {
                 CallerStep::Withdraw { request, reason } => {
                     let found = self.sent.iter().find(|(_, sent)| sent.to == *who && sent.request == request);
                     if let Some(envelope) = found.map(|(envelope, _)| envelope.clone()) {
-                        self.tell_cancelled(who, &envelope, &reason, now);
+                        self.notify_cancelled(who, &envelope, &reason, now);
                     }
                 }
                 CallerStep::End(call, outcome) => self.ended(who, call, outcome, cause, now),
@@ -185,7 +185,7 @@ impl Machine {
     }
 
     /// Forgets a participant that has left once no request to it is open.
-    pub(super) fn forget_if_gone(&mut self, who: &ParticipantId) {
+    pub(super) fn forget_if_absent(&mut self, who: &ParticipantId) {
         let is_gone = self.peers.get(who).is_some_and(|peer| !peer.is_here);
         if is_gone && !self.calls.values().any(|call| call.to == *who) {
             self.peers.remove(who);

@@ -124,7 +124,7 @@ impl Machine {
                 if let Some(peer) = self.peers.get_mut(who) {
                     peer.is_here = false;
                 }
-                self.forget_if_gone(who);
+                self.forget_if_absent(who);
             }
         }
     }
@@ -254,7 +254,7 @@ impl Machine {
             number("total").is_some_and(|total| number("progress").is_some_and(|progress| progress >= total));
         stream.set("final", &is_final);
         let message = OutgoingMessage::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
-        self.tell_client(message.about(id.as_str()).with("stream", &stream).text());
+        self.notify_client(message.about(id.as_str()).with("stream", &stream).text());
         self.schedule(envelope.from());
     }
 
@@ -275,7 +275,7 @@ impl Machine {
             }
         }
         self.schedule(&call.to);
-        self.forget_if_gone(&call.to);
+        self.forget_if_absent(&call.to);
         Some(call)
     }
 
@@ -320,10 +320,10 @@ impl Machine {
             return;
         }
         let (to, envelope) = (to.clone(), envelope.clone());
-        self.tell_cancelled(&to, &envelope, reason, now);
+        self.notify_cancelled(&to, &envelope, reason, now);
     }
 
-    pub(super) fn tell_cancelled(&mut self, to: &ParticipantId, envelope: &EnvelopeId, reason: &str, now: Instant) {
+    pub(super) fn notify_cancelled(&mut self, to: &ParticipantId, envelope: &EnvelopeId, reason: &str, now: Instant) {
         let params = raw(&json!({ "requestId": envelope.as_str(), "reason": reason }));
         self.tell(to, Some(envelope), rpc::notification("notifications/cancelled", Some(&params)), now);
     }

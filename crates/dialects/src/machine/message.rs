@@ -216,7 +216,7 @@ fn interpret(
     // The source's own errors have only a type, a time and what they answer.
     let may_lack = kind == MessageKind::Error;
     match text_of(&header, "version")? {
-        Some(version) if is_spoken(&version) => {}
+        Some(version) if is_supported_version(&version) => {}
         Some(_) => {
             return Err(Refusal::new(
                 Code::UnsupportedProtocol,
@@ -292,7 +292,7 @@ impl Security {
 }
 
 /// `1.` and a number, and maybe more numbers.
-fn is_spoken(version: &str) -> bool {
+fn is_supported_version(version: &str) -> bool {
     let rest = version.strip_prefix("1.");
     rest.is_some_and(|rest| {
         rest.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))

@@ -376,12 +376,14 @@ impl Machine {
     }
 
     /// Tells the client whether the room stores and delivers messages.
-    fn tell_outage(&mut self, over: bool, now: Instant) {
+    fn notify_outage(&mut self, over: bool, now: Instant) {
         let (id, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let message = OutgoingMessage::new("notification", &id, at, &gateway, Some(&self.options.me));
         let aside_stored = if over { salon_protocol::system::READY } else { salon_protocol::system::OUTAGE };
-        self.tell_client(message.with("outage", &serde_json::json!({ "over": over, "message": aside_stored })).text());
+        self.notify_client(
+            message.with("outage", &serde_json::json!({ "over": over, "message": aside_stored })).text(),
+        );
     }
 
     /// A stream listens, and gets a notice if messages are lost.
@@ -399,7 +401,7 @@ impl Machine {
     }
 
     /// Says something to the client that answers no message of its own.
-    fn tell_client(&mut self, text: String) {
+    fn notify_client(&mut self, text: String) {
         self.streams.say(Channel::SESSION, text);
     }
 

@@ -30,7 +30,7 @@ impl Machine {
     /// The client tells somebody or everybody something.
     pub(super) fn notify(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
         if spoken.request.is_some() && spoken.kind == MessageKind::Notification {
-            return self.tell_about(stream, spoken, now);
+            return self.notify_about(stream, spoken, now);
         }
         let MachineMessage { id, at, kind, destination, mut payload, metadata, .. } = spoken;
         let to: &[ParticipantId] = match &destination {
@@ -67,7 +67,7 @@ impl Machine {
     }
 
     /// The client tells something about a request: how far it has come with one it was asked, or that it takes one of its own back.
-    fn tell_about(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
+    fn notify_about(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
         let MachineMessage { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
             return Err(wrong("a notification needs a `messageId`"));
         };
@@ -159,7 +159,7 @@ impl Machine {
         let to = (!envelope.to().is_empty()).then_some(&self.options.me);
         let message = fill(OutgoingMessage::new(kind, envelope.id().as_str(), entry.arrived, envelope.from(), to));
         let text = message.text();
-        self.tell_client(text);
+        self.notify_client(text);
     }
 
     fn told(&mut self, entry: &Entry, method: &str, now: Instant) {
@@ -170,10 +170,10 @@ impl Machine {
             "notifications/cancelled" => self.cancelled(entry, &members),
             // Nothing waits for it here.
             "notifications/initialized" => {}
-            CONTEXT => self.told_context(entry, members),
-            CHAT_METHOD => self.told_as(entry, "chat", members),
-            STREAM => self.told_as(entry, "stream", members),
-            CONTEXT_CHANGED => self.told_as(entry, "context", members),
+            CONTEXT => self.notify_context(entry, members),
+            CHAT_METHOD => self.notify_as(entry, "chat", members),
+            STREAM => self.notify_as(entry, "stream", members),
+            CONTEXT_CHANGED => self.notify_as(entry, "context", members),
             _ => {
                 if method == Listing::Tools.changed() {
                     self.tools_changed(entry.envelope.from());
@@ -189,7 +189,7 @@ impl Machine {
     }
 
     /// One of this protocol's own.
-    fn told_context(&mut self, entry: &Entry, mut params: Members) {
+    fn notify_context(&mut self, entry: &Entry, mut params: Members) {
         let word: Option<String> = params.get("messageType").and_then(read);
         let kind = word.filter(|word| is_extension(word)).unwrap_or_else(|| "notification".to_owned());
         let payload = params.remove("payload").and_then(|payload| Members::parse(payload.get()));
@@ -201,7 +201,7 @@ impl Machine {
     }
 
     /// A member of the payload that holds the notification.
-    fn told_as(&mut self, entry: &Entry, key: &str, mut params: Members) {
+    fn notify_as(&mut self, entry: &Entry, key: &str, mut params: Members) {
         let meta = params.remove("_meta").and_then(|meta| Members::parse(meta.get()));
         let metadata = meta.and_then(|mut meta| meta.remove("metadata"));
         self.pass(entry, "notification", |message| message.with(key, &params).with_metadata(metadata));

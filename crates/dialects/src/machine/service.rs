@@ -20,7 +20,7 @@ use super::{Machine, MachineTimer, Purpose, raw};
 use crate::StreamId;
 
 /// Requests that may wait for the client's answers, in all and of one caller.
-const MAX_ASKED: usize = 1024;
+const MAX_PENDING_QUESTIONS: usize = 1024;
 const MAX_OF_ONE: usize = 64;
 
 /// Replies that may be on their way before no more of the room is read.
@@ -108,10 +108,10 @@ impl Machine {
         now: Instant,
     ) {
         let (stamp, payload) = (self.stamps.next(now), rpc::outcome(&id.to_raw(), outcome));
-        self.say_reply(DoorReply { stamp, to, request, id, payload });
+        self.publish_reply(DoorReply { stamp, to, request, id, payload });
     }
 
-    fn say_reply(&mut self, reply: DoorReply) {
+    fn publish_reply(&mut self, reply: DoorReply) {
         if self.try_reply(reply.clone()).is_err() {
             // One that is longer than the room takes would be so again; that it is can still be said.
             let message = "the answer is longer than a message may be".to_owned();
@@ -144,7 +144,7 @@ impl Machine {
 
     pub(super) fn reply_again(&mut self) {
         for reply in std::mem::take(&mut self.late) {
-            self.say_reply(reply);
+            self.publish_reply(reply);
         }
     }
 
@@ -188,8 +188,8 @@ impl Machine {
         let who = called.origin(entry);
         // Before the arguments are looked at, which takes longer.
         let full = |message: String| Err(rpc_error(RpcError::INTERNAL, Code::RateLimited, message));
-        if self.incoming.len() >= MAX_ASKED {
-            return full(format!("{MAX_ASKED} requests wait for answers already"));
+        if self.incoming.len() >= MAX_PENDING_QUESTIONS {
+            return full(format!("{MAX_PENDING_QUESTIONS} requests wait for answers already"));
         }
         if self.incoming.values().filter(|incoming| incoming.who == who).count() >= MAX_OF_ONE {
             return full(format!("{MAX_OF_ONE} requests of yours wait for answers already"));
@@ -260,7 +260,7 @@ impl Machine {
         let (made, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let message = OutgoingMessage::new("notification", &made, at, &gateway, Some(&self.options.me));
-        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.notify_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// Answers what was asked of a client that listens to nothing.
@@ -336,7 +336,7 @@ impl Machine {
             caller,
             Some(&self.options.me),
         );
-        self.tell_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
+        self.notify_client(message.about(request.as_str()).with("cancelled", &cancelled).text());
     }
 
     /// A participant that has left waits for nothing.

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use salon_protocol::Timestamp;
@@ -11,6 +13,10 @@ use serde::Serialize;
 use super::AuditEvent;
 use super::chain;
 use super::strangers::{SUMMARY_INTERVAL, Strangers, Suppressed};
+
+/// How long the thread waits for further records after the first: one wake-up and one write for all of them. A kill loses what came in
+/// this time.
+const GATHER_DELAY: Duration = Duration::from_millis(5);
 
 pub(super) enum AuditMessage {
     Event(AuditEvent),
@@ -62,7 +68,12 @@ impl<'a, W: Output> AuditWriter<'a, W> {
                 Err(TryRecvError::Empty) => {
                     self.settle(ts);
                     match receiver.recv_timeout(SUMMARY_INTERVAL) {
-                        Ok(message) => message,
+                        Ok(message) => {
+                            if matches!(message, AuditMessage::Event(_)) {
+                                thread::sleep(GATHER_DELAY);
+                            }
+                            message
+                        }
                         Err(RecvTimeoutError::Timeout) => {
                             // Nobody has come for as long as they would be counted.
                             let suppressed = self.strangers.lock().take();

@@ -221,7 +221,7 @@ impl<O> Exchanges<O> {
     }
 
     /// Hands back what nobody will hear.
-    fn turn_away(&mut self) {
+    fn reject_connection(&mut self) {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
             if let ExchangeCall::Request(ExchangeRequest { stream_request, answer, .. }) = call {
@@ -233,7 +233,7 @@ impl<O> Exchanges<O> {
 
 impl<O> Drop for Exchanges<O> {
     fn drop(&mut self) {
-        self.turn_away();
+        self.reject_connection();
         // A session that was cut short finishes nothing, but its readers must not wait for more.
         for (_, stream) in self.streams.drain() {
             if let Stream::Events { pipe } = stream {
@@ -317,7 +317,7 @@ impl<O: Send> Carrier for Exchanges<O> {
     }
 
     fn close(&mut self, _: CloseReason) {
-        self.turn_away();
+        self.reject_connection();
         let open: Vec<StreamId> = self.streams.keys().copied().collect();
         for stream in open {
             self.finish(stream);

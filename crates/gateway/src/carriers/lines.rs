@@ -138,7 +138,7 @@ impl LineConnections {
     }
 
     /// Answers what nobody will hear, and lets go of everybody.
-    fn turn_away(&mut self) {
+    fn reject_connection(&mut self) {
         self.calls.close();
         while let Ok(call) = self.calls.try_recv() {
             match call {
@@ -157,7 +157,7 @@ impl LineConnections {
 
 impl Drop for LineConnections {
     fn drop(&mut self) {
-        self.turn_away();
+        self.reject_connection();
     }
 }
 
@@ -210,7 +210,7 @@ impl Carrier for LineConnections {
     }
 
     fn close(&mut self, _: CloseReason) {
-        self.turn_away();
+        self.reject_connection();
     }
 }
 

@@ -90,7 +90,7 @@ pub(crate) trait Carrier: Unpin + Send {
     fn ping(&mut self) {}
 
     /// Whether the peer has ended the connection because it leaves, rather than because it was lost or is loaded again.
-    fn has_said_bye(&self) -> bool {
+    fn has_sent_close(&self) -> bool {
         false
     }
 

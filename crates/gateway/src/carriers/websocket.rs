@@ -149,7 +149,7 @@ impl Carrier for WebSocket {
         self.own(|context, port| context.write(port, Message::Ping(Bytes::new())));
     }
 
-    fn has_said_bye(&self) -> bool {
+    fn has_sent_close(&self) -> bool {
         self.said_bye
     }
 

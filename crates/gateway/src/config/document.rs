@@ -1,10 +1,10 @@
-//! docs/configuration.md: the table of the settings and the example at its end follow from the declarations.
+//! docs/reference/settings.md: the table of the settings and the example at its end follow from the declarations.
 
 use std::fmt::Write;
 
 use super::*;
 
-pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+pub(super) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/settings.md");
 const TABLE: &str = "<!-- The table is made from crates/gateway/src/config/settings.rs: UPDATE_DOCS=1 cargo test -p salon-gateway the_document -->\n";
 const TABLE_END: &str = "<!-- End of the table. -->\n";
 const EXAMPLE: &str = "<!-- The example is made in the same way. -->\n";
@@ -67,7 +67,7 @@ fn the_document_is_what_the_declarations_say() {
     }
     assert!(
         document == wanted,
-        "docs/configuration.md is not what crates/gateway/src/config/settings.rs declares\n\n\
+        "docs/reference/settings.md is not what crates/gateway/src/config/settings.rs declares\n\n\
          hint: run `UPDATE_DOCS=1 cargo test -p salon-gateway the_document`"
     );
 }

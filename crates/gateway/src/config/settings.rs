@@ -1,7 +1,7 @@
 //! Every setting, declared once.
 //!
 //! A declaration is `name: Type = default;`, in its section of the file. What follows from it: the key in the file, the flag, the
-//! variable, the help, the row in docs/configuration.md, the field of [`Overrides`] and the field of [`Config`].
+//! variable, the help, the row in docs/reference/settings.md, the field of [`Overrides`] and the field of [`Config`].
 //!
 //! - The default is written as a person would write it. `none` makes the field of `Config` an `Option`, `[]` is an empty list, and an
 //!   expression in parentheses is a default that depends on the machine.
@@ -53,7 +53,7 @@ settings! {
         framed: FramedSettings FramedOverrides "" {
             /// Address and port to listen on for framed connections of the Multi-Component Protocol
             ///
-            /// The [protocol](protocols/multi-component.md). With TLS if `tls.cert` is set. Without TLS only on loopback,
+            /// The [protocol](../protocols/multi-component.md). With TLS if `tls.cert` is set. Without TLS only on loopback,
             /// unless `plaintext` is set.
             listen: Address = none ("127.0.0.1:8788");
         }
@@ -81,7 +81,7 @@ settings! {
             /// Where clients reach the gateway, if their requests do not say so: behind a proxy
             ///
             /// Such as `https://chat.example`, without a query. It stands in what refused MCP clients are sent
-            /// ([security.md](security.md)) and in links to the page. The gateway answers to its host. Its path stands before the
+            /// ([security](../security.md)) and in links to the page. The gateway answers to its host. Its path stands before the
             /// address that HTTP+SSE clients get.
             public_url: PublicUrl = none ("https://chat.example");
         }
@@ -98,7 +98,7 @@ settings! {
             /// Authorization server whose tokens the gateway accepts, for MCP clients to ask
             ///
             /// As the server names itself (`issuer`). Its keys come from `auth.jwks`, and every token signed with one of them must be an
-            /// access token of it for this gateway: [oauth.md](oauth.md). Several must be names of one server: they share keys and subjects.
+            /// access token of it for this gateway: [OAuth](../how-to/oauth.md). Several must be names of one server: they share keys and subjects.
             authorization_servers: Vec<Issuer> = [];
             /// Audience of access tokens, where it is not the gateway's own URL
             ///
@@ -120,7 +120,7 @@ settings! {
             max_token_lifetime: Span = "365d";
             /// Ed25519 public key that may sign messages of the Machine Context Protocol
             ///
-            /// `name=key`, the key in base64url: [integrity](protocols/machine-context.md#integrity). Any participant may sign with it.
+            /// `name=key`, the key in base64url: [integrity](../protocols/machine-context.md#integrity). Any participant may sign with it.
             integrity_keys: Vec<IntegrityKey> = [];
         }
 

@@ -107,7 +107,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                     "tool": { "type": "string", "description": "The tool's name, as its owner calls it" },
                     "arguments": { "type": "object", "description": "The arguments of the tool, the same for everyone" },
                     "participants": {
-                        "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": gather::MAX_ASKED,
+                        "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": gather::MAX_PARTICIPANTS_ASKED,
                         "description": "Whom to ask, by id; when absent, everyone here but you who offers the tool"
                     },
                     "strategy": {

@@ -25,7 +25,7 @@ use super::speech::{HostOutcome, cut, text, told};
 use super::verdict::{self, Ballot};
 
 /// How many are asked at once.
-pub(super) const MAX_ASKED: usize = 256;
+pub(super) const MAX_PARTICIPANTS_ASKED: usize = 256;
 
 /// How much of one answer, and of all together, is in the text.
 const MAX_WORDS: usize = 500;
@@ -61,8 +61,10 @@ impl GatherRequest {
         if let Some(named) = &mut participants {
             let mut known = HashSet::new();
             named.retain(|participant| known.insert(participant.clone()));
-            if named.is_empty() || named.len() > MAX_ASKED {
-                return Err(arguments.wrong("participants", &format!("must name 1 to {MAX_ASKED} participants")));
+            if named.is_empty() || named.len() > MAX_PARTICIPANTS_ASKED {
+                return Err(
+                    arguments.wrong("participants", &format!("must name 1 to {MAX_PARTICIPANTS_ASKED} participants"))
+                );
             }
             if named.iter().any(ParticipantId::is_host) {
                 return Err(arguments.wrong("participants", "the gateway cannot ask itself; call its tools directly"));
@@ -122,7 +124,7 @@ pub(super) async fn call_all(
                 in_doubt.remove(&participant);
                 match offer {
                     Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
-                    Ok(_) if gathered.asked == MAX_ASKED => gathered.lack(participant, Lack::Unasked),
+                    Ok(_) if gathered.asked == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, Lack::Unasked),
                     Ok(_) => {
                         gathered.asked += 1;
                         waiting.insert(participant);

@@ -14,7 +14,7 @@ use super::office::{HostRequest, Office};
 use super::waiting;
 
 /// How many are remembered.
-const MAX_PLACES: usize = 10_000;
+const MAX_READ_POSITIONS: usize = 10_000;
 
 /// How many entries are looked through for somebody who is not.
 const MAX_LOOKED_THROUGH: usize = 1000;
@@ -100,14 +100,14 @@ impl ReadPosition {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct ReadPositions {
     places: HashMap<Key, (u64, ReadPosition)>,
     /// Who was noted when, the longest ago first.
     noted: BTreeMap<u64, Key>,
     clock: u64,
 }
 
-impl Places {
+impl ReadPositions {
     pub(super) fn get(&self, topic: &TopicName, who: &ParticipantId) -> Option<ReadPosition> {
         self.places.get(&(topic.clone(), who.clone())).map(|(_, place)| place.clone())
     }
@@ -119,7 +119,7 @@ impl Places {
             self.noted.remove(&before);
         }
         self.noted.insert(self.clock, key);
-        if self.places.len() > MAX_PLACES
+        if self.places.len() > MAX_READ_POSITIONS
             && let Some((_, oldest)) = self.noted.pop_first()
         {
             self.places.remove(&oldest);
@@ -139,16 +139,16 @@ mod tests {
             id: EnvelopeId::new(format!("e{n}")).expect("an id"),
             position: Position { epoch: 1, offset: n },
         };
-        let mut places = Places::default();
-        for n in 0..MAX_PLACES {
+        let mut places = ReadPositions::default();
+        for n in 0..MAX_READ_POSITIONS {
             places.note(&topic, &who(n), place(1));
         }
         places.note(&topic, &who(0), place(2));
-        places.note(&topic, &who(MAX_PLACES), place(3));
+        places.note(&topic, &who(MAX_READ_POSITIONS), place(3));
         assert_eq!(places.get(&topic, &who(0)), Some(place(2)));
         assert_eq!(places.get(&topic, &who(1)), None);
-        assert_eq!(places.get(&topic, &who(MAX_PLACES)), Some(place(3)));
+        assert_eq!(places.get(&topic, &who(MAX_READ_POSITIONS)), Some(place(3)));
         assert_eq!(places.get(&TopicName::new("room:beta").expect("a name"), &who(0)), None);
-        assert_eq!((places.places.len(), places.noted.len()), (MAX_PLACES, MAX_PLACES));
+        assert_eq!((places.places.len(), places.noted.len()), (MAX_READ_POSITIONS, MAX_READ_POSITIONS));
     }
 }

@@ -137,7 +137,7 @@ impl Resident {
                         self.hear(happening).await;
                     }
                 }
-                () = a_node_is_gone(&mut self.gone) => self.serve_passed().await,
+                () = node_lost(&mut self.gone) => self.serve_passed().await,
                 () = board.followed(), if !is_attending => self.attend(),
                 _ = self.revalidation.tick(), if self.office.catalogue().has_upkeep() => {
                     let now = Instant::now();
@@ -227,7 +227,7 @@ impl Resident {
         }
     }
 
-    async fn call(&mut self, request: &mut HostRequest, params: Option<&str>) -> Begun {
+    async fn call(&mut self, request: &mut HostRequest, params: Option<&str>) -> StartedCall {
         #[derive(Deserialize)]
         struct Call<'a> {
             name: String,
@@ -265,7 +265,7 @@ impl Resident {
         }
     }
 
-    fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> Begun {
+    fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
         let wish = find::FindRequest::read(arguments)?;
         self.admit(request, false)?;
         let roster = match &wish.participant {
@@ -281,7 +281,12 @@ impl Resident {
         Ok(None)
     }
 
-    fn call_all(&mut self, request: &HostRequest, arguments: Arguments<'_>, progress: Option<&RawValue>) -> Begun {
+    fn call_all(
+        &mut self,
+        request: &HostRequest,
+        arguments: Arguments<'_>,
+        progress: Option<&RawValue>,
+    ) -> StartedCall {
         let wish = gather::GatherRequest::read(arguments)?;
         if request.is_old {
             let message =
@@ -300,7 +305,7 @@ impl Resident {
         Ok(None)
     }
 
-    fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> Begun {
+    fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
         let wish = waiting::WaitRequest::read(arguments)?;
         self.admit(request, false)?;
         self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
@@ -386,7 +391,7 @@ impl Resident {
 }
 
 /// Waits until one more node is gone; for ever where there is only one.
-async fn a_node_is_gone(gone: &mut Option<watch::Receiver<u64>>) {
+async fn node_lost(gone: &mut Option<watch::Receiver<u64>>) {
     let is_told = match gone {
         Some(counted) => counted.changed().await.is_ok(),
         None => false,
@@ -397,7 +402,7 @@ async fn a_node_is_gone(gone: &mut Option<watch::Receiver<u64>>) {
 }
 
 /// What became of a request: a result at once, or none when it takes time.
-type Begun = Result<Option<Box<RawValue>>, RpcError>;
+type StartedCall = Result<Option<Box<RawValue>>, RpcError>;
 
 /// A JSON-RPC id, or a progress token, as somebody wrote it.
 fn read_id(raw: &RawValue) -> Option<RpcId> {

@@ -16,7 +16,7 @@ use super::HostSettings;
 use super::arguments::Arguments;
 use super::catalogue::ListBudget;
 use super::office::HostRequest;
-use super::places::Places;
+use super::places::ReadPositions;
 use super::speech::{HostOutcome, compose, derived_id, failed, structured};
 use crate::history::{self, StoredPage, Window};
 
@@ -37,7 +37,7 @@ pub(super) struct HostToolbox {
     /// As in [`HostSettings::list_times`].
     pub(super) list_times: (Duration, Duration),
     /// How far everyone has come with `room.wait`.
-    places: Mutex<Places>,
+    places: Mutex<ReadPositions>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -54,7 +54,7 @@ impl HostToolbox {
         Self { log, history_off, message_limit, namespace, list_budget, list_times, places }
     }
 
-    pub(super) fn places(&self) -> MutexGuard<'_, Places> {
+    pub(super) fn places(&self) -> MutexGuard<'_, ReadPositions> {
         self.places.lock()
     }
 

@@ -27,14 +27,14 @@ const ALLOWED_HEADERS: &str =
 /// What a page may read of an answer beyond what any page may.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("mcp-session-id, www-authenticate");
 
-/// How often an address is refused at once. Beyond that every refusal takes a moment, for which its connection waits: whoever goes on
-/// regardless costs the gateway little, and its other clients nothing.
+/// How often an address is refused at once. Beyond that every refusal takes this long, for which its connection waits: an address has
+/// a limited number of them, so a client that goes on regardless costs the gateway little.
 pub(crate) const REFUSALS_PER_SECOND: u32 = 100;
 pub(crate) const MAX_REFUSALS_AT_ONCE: u32 = 500;
-const REFUSAL_DELAY: Duration = Duration::from_millis(250);
+const REFUSAL_DELAY: Duration = Duration::from_secs(2);
 
 /// More than any call has.
-const MAX_ASKED: usize = 64;
+const MAX_PREFLIGHT_HEADERS: usize = 64;
 
 /// Headers that begin so belong to MCP, and their names depend on the tools that are called.
 const MCP_HEADERS: &str = "mcp-";
@@ -97,7 +97,7 @@ fn allowed_headers(request: &HeaderMap) -> HeaderValue {
     let asked = request.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).into_iter();
     let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     let mut allowed = ALLOWED_HEADERS.to_owned();
-    for name in asked.take(MAX_ASKED).filter_map(|name| name.trim().parse::<HeaderName>().ok()) {
+    for name in asked.take(MAX_PREFLIGHT_HEADERS).filter_map(|name| name.trim().parse::<HeaderName>().ok()) {
         if name.as_str().starts_with(MCP_HEADERS) && !allowed.split(", ").any(|known| known == name) {
             allowed.push_str(", ");
             allowed.push_str(name.as_str());

@@ -10,8 +10,17 @@ use salon_rooms::Seat;
 use super::Session;
 use crate::carriers::StreamCarrier;
 
-/// How long reading pauses, at the most, for one message too many.
+/// How long reading pauses, at the most, for one short message too many.
 const MAX_READ_PAUSE: Duration = Duration::from_millis(10);
+
+/// How many bytes of a message lengthen this by a millisecond: to read and refuse half a megabyte costs the others as much as a
+/// hundred short messages.
+const BYTES_PER_PAUSE_MS: u64 = 2048;
+
+/// How long reading pauses for a message of so many bytes, whose sender would have to wait so long.
+fn read_pause(wait: Duration, bytes: usize) -> Duration {
+    wait.min(MAX_READ_PAUSE + Duration::from_millis(bytes as u64 / BYTES_PER_PAUSE_MS))
+}
 
 /// The times a connection is held to whose silence says something.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +33,8 @@ pub(crate) struct KeepAlive {
 
 impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// Reads nothing for a while: a peer that sends too much is slowed down rather than answered ever faster.
-    pub(super) fn pause(&mut self, wait: Duration, now: Instant) {
-        let until = now + wait.min(MAX_READ_PAUSE);
+    pub(super) fn pause(&mut self, wait: Duration, bytes: usize, now: Instant) {
+        let until = now + read_pause(wait, bytes);
         self.paused = Some(until);
         self.timer.as_mut().reset(until.into());
     }
@@ -76,5 +85,19 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         let keep_alive = self.keep_alive.map(|keep_alive| self.next_ping.min(self.last_received + keep_alive.silence));
         let deadlines = [keep_alive, self.dialect.poll_timeout(), self.paused];
         deadlines.into_iter().flatten().fold(self.expires, Instant::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_as_long_as_the_message_is_large_and_no_longer_than_the_wait() {
+        let ms = Duration::from_millis;
+        assert_eq!(read_pause(ms(3), 100), ms(3));
+        assert_eq!(read_pause(ms(1000), 100), ms(10));
+        assert_eq!(read_pause(ms(1000), 512 * 1024), ms(266));
+        assert_eq!(read_pause(ms(125), 512 * 1024), ms(125));
     }
 }

@@ -73,7 +73,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             }
             Publishing::Refused(refusal) => self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now),
             Publishing::Limited(refusal, wait) => {
-                self.pause(wait, now);
+                self.pause(wait, bytes, now);
                 self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now);
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// How much of a server's own words is shown.
-const SHOWN: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// Why a sign-in or a refresh failed.
 #[derive(Debug, thiserror::Error)]
@@ -110,5 +110,5 @@ impl AuthorizationError {
 
 /// A server's words on one line, shortened.
 pub(super) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+    text.chars().filter(|c| !c.is_control()).take(MAX_QUOTED_CHARS).collect()
 }

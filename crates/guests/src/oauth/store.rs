@@ -41,21 +41,29 @@ impl TokenStore {
         Ok(found.filter(|tokens| tokens.url == url.as_str()))
     }
 
-    /// Everything that is stored and can be read, by address.
+    /// Everything that is stored, by address. A file that cannot be read is an error.
     pub fn all(&self) -> Result<Vec<OAuthTokens>, AuthorizationError> {
+        let mut all = Vec::new();
+        for path in self.files()? {
+            all.extend(read(&path)?);
+        }
+        all.sort_by(|a, b| a.url.cmp(&b.url));
+        Ok(all)
+    }
+
+    /// The files with tokens, readable or not.
+    fn files(&self) -> Result<Vec<PathBuf>, AuthorizationError> {
         let entries = match fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed(&self.directory))?,
         };
-        let mut all = Vec::new();
+        let mut files = Vec::new();
         for entry in entries {
-            let path = entry.map_err(failed(&self.directory))?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
-                all.extend(read(&path)?);
-            }
+            files.push(entry.map_err(failed(&self.directory))?.path());
         }
-        all.sort_by(|a, b| a.url.cmp(&b.url));
-        Ok(all)
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+        Ok(files)
     }
 
     /// Stores a server's tokens in place of those before. Hands back where.
@@ -72,11 +80,34 @@ impl TokenStore {
         if !path.try_exists().map_err(failed(&path))? {
             return Ok(false);
         }
-        // A process that is about to store refreshed tokens would bring them back.
-        let _lock = self.lock(url)?;
-        match fs::remove_file(&path) {
+        self.remove(&path)
+    }
+
+    /// Forgets the tokens of every server, those as well that cannot be read: one bad file must not keep the others. Hands back
+    /// the address of each, or its file where that cannot be read, and then the first error.
+    pub fn forget_all(&self) -> (Vec<String>, Result<(), AuthorizationError>) {
+        let files = match self.files() {
+            Ok(files) => files,
+            Err(why) => return (Vec::new(), Err(why)),
+        };
+        let (mut forgotten, mut outcome) = (Vec::new(), Ok(()));
+        for path in files {
+            let url = read(&path).ok().flatten().map(|tokens| tokens.url);
+            match self.remove(&path) {
+                Ok(true) => forgotten.push(url.unwrap_or_else(|| path.display().to_string())),
+                Ok(false) => {}
+                Err(why) => outcome = outcome.and(Err(why)),
+            }
+        }
+        (forgotten, outcome)
+    }
+
+    /// Removes a file under its lock: a process that is about to store refreshed tokens would bring them back.
+    fn remove(&self, path: &Path) -> Result<bool, AuthorizationError> {
+        let _lock = self.lock_file(path, LOCK_TIMEOUT)?;
+        match fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            removed => removed.map(|()| true).map_err(failed(&path)),
+            removed => removed.map(|()| true).map_err(failed(path)),
         }
     }
 
@@ -87,8 +118,12 @@ impl TokenStore {
     }
 
     pub(super) fn lock_within(&self, url: &ResourceUrl, timeout: Duration) -> Result<File, AuthorizationError> {
+        self.lock_file(&self.path(url), timeout)
+    }
+
+    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<File, AuthorizationError> {
         private_file::make_directory(&self.directory).map_err(failed(&self.directory))?;
-        let path = self.path(url).with_extension("lock");
+        let path = path.with_extension("lock");
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = opened.map_err(failed(&path))?;
         let deadline = Instant::now() + timeout;

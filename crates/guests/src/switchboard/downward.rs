@@ -26,7 +26,7 @@ impl Switchboard {
         let Some(head) = RpcHead::read(text) else { return no_message() };
         match (head.id, head.method.as_deref()) {
             (Some(id), Some(method)) => self.server_asks(lane, id, method, head.params, related, now),
-            (None, Some(method)) => self.server_tells(lane, method, head.params, related, now),
+            (None, Some(method)) => self.forward_notification(lane, method, head.params, related, now),
             (Some(id), None) => match (self.number_of(lane, id), Members::parse(text)) {
                 (Some(number), Some(message)) => self.answered(number, message, now),
                 (Some(_), None) => no_message(),
@@ -73,7 +73,7 @@ impl Switchboard {
         let lane = call.lane;
         let era = self.lanes.get(&lane).map_or(Era::Legacy, |lane| lane.era);
         let Origin::Caller(asked) = &mut call.origin else {
-            return self.errand_done(number, &message, now);
+            return self.own_request_done(number, &message, now);
         };
         if !asked.corrected && self.setting.http && era == Era::Modern && has_code(&message, code::HEADER_MISMATCH) {
             asked.corrected = true;
@@ -175,7 +175,7 @@ impl Switchboard {
         self.fail(number, &RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "timeout" })), now);
     }
 
-    fn server_tells(
+    fn forward_notification(
         &mut self,
         lane: LaneId,
         method: &str,
@@ -190,7 +190,7 @@ impl Switchboard {
         if !self.setting.expose.admits(feature_of(method)) {
             return;
         }
-        if self.era_of(lane) == Era::Modern && self.told_by_subscription(lane, method, params, related, now) {
+        if self.era_of(lane) == Era::Modern && self.notify_subscriber(lane, method, params, related, now) {
             return;
         }
         match method {
@@ -200,7 +200,7 @@ impl Switchboard {
             "notifications/tools/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/prompts/list_changed" => self.list_changed(lane, method, params, now),
-            _ => self.told_to_one(lane, method, params, related),
+            _ => self.notify_lane(lane, method, params, related),
         }
     }
 
@@ -220,7 +220,7 @@ impl Switchboard {
     }
 
     /// What a modern server says on a subscription goes to whose subscription it is.
-    fn told_by_subscription(
+    fn notify_subscriber(
         &mut self,
         lane: LaneId,
         method: &str,
@@ -344,7 +344,7 @@ impl Switchboard {
     }
 
     /// Anything else is passed on where it is known whose it is.
-    fn told_to_one(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, related: Option<u64>) {
+    fn notify_lane(&mut self, lane: LaneId, method: &str, params: Option<&RawValue>, related: Option<u64>) {
         let related = related.and_then(|number| self.calls.get(&number)).filter(|call| call.lane == lane);
         let reply = related.and_then(LaneCall::asked).map(|asked| asked.reply.clone());
         let owner = self.lanes.get(&lane).and_then(|lane| lane.owner.clone());

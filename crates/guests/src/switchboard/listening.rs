@@ -50,7 +50,7 @@ impl Switchboard {
         if self.era_of(lane) != Era::Modern || is_heard_elsewhere || self.lost {
             return;
         }
-        let filter = self.wanted_news(lane);
+        let filter = self.subscription_filter(lane);
         let Some(known) = self.lanes.get_mut(&lane).filter(|lane| lane.is_open) else { return };
         let listening = &mut known.listening;
         if listening.pending.is_some() {
@@ -79,7 +79,7 @@ impl Switchboard {
     }
 
     /// What to subscribe to on a lane; `None` for nothing.
-    fn wanted_news(&self, lane: LaneId) -> Option<Members> {
+    fn subscription_filter(&self, lane: LaneId) -> Option<Members> {
         let mut filter = Members::default();
         for (feature, key) in NEWS.into_iter().filter(|(_, key)| key.ends_with("ListChanged")) {
             if self.setting.expose.admits(feature) && self.server.does(feature, "listChanged") {
@@ -95,7 +95,7 @@ impl Switchboard {
     }
 
     /// A modern caller's subscription without the news of what is not exposed; `None` when it can stay as it is.
-    pub(super) fn exposed_news(&self, params: &RawValue) -> Option<Box<RawValue>> {
+    pub(super) fn exposed_notification(&self, params: &RawValue) -> Option<Box<RawValue>> {
         let mut params = Members::parse(params.get())?;
         let mut filter = Members::parse(params.get("notifications")?.get())?;
         let hidden =

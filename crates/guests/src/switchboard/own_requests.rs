@@ -89,7 +89,7 @@ impl Switchboard {
         number
     }
 
-    pub(super) fn errand_done(&mut self, number: u64, message: &Members, now: Instant) {
+    pub(super) fn own_request_done(&mut self, number: u64, message: &Members, now: Instant) {
         let Some(LaneCall { lane, origin: Origin::OwnRequest(own_request), .. }) = self.remove(number) else { return };
         match (own_request, message.get("result")) {
             (OwnRequest::Tools(listing), Some(result)) => self.read_tools(*listing, result, now),

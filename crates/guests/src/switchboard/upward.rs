@@ -96,7 +96,7 @@ impl Switchboard {
         };
         let level = params.as_deref().and_then(meta::level);
         let params = match effect {
-            CallEffect::Listen => params.map(|params| self.exposed_news(&params).unwrap_or(params)),
+            CallEffect::Listen => params.map(|params| self.exposed_notification(&params).unwrap_or(params)),
             _ => params,
         };
         let asked = CallerRequest { modern: true, level, effect, ..CallerRequest::new(reply.clone()) };

@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// How much of an error's body is read, and how much of that is shown.
 const MAX_REFUSAL: usize = 64 * 1024;
-const SHOWN: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 const MAX_REDIRECTS: usize = 5;
 
@@ -307,7 +307,7 @@ impl HttpFailure {
         why.push_str(redirect.unwrap_or_default());
         if let Some(said) = said.filter(|said| !said.is_empty()) {
             why.push_str(": ");
-            why.extend(said.chars().take(SHOWN));
+            why.extend(said.chars().take(MAX_QUOTED_CHARS));
         }
         Self { why, status: Some(status), body, nobody: false }
     }

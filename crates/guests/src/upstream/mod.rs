@@ -268,14 +268,14 @@ impl UpstreamConnection {
             };
             // Delivered or not, this is the last message.
             let _ = timeout(grace, farewell).await;
-            let _ = timeout(grace, self.say_last(exit)).await;
+            let _ = timeout(grace, self.send_last(exit)).await;
         }
         drop(inbound);
         self.close(grace).await;
     }
 
     /// Sends the last message, and waits until it has gone out where closing would not.
-    async fn say_last(&self, text: Box<str>) {
+    async fn send_last(&self, text: Box<str>) {
         let message = Outbound::new(text);
         match &self.inner {
             UpstreamTransport::Streamable(http) => http.tell(&message.text).await,

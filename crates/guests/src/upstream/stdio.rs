@@ -21,7 +21,7 @@ use super::{GuestUser, MAX_MESSAGE, Outbound, QUEUE, UpstreamError, UpstreamMess
 const MAX_LOG_LINE: usize = 8 * 1024;
 
 /// Bytes logged of a line that is not a message.
-const SHOWN: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// How long a child that closed its output may take to end, and how long the output of one that ended may stay silent before it
 /// is given up: a process that left the process group may hold it open for ever.
@@ -205,7 +205,7 @@ async fn attend(
             exit.send_replace(true);
             // What was written before the end is still in the pipe.
             let stopped = reader.read(Some(AFTERMATH)).await;
-            if stopped == Stopped::Unwanted {
+            if stopped == Stopped::AbandonedExchange {
                 return;
             }
             describe(status, watched)
@@ -213,14 +213,14 @@ async fn attend(
         Err(stopped) => {
             let status = match stopped {
                 Stopped::Closed => timeout(AFTERMATH, child.wait()).await.ok(),
-                Stopped::TooLong | Stopped::Unwanted => None,
+                Stopped::TooLong | Stopped::AbandonedExchange => None,
             };
             group.kill();
             // Killed, it ends at once; waiting for it frees its place in the process table.
             let ended = child.wait().await;
             exit.send_replace(true);
             match stopped {
-                Stopped::Unwanted => return,
+                Stopped::AbandonedExchange => return,
                 Stopped::TooLong => format!("it wrote a line of more than {} MiB", MAX_MESSAGE >> 20),
                 Stopped::Closed if status.is_none() => "it closed its output without ending".to_owned(),
                 Stopped::Closed => describe(ended, watched),
@@ -248,7 +248,7 @@ enum Stopped {
     /// A line passed the limit.
     TooLong,
     /// Nobody takes messages any more.
-    Unwanted,
+    AbandonedExchange,
 }
 
 /// Reads messages. What is half done when a read is given up stays here, so that the next goes on with it.
@@ -270,7 +270,7 @@ impl<R: AsyncRead + Unpin> StdioReader<R> {
     async fn read(&mut self, patience: Option<Duration>) -> Stopped {
         loop {
             while !self.waiting.is_empty() {
-                let Ok(place) = self.inbound.reserve().await else { return Stopped::Unwanted };
+                let Ok(place) = self.inbound.reserve().await else { return Stopped::AbandonedExchange };
                 if let Some(text) = self.waiting.pop_front() {
                     place.send(UpstreamMessage::Message { text, related: None });
                 }
@@ -297,7 +297,7 @@ impl<R: AsyncRead + Unpin> StdioReader<R> {
             Some(messages) => self.waiting.extend(messages.into_iter().map(Box::from)),
             None if line.iter().all(u8::is_ascii_whitespace) => {}
             None => {
-                let (guest, shown) = (&*self.guest, String::from_utf8_lossy(&line[..line.len().min(SHOWN)]));
+                let (guest, shown) = (&*self.guest, String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_CHARS)]));
                 let what = "upstream: line of output is not a JSON-RPC message, skipped";
                 match self.voice {
                     StderrVoice::Plain => tracing::warn!(target: "guest", guest, "{what}: {shown:?}"),

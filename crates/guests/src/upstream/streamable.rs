@@ -161,7 +161,7 @@ impl Drop for Streamable {
 }
 
 /// Nobody reads any more.
-struct Unwanted;
+struct AbandonedExchange;
 
 impl StreamableShared {
     fn asked(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
@@ -203,7 +203,7 @@ impl StreamableShared {
         };
         let guest = &*self.guest;
         tracing::warn!(target: "guest", guest, "upstream: message not delivered: {}", failure.why);
-        self.end_if_gone(&failure).await;
+        self.end_if_closed(&failure).await;
         false
     }
 
@@ -213,19 +213,19 @@ impl StreamableShared {
         self.asked().remove(id);
         drop(place);
         match outcome {
-            Ok(Ok(None)) | Err(Unwanted) => {}
+            Ok(Ok(None)) | Err(AbandonedExchange) => {}
             Ok(Ok(Some(rest))) => {
                 let _ = timeout(AFTERMATH, self.drain(rest, id)).await;
             }
             Ok(Err(failure)) if failure.answers(id) => {
                 let text = failure.body.clone().unwrap_or_default();
-                let _ = self.tell_owner(UpstreamMessage::Message { text, related: Some(id.into()) }).await;
+                let _ = self.notify_owner(UpstreamMessage::Message { text, related: Some(id.into()) }).await;
             }
             Ok(Err(failure)) => {
                 let error = failure.error().map(Box::from);
                 let failed = UpstreamMessage::Failed { id: id.into(), why: failure.why.clone(), error };
-                let _ = self.tell_owner(failed).await;
-                self.end_if_gone(&failure).await;
+                let _ = self.notify_owner(failed).await;
+                self.end_if_closed(&failure).await;
             }
         }
     }
@@ -237,7 +237,7 @@ impl StreamableShared {
         text: &str,
         headers: HeaderMap,
         opens: bool,
-    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, Unwanted> {
+    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, AbandonedExchange> {
         let response = match self.post(text, headers).await {
             Ok(response) => response,
             Err(failure) => return Ok(Err(failure)),
@@ -270,7 +270,7 @@ impl StreamableShared {
         id: &str,
         mut events: HttpEvents,
         opens: bool,
-    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, Unwanted> {
+    ) -> Result<Result<Option<HttpEvents>, HttpFailure>, AbandonedExchange> {
         let (mut last, mut in_vain) = (None, 0);
         loop {
             match events.next().await {
@@ -305,7 +305,7 @@ impl StreamableShared {
         }
     }
 
-    async fn drain(&self, mut events: HttpEvents, id: &str) -> Result<(), Unwanted> {
+    async fn drain(&self, mut events: HttpEvents, id: &str) -> Result<(), AbandonedExchange> {
         while let Ok(Some(event)) = events.next().await {
             if event.name == "message" {
                 self.deliver(&event.data, Some(id), false).await?;
@@ -343,7 +343,7 @@ impl StreamableShared {
                 // Most servers that have no such stream say 405, but not all.
                 Err(failure) if !served && failure.status.is_some_and(|status| status.is_client_error()) => return,
                 Err(failure) => {
-                    if self.end_if_gone(&failure).await {
+                    if self.end_if_closed(&failure).await {
                         return;
                     }
                 }
@@ -357,7 +357,7 @@ impl StreamableShared {
     }
 
     /// Hands messages on. Whether the answer to the request was among them.
-    async fn deliver(&self, text: &str, id: Option<&str>, opens: bool) -> Result<bool, Unwanted> {
+    async fn deliver(&self, text: &str, id: Option<&str>, opens: bool) -> Result<bool, AbandonedExchange> {
         if text.is_empty() {
             return Ok(false);
         }
@@ -376,7 +376,7 @@ impl StreamableShared {
                     self.agree(&head);
                 }
             }
-            self.tell_owner(UpstreamMessage::Message { text: message.into(), related: id.map(Box::from) }).await?;
+            self.notify_owner(UpstreamMessage::Message { text: message.into(), related: id.map(Box::from) }).await?;
         }
         Ok(answered)
     }
@@ -392,14 +392,14 @@ impl StreamableShared {
         self.session().revision = agreed.and_then(|agreed| HeaderValue::from_str(agreed.protocol_version).ok());
     }
 
-    async fn tell_owner(&self, received: UpstreamMessage) -> Result<(), Unwanted> {
-        self.inbound.send(received).await.map_err(|_| Unwanted)
+    async fn notify_owner(&self, received: UpstreamMessage) -> Result<(), AbandonedExchange> {
+        self.inbound.send(received).await.map_err(|_| AbandonedExchange)
     }
 
     /// A session that the server does not know any more is the end of the connection.
-    async fn end_if_gone(&self, failure: &HttpFailure) -> bool {
+    async fn end_if_closed(&self, failure: &HttpFailure) -> bool {
         if failure.nobody {
-            let _ = self.tell_owner(UpstreamMessage::Ended { why: failure.why.clone() }).await;
+            let _ = self.notify_owner(UpstreamMessage::Ended { why: failure.why.clone() }).await;
             return true;
         }
         let in_session = self.session().id.is_some();
@@ -416,7 +416,7 @@ impl StreamableShared {
         if gone {
             self.session().id = None;
             let why = "the server does not know our session any more".to_owned();
-            let _ = self.tell_owner(UpstreamMessage::Ended { why }).await;
+            let _ = self.notify_owner(UpstreamMessage::Ended { why }).await;
         }
         gone
     }

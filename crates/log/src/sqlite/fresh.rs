@@ -15,7 +15,7 @@ const FULL_ENTRIES: usize = 8192;
 const FULL_BYTES: usize = 2 << 20;
 
 #[derive(Default)]
-pub(super) struct Fresh {
+pub(super) struct FreshEntries {
     topics: FastMap<TopicName, Recent>,
     entries: usize,
     bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct Recent {
     ids: FastMap<EnvelopeId, u64>,
 }
 
-impl Fresh {
+impl FreshEntries {
     pub(super) fn of(&self, topic: &TopicName) -> Option<&Recent> {
         self.topics.get(topic)
     }

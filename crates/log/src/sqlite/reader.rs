@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use salon_protocol::{Entry, EnvelopeId, Position, TopicName};
 use tokio::sync::oneshot;
 
-use super::fresh::{Fresh, Recent};
+use super::fresh::{FreshEntries, Recent};
 use super::queue::WorkQueue;
 use super::settled;
 use super::{CLOSED, SqliteFault};
@@ -26,7 +26,7 @@ pub(super) struct ReadSource {
     pub(super) epoch: u32,
     pub(super) hub: Hub,
     pub(super) changes: Feeds,
-    fresh: RwLock<Fresh>,
+    fresh: RwLock<FreshEntries>,
     jobs: WorkQueue<Job>,
 }
 
@@ -35,12 +35,12 @@ impl ReadSource {
         Self { epoch, hub: Hub::default(), changes: Feeds::default(), fresh: RwLock::default(), jobs: WorkQueue::new() }
     }
 
-    pub(super) fn fresh(&self) -> RwLockReadGuard<'_, Fresh> {
+    pub(super) fn fresh(&self) -> RwLockReadGuard<'_, FreshEntries> {
         self.fresh.read()
     }
 
     /// For the writer alone, after a commit.
-    pub(super) fn fresh_mut(&self) -> RwLockWriteGuard<'_, Fresh> {
+    pub(super) fn fresh_mut(&self) -> RwLockWriteGuard<'_, FreshEntries> {
         self.fresh.write()
     }
 

@@ -33,13 +33,13 @@ impl TopicState {
 }
 
 /// A topic, and when it was used last.
-struct Remembered {
+struct CachedTopic {
     topic_states: TopicState,
     used: u64,
 }
 
 pub(super) struct KnownTopics {
-    topics: FastMap<TopicName, Remembered>,
+    topics: FastMap<TopicName, CachedTopic>,
     bytes: usize,
     /// How many times a topic was used.
     uses: u64,
@@ -62,7 +62,7 @@ impl KnownTopics {
         self.remove(&name);
         self.bytes += topic_states.bytes();
         self.uses += 1;
-        self.topics.insert(name, Remembered { topic_states, used: self.uses });
+        self.topics.insert(name, CachedTopic { topic_states, used: self.uses });
     }
 
     pub(super) fn remove(&mut self, name: &TopicName) {

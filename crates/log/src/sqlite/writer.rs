@@ -147,7 +147,7 @@ impl<'db> Writer<'db> {
         };
         writer.recover()?;
         writer.disk.check(writer.db);
-        writer.tell_health();
+        writer.report_health();
         Ok(writer)
     }
 
@@ -195,10 +195,10 @@ impl<'db> Writer<'db> {
             self.store(group);
             self.tidy_a_little();
             self.write_back();
-            self.tell_health();
+            self.report_health();
         }
         self.finish();
-        self.tell_health();
+        self.report_health();
     }
 
     pub(super) fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {
@@ -217,7 +217,7 @@ impl<'db> Writer<'db> {
                 self.note_written(self.row.len() + values.sum::<usize>());
                 self.publish(accepted);
                 for (writing, judged) in writings.into_iter().zip(judged) {
-                    self.tell_written(writing, judged);
+                    self.report_written(writing, judged);
                 }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
                     // The appender may have gone; the entry stays.
@@ -308,7 +308,7 @@ impl<'db> Writer<'db> {
     }
 
     /// Tells the followers of a context what was written, then the writer.
-    fn tell_written(&self, SqliteWrite { address, reply, .. }: SqliteWrite, judged: context::Judged) {
+    fn report_written(&self, SqliteWrite { address, reply, .. }: SqliteWrite, judged: context::Judged) {
         if let Ok((Written { version, repeated: false, .. }, existence)) = judged {
             let Address { topic, scope, key } = address;
             self.source.changes.feed(&topic, Change { scope, key, version, existence });
@@ -482,7 +482,7 @@ impl<'db> Writer<'db> {
     }
 
     /// Says whether the log takes entries, after everyone whose envelope was not stored has been told so.
-    fn tell_health(&self) {
+    fn report_health(&self) {
         let now = match (&self.stopped, self.disk.reason()) {
             (Some(reason), _) => LogHealth::Stopped(reason.clone()),
             (None, Some(reason)) => LogHealth::ReadOnly(reason.clone()),

@@ -81,7 +81,7 @@ async fn asked(robot: &mut TestSocket) -> (String, String) {
     (id, from)
 }
 
-/// With no more of NATS than docs/deployment.md says that an account must have.
+/// With no more of NATS than docs/operations/nats.md says that an account must have.
 async fn a_call_is_permitted_what_its_token_permits_whichever_gateway_it_came_by() {
     let account = r#"authorization { users: [{ user: "salon", password: "pw", permissions: {
         publish: ["salon.>", "$KV.*.>", "$JS.API.>", "$JS.FC.>"], subscribe: ["salon.>", "_INBOX.>"] } }] }"#;

@@ -325,7 +325,7 @@ fn calling() -> Play {
 }
 
 /// What was taken back, in the order in which that was said.
-fn taken_back(told: &str) -> Vec<&str> {
+fn cancel_outcome(told: &str) -> Vec<&str> {
     let said = told.lines().filter(|line| line.contains("notifications/cancelled"));
     said.map(|line| line.split(" re ").nth(1).unwrap().split(' ').next().unwrap()).collect()
 }
@@ -342,11 +342,11 @@ fn what_is_taken_back_is_told_again_one_by_one() {
     play.run("drop rate_limited\ndrop rate_limited\ndrop rate_limited");
     play.told.clear();
     play.run("tick 250");
-    assert_eq!(taken_back(&play.told), ["m1"], "the others wait");
+    assert_eq!(cancel_outcome(&play.told), ["m1"], "the others wait");
     play.run("drop rate_limited\ntick 249");
-    assert_eq!(taken_back(&play.told), ["m1"], "nor is another tried when that is refused");
+    assert_eq!(cancel_outcome(&play.told), ["m1"], "nor is another tried when that is refused");
     play.run("tick 1\ntake\ntake");
-    assert_eq!(taken_back(&play.told), ["m1", "m1", "m2", "m3"]);
+    assert_eq!(cancel_outcome(&play.told), ["m1", "m1", "m2", "m3"]);
     play.run("take");
     assert_eq!(play.door.poll_timeout(), None, "nothing is left to be said");
 }
@@ -361,13 +361,13 @@ fn nothing_is_told_again_while_nothing_can_be_stored() {
     for script in scripts {
         let mut play = calling();
         play.run(&script);
-        assert_eq!(taken_back(&play.told), ["m1", "m2"]);
+        assert_eq!(cancel_outcome(&play.told), ["m1", "m2"]);
         play.told.clear();
         assert_eq!(play.door.poll_timeout(), None, "there is no use in trying");
         play.run("tick 10000");
-        assert_eq!(taken_back(&play.told), [""; 0]);
+        assert_eq!(cancel_outcome(&play.told), [""; 0]);
         play.run("recovered\ntake\ntake\ntake");
-        assert_eq!(taken_back(&play.told), ["m1", "m2", "m3"]);
+        assert_eq!(cancel_outcome(&play.told), ["m1", "m2", "m3"]);
         assert_eq!(play.door.poll_timeout(), None, "nothing is left to be said");
     }
 }
@@ -376,7 +376,7 @@ fn nothing_is_told_again_while_nothing_can_be_stored() {
 fn a_session_lasts_until_what_it_says_is_taken() {
     let mut play = Play::posting().after("1 request m1 bob {\"tool\":{\"id\":\"t\"}}\nseat");
     play.run("list bob {\"tools\":[{\"name\":\"t\"}]}\nbob: initialize\nhold\nhangup 1");
-    assert_eq!(taken_back(&play.told), ["m1"]);
+    assert_eq!(cancel_outcome(&play.told), ["m1"]);
     play.run("tick 60000");
     assert!(!play.told.contains("close"), "{}", play.told);
     play.run("take\ntick 60000");

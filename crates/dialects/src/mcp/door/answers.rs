@@ -9,10 +9,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::asks::{ELICITATION, offers};
-use super::call_table::{CallPurpose, ClientRequest, DoorCall};
-use super::list_table::FetchedPeerList;
+use super::door_call::{CallPurpose, ClientRequest, DoorCall};
+use super::list_copy::FetchedPeerList;
 use super::targets::{links, renamed_contents};
-use super::{Door, DoorRequest, askers, route};
+use super::{Door, DoorRequest, askers, modern_checks};
 
 impl Door {
     /// Takes a call away.
@@ -129,7 +129,7 @@ impl Door {
     /// Gives a client the answer to its request.
     pub(super) fn pass_back(&mut self, request: &DoorRequest, mut message: Members) {
         let status = match message.get("error") {
-            Some(error) if request.is_modern() => route::status(read_error(Some(error)).code),
+            Some(error) if request.is_modern() => modern_checks::status(read_error(Some(error)).code),
             _ => 200,
         };
         message.set("jsonrpc", "2.0");

@@ -13,8 +13,8 @@ use salon_protocol::{Code, Envelope, McpVersion, Members, ParticipantId, RpcErro
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::DoorCall;
 use super::calls::CALL_TIMEOUT;
+use super::door_call::DoorCall;
 use super::incoming::{text_of, token_of};
 use super::outbox::Voice;
 use super::questions::{ClientQuestion, QuestionOrigin, too_many};
@@ -123,7 +123,7 @@ impl Door {
         let number = self.fresh();
         self.questions.insert(number, ClientQuestion { method: method.into(), origin, call, token });
         match (profile.era(), call) {
-            (Era::Modern, Some(call)) => self.question_came(call, now),
+            (Era::Modern, Some(call)) => self.question_arrived(call, now),
             _ => self.put(number, method, params.as_deref(), now),
         }
         if call.is_none() {
@@ -207,7 +207,7 @@ impl Door {
                 self.outbox.answer(&from, &envelope, &id, message.to_raw(), Voice::Client, now);
             }
             (QuestionOrigin::Input { key }, Some(call)) => {
-                self.input_came(call, &key, outcome.map_err(|error| read_error(Some(&error))), now);
+                self.input_arrived(call, &key, outcome.map_err(|error| read_error(Some(&error))), now);
             }
             (QuestionOrigin::Input { .. }, None) => {}
         }
@@ -242,7 +242,7 @@ impl Door {
         }
         let has_questions = self.questions.hand_over(call, heir, now + CALL_TIMEOUT);
         if let Some(heir) = heir.filter(|_| has_questions) {
-            self.question_came(heir, now);
+            self.question_arrived(heir, now);
         }
     }
 
@@ -331,7 +331,7 @@ impl Door {
         }
     }
 
-    fn input_came(&mut self, number: u64, key: &str, answer: Result<Box<RawValue>, RpcError>, now: Instant) {
+    fn input_arrived(&mut self, number: u64, key: &str, answer: Result<Box<RawValue>, RpcError>, now: Instant) {
         let Some(asked) = self.calls.client_mut(number) else { return };
         match asked.rounds.answer(key, answer) {
             Ok(true) => self.dispatch(number, now),

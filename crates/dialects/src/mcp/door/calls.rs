@@ -6,14 +6,14 @@ use salon_mcp::listing::Listing;
 use salon_mcp::{Era, meta};
 use salon_protocol::{Draft, Members, ParticipantId, RpcError, rpc};
 
-use super::call_table::{CallPurpose, ClientRequest, DoorCall};
 use super::counted::code_of;
+use super::door_call::{CallPurpose, ClientRequest, DoorCall};
 use super::incoming::{text_of, token_of};
-use super::list_table::FetchedPeerList;
+use super::list_copy::FetchedPeerList;
 use super::merge::OwnerLookup;
 use super::modern;
 use super::targets::{RequestTarget, ambiguous, completed, not_yet, unknown};
-use super::{Door, DoorRequest, DoorScope, askers, route};
+use super::{Door, DoorRequest, DoorScope, askers, modern_checks};
 
 /// The longest id of a participant, beyond which no name begins with one.
 const MAX_OWNER_LENGTH: usize = 128;
@@ -79,12 +79,17 @@ impl Door {
     }
 
     /// The headers that repeat arguments of a tool.
-    fn check_headers(&self, request: &DoorRequest, who: &ParticipantId, name: &str) -> Result<(), route::ModernError> {
+    fn check_headers(
+        &self,
+        request: &DoorRequest,
+        who: &ParticipantId,
+        name: &str,
+    ) -> Result<(), modern_checks::ModernError> {
         let Some(headers) = request.headers.as_deref().filter(|_| request.is_modern()) else { return Ok(()) };
         let tools = self.lists.merged.items(who, Listing::Tools);
         let Some(tool) = tools.iter().find(|tool| *tool.name == *name) else { return Ok(()) };
         let params = request.params.as_deref().and_then(|params| Members::parse(params.get())).unwrap_or_default();
-        route::check_params(headers, &tool.raw, params.get("arguments"))
+        modern_checks::check_params(headers, &tool.raw, params.get("arguments"))
     }
 
     fn serve_room(&mut self, request: DoorRequest, gathered: bool, now: Instant) {
@@ -250,7 +255,7 @@ impl Door {
                 return self.answered_empty(number, now);
             }
             if let Some(level) = profile.level {
-                self.want_level(&who, level, &profile, now);
+                self.request_level(&who, level, &profile, now);
             }
         }
         self.send(number, era, now);
@@ -298,7 +303,7 @@ impl Door {
         };
         match self.outbox.compose(std::slice::from_ref(&who), None, payload, now) {
             Ok(draft) => {
-                self.say_call(number, Box::new(draft), era);
+                self.send_call(number, Box::new(draft), era);
                 if is_client {
                     if self.peers.note_call(&who) {
                         self.lists.expire(&who, now);
@@ -311,7 +316,7 @@ impl Door {
     }
 
     /// Sends a draft, in an era. What may have to be sent again unchanged is kept.
-    pub(super) fn say_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
+    pub(super) fn send_call(&mut self, number: u64, draft: Box<Draft>, era: Era) {
         self.sessions.note(draft.envelope(), true);
         self.calls.sent(number, &draft, era);
         self.outbox.publish(draft);

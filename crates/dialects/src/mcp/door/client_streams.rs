@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::client::DoorRequest;
 use super::outbox::RETRY_DELAY;
-use super::{DialectAction, DoorTimer, Listen, McpDoorOptions, RoomQuery, route, stream_options};
+use super::{DialectAction, DoorTimer, Listen, McpDoorOptions, RoomQuery, modern_checks, stream_options};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, Streams};
 use salon_mcp::timers::Timers;
@@ -135,7 +135,7 @@ impl ClientStreams {
     /// Answers a request of the client's.
     pub(super) fn answer_request(&mut self, request: &DoorRequest, outcome: &Result<Box<RawValue>, RpcError>) {
         let status = match outcome {
-            Err(error) if request.is_modern() => route::status(error.code),
+            Err(error) if request.is_modern() => modern_checks::status(error.code),
             _ => 200,
         };
         if outcome.is_err() {

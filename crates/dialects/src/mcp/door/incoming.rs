@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::client::RequestAdmission;
 use super::counted::code_of;
-use super::route::{self, Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
-use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post};
+use super::route::{Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
+use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post, modern_checks};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
 
@@ -30,13 +30,13 @@ struct HttpSource {
 
 impl Door {
     /// Hears a frame on a stream that lasts.
-    pub(in crate::mcp) fn hear_body(&mut self, stream: StreamId, body: Result<Body, ErrorBody>, now: Instant) {
+    pub(in crate::mcp) fn receive_body(&mut self, stream: StreamId, body: Result<Body, ErrorBody>, now: Instant) {
         self.streams.client_is_back(now);
         self.hear(MessageSource { stream, request: None }, body, now);
     }
 
     /// A request over HTTP.
-    pub(super) fn hear_post(&mut self, stream: StreamId, post: Post, now: Instant) {
+    pub(super) fn receive_post(&mut self, stream: StreamId, post: Post, now: Instant) {
         let Post { body, headers, apart } = post;
         self.streams.client_is_back(now);
         self.hear(MessageSource { stream, request: Some(HttpSource { headers, apart }) }, body, now);
@@ -45,20 +45,20 @@ impl Door {
     fn hear(&mut self, source: MessageSource, body: Result<Body, ErrorBody>, now: Instant) {
         match body {
             Err(fault) => self.refuse_message(&source, &fault),
-            Ok(Body { messages: BodyMessages::Batch(messages), .. }) => self.hear_batch(source, messages, now),
+            Ok(Body { messages: BodyMessages::Batch(messages), .. }) => self.receive_batch(source, messages, now),
             Ok(Body { route: PostRoute::Modern, messages: BodyMessages::One(message) }) => {
-                self.hear_modern(source, *message, now);
+                self.receive_modern(source, *message, now);
             }
-            Ok(Body { messages: BodyMessages::One(message), .. }) => self.hear_legacy(source, *message, now),
+            Ok(Body { messages: BodyMessages::One(message), .. }) => self.receive_legacy(source, *message, now),
         }
     }
 
     fn refuse_message(&mut self, source: &MessageSource, fault: &ErrorBody) {
         self.outbox.count(code_of(&fault.error));
-        self.say_fault(source, fault.status, &fault.message());
+        self.send_fault(source, fault.status, &fault.message());
     }
 
-    fn say_fault(&mut self, source: &MessageSource, status: u16, message: &RawValue) {
+    fn send_fault(&mut self, source: &MessageSource, status: u16, message: &RawValue) {
         match &source.request {
             Some(_) => self.streams.refuse(source.stream, status, message),
             None => self.streams.answer(Channel::SESSION, status, message),
@@ -77,22 +77,22 @@ impl Door {
         }
     }
 
-    fn hear_modern(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
+    fn receive_modern(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
         let style = PostStyle::default();
         let (Some(method), Some(id)) = (&message.method, &message.id) else {
             self.channel(&source, 0, style);
             // Over HTTP a request is taken back by hanging up, and another client of the same participant may have used the same id.
             if source.request.is_none() {
-                self.hear_the_rest(&message.head(), now);
+                self.receive_other(&message.head(), now);
             }
             return;
         };
         let headers = source.request.as_ref().map(|request| &request.headers[..]);
-        let asker = match route::check(headers, method, message.params.as_deref()) {
+        let asker = match modern_checks::check(headers, method, message.params.as_deref()) {
             Ok(asker) => asker,
             Err(wrong) => {
                 self.outbox.count(code_of(&wrong.error));
-                return self.say_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
+                return self.send_fault(&source, wrong.status, &rpc::failure(id, &wrong.error));
             }
         };
         let profile = ClientProfile {
@@ -110,7 +110,7 @@ impl Door {
         }
     }
 
-    fn hear_legacy(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
+    fn receive_legacy(&mut self, source: MessageSource, message: ClientMessage, now: Instant) {
         let method = message.method.as_deref();
         let style = PostStyle {
             resumable: true,
@@ -119,11 +119,11 @@ impl Door {
             session_header: message.is_initialize(),
         };
         let channel = self.channel(&source, usize::from(message.is_request()), style);
-        self.hear_one(channel, message, now);
+        self.receive_one(channel, message, now);
     }
 
     /// Several messages at once, which one revision has; each is answered for itself.
-    fn hear_batch(&mut self, source: MessageSource, messages: Vec<ReadMessage>, now: Instant) {
+    fn receive_batch(&mut self, source: MessageSource, messages: Vec<ReadMessage>, now: Instant) {
         if self.client.revision() > Revision::R2025_03_26 {
             let told = format!(
                 "batches were removed from MCP after 2025-03-26; this session speaks {}",
@@ -136,7 +136,7 @@ impl Door {
         let channel = self.channel(&source, answers, PostStyle { resumable: true, ..PostStyle::default() });
         for message in messages {
             match message {
-                Ok(message) => self.hear_one(channel, message, now),
+                Ok(message) => self.receive_one(channel, message, now),
                 Err(fault) => {
                     self.outbox.count(code_of(&fault.error));
                     self.streams.answer(channel, 200, &fault.message());
@@ -145,9 +145,9 @@ impl Door {
         }
     }
 
-    fn hear_one(&mut self, channel: Channel, message: ClientMessage, now: Instant) {
+    fn receive_one(&mut self, channel: Channel, message: ClientMessage, now: Instant) {
         if !message.is_request() {
-            return self.hear_the_rest(&message.head(), now);
+            return self.receive_other(&message.head(), now);
         }
         let profile = match self.client.introduced() {
             Some(profile) => profile,
@@ -190,7 +190,7 @@ impl Door {
     }
 
     /// Notifications and answers.
-    fn hear_the_rest(&mut self, head: &RpcHead<'_>, now: Instant) {
+    fn receive_other(&mut self, head: &RpcHead<'_>, now: Instant) {
         match (head.method.as_deref(), head.id) {
             (Some("notifications/cancelled"), _) => self.client_cancelled(head.params, now),
             (Some("notifications/progress"), _) => self.client_progressed(head.params, now),

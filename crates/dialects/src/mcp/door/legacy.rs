@@ -139,7 +139,7 @@ impl Door {
         };
         self.client.set_level(level);
         for who in self.peers.ids(DoorPeer::is_handshake_done) {
-            self.want_level(&who, level, &request.profile.clone(), now);
+            self.request_level(&who, level, &request.profile.clone(), now);
         }
         self.streams.answer_request(request, &Ok(super::empty()));
     }

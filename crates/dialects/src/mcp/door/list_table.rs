@@ -13,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::listing::{ListItem, Listing};
+use salon_mcp::listing::Listing;
 use salon_protocol::ParticipantId;
 
 use super::incoming::text_of;
+use super::list_copy::{CopyChange, FetchedPeerList, ListCopies, ListCopy, ListFetch, ListWaiter};
 use super::merge::{MergedLists, OwnerLookup};
 use super::{ClientProfile, DoorRequest, DoorTimer, McpDoorOptions};
 use crate::CatalogueSnapshot;
@@ -32,80 +33,6 @@ const CHANGE_DELAY: Duration = Duration::from_millis(50);
 const MAX_TTL: Duration = Duration::from_secs(3600);
 /// How long a list that could not be fetched is not asked for again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-
-/// A copy of a list that the catalogue does not have: one in the client's own name, or the host's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListCopy {
-    /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
-    Asking { until: Instant, stale: bool },
-    /// It is known, and asked for again when the client lists after a moment: not every server announces its changes.
-    Known { until: Instant },
-    /// It is not to be had, and not asked for before a moment.
-    Lacking { until: Instant },
-}
-
-impl ListCopy {
-    /// Whether a request for lists waits for it.
-    fn is_awaited(&self, now: Instant) -> bool {
-        matches!(self, Self::Asking { until, .. } if *until > now)
-    }
-}
-
-/// The copies of a participant's lists.
-#[derive(Debug, Default)]
-struct ListCopies {
-    lists: BTreeMap<Listing, ListCopy>,
-    /// It told this client alone that a list changed, or is asked in its name: what it lists to others may be something else.
-    is_apart: bool,
-}
-
-/// A request that waits for lists.
-#[derive(Debug)]
-struct ListWaiter {
-    needs: &'static [Listing],
-    request: DoorRequest,
-    /// The host is bringing the catalogue up to date.
-    awaits_catalogue: bool,
-    /// The catalogue has answered, and participants are listed in the client's own name.
-    is_in_own_name: bool,
-}
-
-/// How a list is to be fetched.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ListFetch {
-    /// Not now: the copy or the catalogue is good enough, or it is being fetched.
-    No,
-    /// From the room's host, which is here: what it lists depends on who asks.
-    Host,
-    /// From the participant, in the client's own name.
-    Participant,
-}
-
-/// A participant's list, as it was fetched.
-#[derive(Debug)]
-pub(super) struct FetchedPeerList<'a> {
-    pub(super) owner: &'a ParticipantId,
-    pub(super) listing: Listing,
-    pub(super) items: Arc<[ListItem]>,
-    /// How long it may be kept, where its owner says so.
-    pub(super) ttl: Option<Duration>,
-}
-
-impl<'a> FetchedPeerList<'a> {
-    /// The list of a participant that has none.
-    pub(super) fn empty(owner: &'a ParticipantId, listing: Listing) -> Self {
-        Self { owner, listing, items: Arc::new([]), ttl: None }
-    }
-}
-
-/// What a new copy of a list changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CopyChange {
-    /// The client's lists differ in a way that no waiting request shows.
-    pub(super) is_news: bool,
-    /// The list has changed again meanwhile.
-    pub(super) is_stale: bool,
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -325,7 +252,7 @@ impl DoorLists {
     }
 
     /// A request does not wait for the catalogue any more.
-    pub(super) fn catalogue_came(&mut self, number: u64) {
+    pub(super) fn catalogue_arrived(&mut self, number: u64) {
         if let Some(waiter) = self.waiters.get_mut(&number) {
             waiter.awaits_catalogue = false;
         }
@@ -363,7 +290,7 @@ impl DoorLists {
     }
 
     /// A request for a list goes on once more before it is answered: in the client's own name. Returns what it asks for; once.
-    pub(super) fn go_on_in_own_name(&mut self, number: u64) -> Option<(Listing, Arc<ClientProfile>)> {
+    pub(super) fn retry_as_client(&mut self, number: u64) -> Option<(Listing, Arc<ClientProfile>)> {
         let waiter = self.waiters.get_mut(&number)?;
         let listing = Listing::of_method(&waiter.request.method).filter(|_| !waiter.is_in_own_name)?;
         waiter.is_in_own_name = true;

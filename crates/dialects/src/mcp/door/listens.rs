@@ -9,7 +9,7 @@ use salon_protocol::{Members, ParticipantId, RpcError, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::{CallPurpose, DoorCall};
+use super::door_call::{CallPurpose, DoorCall};
 use super::incoming::text_of;
 use super::merge::OwnerLookup;
 use super::subscriptions::{self, Honoured, LIST_FILTERS, ListenStream, MAX_URIS, PartEnd};
@@ -118,7 +118,7 @@ impl Door {
     pub(super) fn acknowledge(&mut self, number: u64) {
         let Some(params) = self.subscriptions.take_acknowledgement(number) else { return };
         let Some((channel, id)) = self.subscriptions.address(number) else { return };
-        self.say_marked(channel, &id, "notifications/subscriptions/acknowledged", Some(&params));
+        self.send_marked(channel, &id, "notifications/subscriptions/acknowledged", Some(&params));
     }
 
     /// Has somebody tell what a subscription wants of them.
@@ -234,7 +234,7 @@ impl Door {
             if !self.subscriptions.wants_list(number, method) {
                 return;
             }
-            self.tell_listen(number, method, params);
+            self.notify_listen(number, method, params);
             let stale: &[Listing] = match listing {
                 Listing::Resources => &[Listing::Resources, Listing::Templates],
                 Listing::Tools => &[Listing::Tools],
@@ -249,59 +249,59 @@ impl Door {
             }
             let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
             params.set("uri", &self.lists.merged.listed_uri(from, &uri));
-            self.tell_listen(number, method, Some(&params.to_raw()));
+            self.notify_listen(number, method, Some(&params.to_raw()));
         }
     }
 
     /// Says something on a subscription's stream, marked as its own.
-    fn say_marked(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
+    fn send_marked(&mut self, channel: Channel, id: &RawValue, method: &str, params: Option<&RawValue>) {
         let nothing = super::empty();
         let params = meta::with_subscription(params.unwrap_or(&nothing), id);
         self.streams.say(channel, &rpc::notification(method, params.as_deref()));
     }
 
     /// Tells the client that lists have changed.
-    pub(super) fn tell_changes(&mut self) {
+    pub(super) fn notify_changes(&mut self) {
         for method in self.lists.take_changes() {
             if self.client.is_introduced() {
                 self.streams.say(Channel::SESSION, &rpc::notification(method, None));
             }
             for number in self.subscriptions.of_list(method) {
-                self.tell_listen(number, method, None);
+                self.notify_listen(number, method, None);
             }
         }
     }
 
     /// A participant of the legacy era tells of a resource.
-    pub(super) fn tell_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
+    pub(super) fn notify_listens_updated(&mut self, from: &ParticipantId, uri: &str, params: &RawValue) {
         for number in self.subscriptions.of_resource(from, uri) {
-            self.tell_listen(number, "notifications/resources/updated", Some(params));
+            self.notify_listen(number, "notifications/resources/updated", Some(params));
         }
     }
 
     /// Sends a notification to a subscription, after its acknowledgement.
-    fn tell_listen(&mut self, number: u64, method: &str, params: Option<&RawValue>) {
+    fn notify_listen(&mut self, number: u64, method: &str, params: Option<&RawValue>) {
         self.acknowledge(number);
         let Some((channel, id)) = self.subscriptions.address(number) else { return };
-        self.say_marked(channel, &id, method, params);
+        self.send_marked(channel, &id, method, params);
     }
 
     /// The session ends, and every subscription with it.
     pub(super) fn end_listens(&mut self) {
         for listening in self.subscriptions.take_streams() {
-            self.say_ended(&listening);
+            self.send_ended(&listening);
         }
     }
 
     /// Ends a subscription with its result.
     fn end_listen(&mut self, number: u64, now: Instant) {
         if let Some(listening) = self.subscriptions.remove(number) {
-            self.say_ended(&listening);
+            self.send_ended(&listening);
             self.release_listen(number, &listening, now);
         }
     }
 
-    fn say_ended(&mut self, listening: &ListenStream) {
+    fn send_ended(&mut self, listening: &ListenStream) {
         let id = &listening.request.id;
         let nothing = upgrade::result("subscriptions/listen", &super::empty(), None);
         let result = meta::with_subscription(&nothing, id).unwrap_or(nothing);

@@ -13,9 +13,9 @@ use salon_mcp::{Era, downgrade, handshake, upgrade};
 use salon_protocol::{Members, ParticipantId, RpcError};
 use serde_json::value::RawValue;
 
-use super::call_table::CallPurpose;
+use super::door_call::CallPurpose;
 use super::incoming::text_of;
-use super::list_table::{FetchedPeerList, ListFetch};
+use super::list_copy::{FetchedPeerList, ListFetch};
 use super::{CatalogueAnswer, CatalogueQuery, ClientProfile, Door, DoorRequest, DoorScope, RoomAnswer, RoomQuery};
 use crate::CatalogueSnapshot;
 
@@ -91,7 +91,7 @@ impl Door {
     }
 
     /// Goes on with requests that name something on a list that has come.
-    fn settle_found(&mut self, now: Instant) {
+    fn settle_findings(&mut self, now: Instant) {
         for number in self.lists.satisfied() {
             self.gathered(number, now);
         }
@@ -122,7 +122,7 @@ impl Door {
                 if let Some(snapshot) = snapshot {
                     self.catalogue_changed(snapshot, now);
                 }
-                self.lists.catalogue_came(number);
+                self.lists.catalogue_arrived(number);
                 self.settle_gathers(now);
             }
             RoomAnswer::Watching => {}
@@ -138,12 +138,12 @@ impl Door {
         for listing in self.lists.update(snapshot) {
             self.list_changed(listing, now);
         }
-        self.settle_found(now);
+        self.settle_findings(now);
     }
 
     /// Goes on with a request, whether everything has come or not.
     pub(super) fn gathered(&mut self, number: u64, now: Instant) {
-        self.lists.catalogue_came(number);
+        self.lists.catalogue_arrived(number);
         if self.is_more_to_come(number, now) {
             return;
         }
@@ -159,7 +159,7 @@ impl Door {
     /// In a room of few, servers that offer a client with capabilities more are asked for it. In a full room that waits until it calls
     /// somebody.
     fn is_more_to_come(&mut self, number: u64, now: Instant) -> bool {
-        let Some((listing, profile)) = self.lists.go_on_in_own_name(number) else { return false };
+        let Some((listing, profile)) = self.lists.retry_as_client(number) else { return false };
         if !self.is_room() || self.peers.len() > self.options.few || !handshake::takes_questions(&profile.capabilities)
         {
             return false;
@@ -267,7 +267,7 @@ impl Door {
             self.list_stale(who, &[listing], now);
         }
         if self.is_room() {
-            self.settle_found(now);
+            self.settle_findings(now);
         }
         self.settle_gathers(now);
     }

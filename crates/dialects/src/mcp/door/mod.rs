@@ -19,13 +19,16 @@ mod calls;
 mod client;
 mod client_streams;
 mod counted;
+mod door_call;
 mod incoming;
 mod legacy;
+mod list_copy;
 mod list_table;
 mod listens;
 mod lists;
 mod merge;
 mod modern;
+mod modern_checks;
 mod news;
 mod opening;
 mod outbox;
@@ -256,7 +259,7 @@ impl Dialect for Door {
     type Answer = RoomAnswer;
 
     fn handle_frame(&mut self, stream: StreamId, frame: Frame, now: Instant) {
-        self.hear_body(stream, Body::read_frame(&frame), now);
+        self.receive_body(stream, Body::read_frame(&frame), now);
     }
 
     fn handle_event(&mut self, event: DialectEvent, now: Instant) {
@@ -281,7 +284,7 @@ impl Dialect for Door {
                     self.peer_ready(&who, now);
                 }
                 if !is_kept {
-                    self.not_taken(&refusal, now);
+                    self.draft_refused(&refusal, now);
                 }
             }
             DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
@@ -295,10 +298,10 @@ impl Dialect for Door {
             }
             DialectEvent::Outage => {
                 self.outbox.outage();
-                self.tell_outage(LogLevel::Warning, OUTAGE);
+                self.notify_outage(LogLevel::Warning, OUTAGE);
             }
             DialectEvent::Recovered => {
-                self.tell_outage(LogLevel::Notice, READY);
+                self.notify_outage(LogLevel::Notice, READY);
                 self.forgive();
                 for who in self.outbox.recovered() {
                     self.peer_ready(&who, now);
@@ -311,7 +314,7 @@ impl Dialect for Door {
             DialectEvent::Answered(answer) => self.resolved(answer, now),
             DialectEvent::StreamOpened(stream, opening) => match opening {
                 McpOpening::Duplex => self.streams.open_duplex(stream),
-                McpOpening::Post(post) => self.hear_post(stream, post, now),
+                McpOpening::Post(post) => self.receive_post(stream, post, now),
                 // Only a dialect of MCP has this, and its interpreter sees to it.
                 McpOpening::Poll(..) => {}
                 McpOpening::Listen(listen) => self.streams.listen(stream, &listen, now),
@@ -334,12 +337,12 @@ impl Dialect for Door {
         while let Some(due) = self.take_due(now) {
             match due {
                 DoorTimer::Gather(number) => self.gathered(number, now),
-                DoorTimer::OwnRequest(number) => self.errand_due(number, now),
+                DoorTimer::OwnRequest(number) => self.own_request_due(number, now),
                 DoorTimer::Questions(number) => self.put_questions(number, now),
                 DoorTimer::Parked(number) => self.not_resumed(number, now),
                 DoorTimer::Again(number) => self.dispatch(number, now),
                 DoorTimer::Ask(number) => self.ask_due(number, now),
-                DoorTimer::Changed => self.tell_changes(),
+                DoorTimer::Changed => self.notify_changes(),
                 DoorTimer::Listen(number) => self.acknowledge(number),
                 DoorTimer::Late => {
                     if let Some(who) = self.outbox.retry() {

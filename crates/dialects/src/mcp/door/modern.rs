@@ -10,7 +10,7 @@ use salon_protocol::{Members, RpcError};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::asks::ELICITATION;
-use super::call_table::{CallPurpose, DoorCall, ResumedCall};
+use super::door_call::{CallPurpose, DoorCall, ResumedCall};
 use super::incoming::{text_of, token_of};
 use super::{Door, DoorRequest, DoorScope, askers};
 
@@ -45,7 +45,7 @@ impl Door {
     }
 
     /// A question has come for a call of a modern client; others may follow at once.
-    pub(super) fn question_came(&mut self, number: u64, now: Instant) {
+    pub(super) fn question_arrived(&mut self, number: u64, now: Instant) {
         self.calls.gather_questions(number, now + QUESTION_DELAY);
     }
 
@@ -106,13 +106,13 @@ impl Door {
                     self.pass_back(&asked.request, message);
                 }
             }
-            ResumedCall::Anew => {
+            ResumedCall::Repeated => {
                 self.calls.unsend(number);
                 self.dispatch(number, now);
             }
             // Some were not answered: they are put again.
             ResumedCall::UnderWay if !self.questions.for_modern_client(number).is_empty() => {
-                self.question_came(number, now);
+                self.question_arrived(number, now);
             }
             ResumedCall::UnderWay => {}
         }
@@ -141,7 +141,7 @@ impl Door {
             questions.set(&format!("req_{}", at + 1), &question);
         }
         // A client that is away hears of them when it is back and the call is made again.
-        if self.calls.make_anew(number) {
+        if self.calls.resend_call(number) {
             self.park(number, &questions, now);
         }
     }

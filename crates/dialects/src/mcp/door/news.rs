@@ -9,8 +9,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Door;
-use super::call_table::CallPurpose;
 use super::calls::CALL_TIMEOUT;
+use super::door_call::CallPurpose;
 use super::incoming::text_of;
 use crate::streams::Channel;
 
@@ -36,7 +36,7 @@ impl Door {
                     self.peers.note_session_keeper(envelope.from());
                 }
                 let request = envelope.correlation();
-                if let Some(number) = request.and_then(|request| self.calls.asked_of(request, envelope.from())) {
+                if let Some(number) = request.and_then(|request| self.calls.call_to(request, envelope.from())) {
                     self.answered(number, envelope.payload(), now);
                 }
             }
@@ -68,7 +68,7 @@ impl Door {
             |request: &EnvelopeId| self.calls.of_envelope(request).is_none() && !self.outbox.made(request);
         let is_addressed =
             envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
-        let call = envelope.correlation().and_then(|request| self.calls.asked_of(request, from));
+        let call = envelope.correlation().and_then(|request| self.calls.call_to(request, from));
         if let Some(listen) = call.and_then(|number| self.calls.listen_of(number)) {
             return self.listen_notified((listen, call.unwrap_or_default()), from, method, params, now);
         }
@@ -119,7 +119,7 @@ impl Door {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
         let request = token.and_then(|token| EnvelopeId::new(token).ok());
-        let Some(number) = request.and_then(|request| self.calls.asked_of(&request, from)) else { return };
+        let Some(number) = request.and_then(|request| self.calls.call_to(&request, from)) else { return };
         // A callee that reports progress is not silent.
         self.calls.renew(number, now + CALL_TIMEOUT);
         let Some(asked) = self.calls.client(number) else { return };
@@ -132,7 +132,7 @@ impl Door {
 
     /// Tells a client that gets the room's log lines whether the room stores and delivers messages. A modern one hears log lines of its
     /// requests alone.
-    pub(super) fn tell_outage(&mut self, level: LogLevel, said: &str) {
+    pub(super) fn notify_outage(&mut self, level: LogLevel, said: &str) {
         if !self.is_room() || !self.client.is_introduced() || self.client.level().is_some_and(|wanted| level < wanted) {
             return;
         }
@@ -184,7 +184,7 @@ impl Door {
         if self.client.is_introduced() {
             self.streams.say(Channel::SESSION, &rpc::notification("notifications/resources/updated", Some(&params)));
         }
-        self.tell_listens_updated(from, &uri, &params);
+        self.notify_listens_updated(from, &uri, &params);
     }
 
     /// Whatever else somebody tells the client: with the call it is about, else by itself.

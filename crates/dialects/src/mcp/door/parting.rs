@@ -10,7 +10,7 @@ use salon_protocol::{CloseReason, RpcError, SESSION_ENDED_METHOD};
 use serde_json::value::to_raw_value;
 
 use super::Door;
-use super::call_table::CallPurpose;
+use super::door_call::CallPurpose;
 
 /// Recipients that one envelope may name.
 const MAX_RECIPIENTS: usize = 256;
@@ -47,11 +47,11 @@ impl Door {
         for number in self.calls.numbers(|call| lasts(&call.purpose) && self.calls.is_in_room(call)) {
             self.withdraw_from(number, reason.as_deref(), now);
         }
-        self.tell_session_ended(now);
+        self.notify_session_ended(now);
     }
 
     /// Lets participants that keep something for this session free it. Its participant may stay in the room, by another session.
-    fn tell_session_ended(&mut self, now: Instant) {
+    fn notify_session_ended(&mut self, now: Instant) {
         for some in self.peers.take_session_keepers().chunks(MAX_RECIPIENTS) {
             self.outbox.notify(some, None, SESSION_ENDED_METHOD, None, now);
         }

@@ -8,8 +8,8 @@ use salon_protocol::{LogLevel, McpVersion, Members, Participant, ParticipantId, 
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::call_table::{CallPurpose, DoorCall};
 use super::calls::CALL_TIMEOUT;
+use super::door_call::{CallPurpose, DoorCall};
 use super::peer_table::{DoorPeer, HandshakeEnd, HandshakeStatus, RETRY_AFTER};
 use super::{ClientProfile, Door, DoorScope};
 
@@ -159,7 +159,7 @@ impl Door {
                 self.outbox.notify(std::slice::from_ref(who), None, "notifications/initialized", None, now);
             }
             if let Some(level) = self.client.level().filter(|_| profile.era() == Era::Legacy) {
-                self.want_level(who, level, profile, now);
+                self.request_level(who, level, profile, now);
             }
         }
         self.peer_ready(who, now);
@@ -229,7 +229,7 @@ impl Door {
 
     /// Has somebody log at a level, if it can, or at a more talkative one where something else that is open needs that: a client that wants less
     /// gets less.
-    pub(super) fn want_level(
+    pub(super) fn request_level(
         &mut self,
         who: &ParticipantId,
         level: LogLevel,
@@ -251,7 +251,7 @@ impl Door {
     }
 
     /// A participant has been silent for too long: the request has failed.
-    pub(super) fn errand_due(&mut self, number: u64, now: Instant) {
+    pub(super) fn own_request_due(&mut self, number: u64, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         // A subscription lasts, and is made again until the room takes it.
         let lasts = matches!(call.purpose, CallPurpose::Listen(_));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use salon_protocol::{EnvelopeId, Refusal};
 
-use super::call_table::{CallPurpose, DoorCall};
+use super::door_call::{CallPurpose, DoorCall};
 use super::outbox::is_passing;
 use super::{Door, DoorTimer, refusal_error};
 
@@ -37,7 +37,7 @@ impl Door {
     }
 
     /// The room did not take something.
-    pub(super) fn not_taken(&mut self, refusal: &Refusal, now: Instant) {
+    pub(super) fn draft_refused(&mut self, refusal: &Refusal, now: Instant) {
         if self.calls.has_refused() {
             self.calls.retry_later(now);
         }
@@ -74,7 +74,7 @@ impl Door {
 
     fn make_again(&mut self, number: u64) {
         if let Some((draft, era)) = self.calls.take_refused(number) {
-            self.say_call(number, draft, era);
+            self.send_call(number, draft, era);
         }
     }
 }

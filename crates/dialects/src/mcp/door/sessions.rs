@@ -152,7 +152,7 @@ impl DoorSessions {
 /// Whether a callee may ask something because of a request. The requests that doors make for their own sake are left out: all sessions
 /// must agree, and a request does not show for whose sake it was made.
 fn may_ask_back(method: &str) -> bool {
-    const ERRANDS: [&str; 6] = [
+    const OWN_METHODS: [&str; 6] = [
         "initialize",
         "server/discover",
         "subscriptions/listen",
@@ -160,7 +160,7 @@ fn may_ask_back(method: &str) -> bool {
         "resources/subscribe",
         "resources/unsubscribe",
     ];
-    !ERRANDS.contains(&method) && Listing::of_method(method).is_none()
+    !OWN_METHODS.contains(&method) && Listing::of_method(method).is_none()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use salon_mcp::{Cancelled, same_id};
 use salon_protocol::Members;
 use serde_json::value::RawValue;
 
-use super::call_table::{CallPurpose, ClientRequest};
+use super::door_call::{CallPurpose, ClientRequest};
 use super::{Door, DoorRequest};
 use crate::streams::Channel;
 

@@ -120,7 +120,7 @@ impl<R: Clone> DraftClient<R> {
     pub(super) fn hear(&mut self, head: &RpcHead<'_>, at: R) {
         match (head.method.as_deref(), head.id) {
             (Some(method), Some(id)) => self.asked(method, id.to_owned(), head.params, at),
-            (Some("initialized"), None) => self.tell_door("notifications/initialized", None),
+            (Some("initialized"), None) => self.notify_door("notifications/initialized", None),
             (Some("cancel"), None) => self.cancel(head.params),
             (Some("exit"), None) => self.actions.push_back(ClientAction::Leave),
             // Nobody asks such a client anything, and it has nothing else to tell.
@@ -139,7 +139,7 @@ impl<R: Clone> DraftClient<R> {
         let gathering =
             |listing| RequestKind::List(DraftListReading { listing, items: Vec::new(), bytes: 0, pages: 0 });
         match method {
-            "initialize" if !self.greeted => match words::hello_to_mcp(params) {
+            "initialize" if !self.greeted => match words::initialize_mcp(params) {
                 Ok((declared, hello)) => {
                     (self.declared, self.greeted) = (declared, true);
                     self.pass(id, at, RequestKind::Hello, method, Some(&hello));
@@ -197,7 +197,7 @@ impl<R: Clone> DraftClient<R> {
         }
     }
 
-    fn tell_door(&mut self, method: &str, params: Option<&RawValue>) {
+    fn notify_door(&mut self, method: &str, params: Option<&RawValue>) {
         self.actions.push_back(ClientAction::Door(rpc::notification(method, params)));
     }
 
@@ -219,14 +219,14 @@ impl<R: Clone> DraftClient<R> {
             !matches!(what, RequestKind::Hello) && same_id(id.get(), named.get())
         };
         let Some(number) = self.open.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number) else { return };
-        self.tell_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
+        self.notify_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
         if let Some(DraftRequest::Client { id, at, .. }) = self.open.remove(&number) {
             self.fail(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
         }
     }
 
     /// The door says something.
-    pub(super) fn hear_door(&mut self, text: &str) {
+    pub(super) fn receive_from_door(&mut self, text: &str) {
         let (Some(head), Some(message)) = (RpcHead::read(text), Members::parse(text)) else { return };
         match (head.method.as_deref(), head.id) {
             (None, Some(id)) => {
@@ -243,7 +243,7 @@ impl<R: Clone> DraftClient<R> {
             (Some("notifications/resources/updated"), None) => {
                 let uri = head.params.and_then(|params| Members::parse(params.get())?.remove("uri"));
                 if let Some(uri) = uri {
-                    self.tell_updated(&[uri]);
+                    self.notify_updated(&[uri]);
                 }
             }
             (Some(_), None) => self.actions.push_back(ClientAction::Tell(message.to_raw())),
@@ -340,8 +340,8 @@ impl<R: Clone> DraftClient<R> {
             let now = fingerprints(&items);
             let before = known.items.replace(now.clone()).unwrap_or_default();
             match listing {
-                Listing::Resources | Listing::Templates => self.tell_resources(&before, &now),
-                Listing::Tools | Listing::Prompts => self.tell_tools(&before, &now, &items),
+                Listing::Resources | Listing::Templates => self.notify_resources(&before, &now),
+                Listing::Tools | Listing::Prompts => self.notify_tools(&before, &now, &items),
             }
         }
         if again {
@@ -350,7 +350,7 @@ impl<R: Clone> DraftClient<R> {
     }
 
     /// A tool that is another now is among those added, and takes the place of its namesake.
-    fn tell_tools(&mut self, before: &Fingerprints, now: &Fingerprints, items: &[ListItem]) {
+    fn notify_tools(&mut self, before: &Fingerprints, now: &Fingerprints, items: &[ListItem]) {
         let is_new = |item: &&ListItem| before.get(&item.name) != now.get(&item.name);
         let added: Vec<&RawValue> = items.iter().filter(is_new).map(|item| &*item.raw).collect();
         let removed: Vec<&str> = before.keys().filter(|name| !now.contains_key(*name)).map(|name| &**name).collect();
@@ -364,16 +364,16 @@ impl<R: Clone> DraftClient<R> {
     }
 
     /// Resources that are new, gone, or described otherwise than before.
-    fn tell_resources(&mut self, before: &Fingerprints, now: &Fingerprints) {
+    fn notify_resources(&mut self, before: &Fingerprints, now: &Fingerprints) {
         let names: BTreeSet<&str> = before.keys().chain(now.keys()).map(|name| &**name).collect();
         let differs = |name: &&str| before.get(*name) != now.get(*name);
         let updated: Vec<_> = names.into_iter().filter(differs).map(raw).collect();
         if !updated.is_empty() {
-            self.tell_updated(&updated);
+            self.notify_updated(&updated);
         }
     }
 
-    fn tell_updated(&mut self, uris: &[Box<RawValue>]) {
+    fn notify_updated(&mut self, uris: &[Box<RawValue>]) {
         let mut params = Members::default();
         params.set("updated", uris);
         self.actions.push_back(ClientAction::Tell(rpc::notification("resources/changed", Some(&params.to_raw()))));

@@ -106,10 +106,10 @@ impl Conversation {
     pub(super) fn hear(&mut self, stream: StreamId, arrival: ArrivingRequest, now: Instant) {
         self.streams.touch(now);
         match arrival {
-            ArrivingRequest::Frame(body) => self.hear_body(stream, None, body, now),
-            ArrivingRequest::Post(Post { body, apart, .. }) => self.hear_body(stream, Some(apart), body, now),
+            ArrivingRequest::Frame(body) => self.receive_body(stream, None, body, now),
+            ArrivingRequest::Post(Post { body, apart, .. }) => self.receive_body(stream, Some(apart), body, now),
             ArrivingRequest::Poll(_, Err(fault)) => self.refuse(stream, true, &fault),
-            ArrivingRequest::Poll(wait, Ok(body)) => self.hear_poll(stream, body, now + wait),
+            ArrivingRequest::Poll(wait, Ok(body)) => self.receive_poll(stream, body, now + wait),
         }
     }
 
@@ -122,7 +122,7 @@ impl Conversation {
     }
 
     /// Hears a frame or a POST; `apart` says of a POST whether its answer goes to the session's stream.
-    fn hear_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, ErrorBody>, now: Instant) {
+    fn receive_body(&mut self, stream: StreamId, apart: Option<bool>, body: Result<Body, ErrorBody>, now: Instant) {
         let message = body.and_then(|body| match body {
             Body { messages: BodyMessages::Batch(_), .. } => {
                 Err(ErrorBody::invalid("the draft dialect has no batches; only a poll brings several messages"))
@@ -150,7 +150,7 @@ impl Conversation {
         self.client.hear(&message.head(), channel);
     }
 
-    fn hear_poll(&mut self, stream: StreamId, PollBody(messages): PollBody, until: Instant) {
+    fn receive_poll(&mut self, stream: StreamId, PollBody(messages): PollBody, until: Instant) {
         let mut names_session = false;
         for message in messages {
             match message.and_then(|message| if message.is_modern() { Err(not_draft()) } else { Ok(message) }) {
@@ -223,7 +223,7 @@ impl Conversation {
             }
             match door.poll_action() {
                 Some(DialectAction::Send(_, Frame::Text(text)) | DialectAction::Refuse(_, _, Frame::Text(text))) => {
-                    self.client.hear_door(&text);
+                    self.client.receive_from_door(&text);
                 }
                 Some(DialectAction::Close(reason)) => self.end(reason),
                 Some(other) => self.actions.push_back(other),

@@ -55,17 +55,17 @@ impl Interpreter {
     }
 
     /// Whether the body of a poll is the beginning of a session: an `initialize` of the dialect, alone or before others.
-    pub fn begins_by_poll(PollBody(messages): &PollBody) -> bool {
-        matches!(messages.first(), Some(Ok(message)) if words::is_hello_head(&message.head()))
+    pub fn starts_by_poll(PollBody(messages): &PollBody) -> bool {
+        matches!(messages.first(), Some(Ok(message)) if words::is_initialize_head(&message.head()))
     }
 
     /// The client says something. The first `initialize` tells what it speaks.
     fn hear(&mut self, stream: StreamId, arrival: ArrivingRequest, now: Instant) {
         if let Speech::Unknown(unknown) = &mut self.speech {
-            if arrival.begins_draft() {
+            if arrival.starts_draft() {
                 let unknown = std::mem::take(unknown);
                 self.speech = Speech::Draft(self.converse(unknown, now));
-            } else if arrival.begins_official() {
+            } else if arrival.starts_official() {
                 self.speech = Speech::Official;
             }
         }
@@ -74,7 +74,7 @@ impl Interpreter {
                 conversation.hear(stream, arrival, now);
                 conversation.settle(&mut self.door, now);
             }
-            (_, ArrivingRequest::Frame(body)) => self.door.hear_body(stream, body, now),
+            (_, ArrivingRequest::Frame(body)) => self.door.receive_body(stream, body, now),
             (_, ArrivingRequest::Post(post)) => {
                 self.door.handle_event(DialectEvent::StreamOpened(stream, McpOpening::Post(post)), now);
             }
@@ -113,16 +113,16 @@ impl ArrivingRequest {
         }
     }
 
-    fn begins_draft(&self) -> bool {
+    fn starts_draft(&self) -> bool {
         match (self, self.body()) {
-            (Self::Poll(_, Ok(poll)), _) => Interpreter::begins_by_poll(poll),
-            (_, Some(Body { messages: BodyMessages::One(message), .. })) => words::is_hello_head(&message.head()),
+            (Self::Poll(_, Ok(poll)), _) => Interpreter::starts_by_poll(poll),
+            (_, Some(Body { messages: BodyMessages::One(message), .. })) => words::is_initialize_head(&message.head()),
             _ => false,
         }
     }
 
     /// Whether it tells that its sender speaks MCP as it is.
-    fn begins_official(&self) -> bool {
+    fn starts_official(&self) -> bool {
         self.body().is_some_and(|body| matches!(body.route, PostRoute::Modern | PostRoute::Initialize))
     }
 }

@@ -17,7 +17,7 @@ pub mod words;
 
 pub use interpreter::Interpreter;
 pub use server::{Passed, Translator, farewell};
-pub use words::{is_hello, is_introduction};
+pub use words::{is_initialize_message, is_introduction};
 
 /// The one version there is of it.
 pub const VERSION: &str = "2025-06-18";

@@ -24,12 +24,12 @@ pub struct Declared {
 }
 
 /// Whether a message is the `initialize` of a client that speaks the dialect. One that speaks MCP as well is answered in that.
-pub fn is_hello(text: &str) -> bool {
-    RpcHead::read(text).is_some_and(|head| is_hello_head(&head))
+pub fn is_initialize_message(text: &str) -> bool {
+    RpcHead::read(text).is_some_and(|head| is_initialize_head(&head))
 }
 
 /// The same of a message that has been read.
-pub(super) fn is_hello_head(head: &RpcHead<'_>) -> bool {
+pub(super) fn is_initialize_head(head: &RpcHead<'_>) -> bool {
     let RpcHead { id: Some(_), method: Some(method), params: Some(params), .. } = head else { return false };
     let Some(params) = Members::parse(params.get()) else { return false };
     method == "initialize" && params.get("mcpVersion").is_some() && params.get("protocolVersion").is_none()
@@ -44,7 +44,7 @@ pub fn is_introduction(result: &RawValue) -> bool {
 }
 
 /// Reads the parameters of a client's `initialize`, and says them as MCP does.
-pub fn hello_to_mcp(params: Option<&RawValue>) -> Result<(Declared, Box<RawValue>), RpcError> {
+pub fn initialize_mcp(params: Option<&RawValue>) -> Result<(Declared, Box<RawValue>), RpcError> {
     let wrong = |told: &str| RpcError::new(INVALID_PARAMETERS, told);
     let params = params.and_then(|params| Members::parse(params.get()));
     let params = params.ok_or_else(|| wrong("`params` must be an object"))?;
@@ -74,14 +74,14 @@ pub fn hello_to_mcp(params: Option<&RawValue>) -> Result<(Declared, Box<RawValue
 }
 
 /// The parameters of an `initialize` to a server that speaks the dialect.
-pub fn hello_to_draft() -> Box<RawValue> {
+pub fn initialize_draft() -> Box<RawValue> {
     let mut params = Members::default();
     speak_both(&mut params);
     params.to_raw()
 }
 
 /// The parameters of an `initialize` to a server of which it is not known what it speaks: both sets.
-pub fn hello_to_either(official: &RawValue) -> Box<RawValue> {
+pub fn initialize_either(official: &RawValue) -> Box<RawValue> {
     let mut params = Members::parse(official.get()).unwrap_or_default();
     speak_both(&mut params);
     params.to_raw()

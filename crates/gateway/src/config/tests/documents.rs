@@ -21,11 +21,11 @@ fn the_document_lists_every_setting() {
     assert!(keys.len() > described.len(), "the keys of single topics are among them");
     let document = document();
     for key in &keys {
-        assert!(document.contains(&format!("| `{key}` |")), "docs/configuration.md does not describe `{key}`");
+        assert!(document.contains(&format!("| `{key}` |")), "docs/reference/settings.md does not describe `{key}`");
     }
     for Setting { key, variable, flag, .. } in SETTINGS.iter() {
         let row = format!("| `{key}` | `{variable}` | `{flag}` |");
-        assert!(document.contains(&row), "docs/configuration.md has no row that begins {row}");
+        assert!(document.contains(&row), "docs/reference/settings.md has no row that begins {row}");
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) async fn connect(door: &MachineDoor, incoming: Incoming, mut request:
         let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
         let door = door.clone();
         gateway.spawn(async move {
-            let hearing = hear_first(door.gateway.clone(), peer, topic, upgrade, counted);
+            let hearing = receive_first(door.gateway.clone(), peer, topic, upgrade, counted);
             let Some((known, carrier)) = Box::pin(hearing).await else { return };
             run(&door, known, carrier).await;
         });
@@ -97,7 +97,7 @@ fn admit(
 }
 
 /// Waits for the first message, and for the token in it.
-async fn hear_first(
+async fn receive_first(
     gateway: Arc<GatewayState>,
     peer: PeerAddress,
     topic: Option<TopicName>,

@@ -170,7 +170,7 @@ impl McpRequest {
         let body = PollBody::read(&text);
         let inbox = match (found, &body) {
             (Some(found), _) => found.inbox,
-            (None, Ok(body)) if Interpreter::begins_by_poll(body) => {
+            (None, Ok(body)) if Interpreter::starts_by_poll(body) => {
                 self.door.begin(&self.visitor, &self.session_key()?, Lifetime::Polls)?.1
             }
             (None, _) => return Err(McpRejection::no_poll()),

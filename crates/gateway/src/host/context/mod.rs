@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::address::word;
-use self::watches::{Hearers, WatchForm, WatchTarget, Watches};
+use self::watches::{WatchForm, WatchTarget, WatchersByForm, Watches};
 use super::office::{HostRequest, Office};
 use super::speech::{text, told};
 
@@ -123,7 +123,11 @@ impl RoomContext {
                 let hearers = self.watches.of(&change.scope, &change.key, is_here);
                 let (scope, deleted) = (word(&change.scope), change.existence == Existence::Ended);
                 let (key, version) = (Some(change.key.as_str()), Some(change.version));
-                tell_hearers(office, &hearers, &ChangeNotice { scope: &scope, key, version, deleted, missed: false });
+                notify_watchers(
+                    office,
+                    &hearers,
+                    &ChangeNotice { scope: &scope, key, version, deleted, missed: false },
+                );
                 if change.existence != Existence::Unchanged {
                     if !matches!(change.scope, ContextScope::Participant(_)) {
                         self.listed = Weak::<[ListItem; 0]>::new();
@@ -137,7 +141,7 @@ impl RoomContext {
                     let WatchTarget { scope, key } = &target;
                     let key = key.as_ref().map(|key| key.as_str());
                     let told = ChangeNotice { scope: &word(scope), key, version: None, deleted: false, missed: true };
-                    tell_hearers(office, &hearers, &told);
+                    notify_watchers(office, &hearers, &told);
                 }
                 self.listed = Weak::<[ListItem; 0]>::new();
                 self.list_changed();
@@ -187,7 +191,7 @@ impl RoomContext {
     }
 }
 
-fn tell_hearers(office: &Office, hearers: &Hearers, told: &ChangeNotice<'_>) {
+fn notify_watchers(office: &Office, hearers: &WatchersByForm, told: &ChangeNotice<'_>) {
     for (form, who) in hearers {
         match form {
             WatchForm::Change => notify_all(office, who, "notifications/context/changed", told),

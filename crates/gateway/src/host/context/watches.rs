@@ -34,7 +34,7 @@ pub(super) enum WatchForm {
 }
 
 /// The recipients of a change, by the form they asked for.
-pub(super) type Hearers = BTreeMap<WatchForm, Vec<ParticipantId>>;
+pub(super) type WatchersByForm = BTreeMap<WatchForm, Vec<ParticipantId>>;
 
 /// How one session wants to hear of one target. However many spellings of its URI there are, they hear of the resource once: by the last
 /// one they gave. Otherwise one change could be told a thousand times, to everybody in the room.
@@ -164,7 +164,7 @@ impl Watches {
         scope: &ContextScope,
         key: &Key,
         is_here: impl Fn(&Arc<Participant>) -> bool,
-    ) -> Hearers {
+    ) -> WatchersByForm {
         let (one, all) = (Some(key.clone()), None);
         let targets = [one, all].map(|key| WatchTarget { scope: scope.clone(), key });
         self.hearers(&targets, is_here)
@@ -176,14 +176,18 @@ impl Watches {
     }
 
     /// Who watches any of these. Participants that are no longer here are forgotten.
-    pub(super) fn hearers(&mut self, targets: &[WatchTarget], is_here: impl Fn(&Arc<Participant>) -> bool) -> Hearers {
+    pub(super) fn hearers(
+        &mut self,
+        targets: &[WatchTarget],
+        is_here: impl Fn(&Arc<Participant>) -> bool,
+    ) -> WatchersByForm {
         let mut heard: BTreeSet<(WatchForm, ParticipantId)> = BTreeSet::new();
         for target in targets {
             for ((who, _), wanted) in self.targets.get(target).into_iter().flatten() {
                 heard.extend(wanted.manners().map(|form| (form, who.clone())));
             }
         }
-        let mut hearers = Hearers::new();
+        let mut hearers = WatchersByForm::new();
         for (form, who) in heard {
             // Forgotten by now, or gone.
             let is_known = self.stays_of(&who).next().is_some_and(|(_, stay)| is_here(&stay.who));
@@ -238,7 +242,7 @@ mod tests {
         WatchTarget { scope: ContextScope::Topic, key: text.map(key) }
     }
 
-    fn told(hearers: &Hearers) -> String {
+    fn told(hearers: &WatchersByForm) -> String {
         let line = |(form, who): (&WatchForm, &Vec<ParticipantId>)| {
             let who: Vec<_> = who.iter().map(ParticipantId::as_str).collect();
             match form {

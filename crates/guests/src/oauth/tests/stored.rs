@@ -34,6 +34,21 @@ fn tokens_are_stored_for_their_owner_alone() {
 }
 
 #[test]
+fn all_tokens_are_forgotten_those_as_well_that_cannot_be_read() {
+    let scratch = Scratch::new().unwrap();
+    let store = TokenStore::new(scratch.path().join("guests"));
+    assert!(matches!(store.forget_all(), (none, Ok(())) if none.is_empty()));
+    let tokens = browsing().redirect("code=c1&state=state&iss=https%3A%2F%2Fid.example").ok(TOKENS).tokens.unwrap();
+    store.write(&ResourceUrl::parse("https://mcp.example/mcp").unwrap(), &tokens).unwrap();
+    let broken = store.path(&ResourceUrl::parse("https://mcp.example/broken").unwrap());
+    std::fs::write(&broken, "{").unwrap();
+    let (mut forgotten, outcome) = store.forget_all();
+    forgotten.sort();
+    assert_eq!(forgotten, [broken.display().to_string(), tokens.url]);
+    assert!(outcome.is_ok() && store.all().unwrap().is_empty());
+}
+
+#[test]
 fn the_newer_tokens_are_taken_wherever_they_are() {
     let first = browsing().redirect("code=c1&state=state&iss=https%3A%2F%2Fid.example").ok(TOKENS).tokens.unwrap();
     let answer = |body: &str| OAuthAnswer { status: StatusCode::OK, body: body.into() };

@@ -212,8 +212,8 @@ fn initialize(speech: LegacyDialect) -> String {
     let official = ours(&official);
     let params = match speech {
         LegacyDialect::Official => official,
-        LegacyDialect::Draft => words::hello_to_draft(),
-        LegacyDialect::Unknown => words::hello_to_either(&official),
+        LegacyDialect::Draft => words::initialize_draft(),
+        LegacyDialect::Unknown => words::initialize_either(&official),
     };
     rpc::request(ours(INITIALIZE), "initialize", Some(&params)).get().to_owned()
 }

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use super::super::ClientProfile;
 use super::*;
 use crate::mcp::door::empty;
 use salon_mcp::Revision;
@@ -48,8 +51,8 @@ fn an_envelope_leads_to_its_call_while_that_waits_for_the_answer() {
     insert(&mut calls, 1, "bob", CallPurpose::Duty);
     calls.sent(1, &draft("e1"), Era::Legacy);
     assert_eq!(calls.of_envelope(&envelope("e1")), Some(1));
-    assert_eq!(calls.asked_of(&envelope("e1"), &who("bob")), Some(1));
-    assert_eq!(calls.asked_of(&envelope("e1"), &who("carol")), None, "not every name is one's own to give");
+    assert_eq!(calls.call_to(&envelope("e1"), &who("bob")), Some(1));
+    assert_eq!(calls.call_to(&envelope("e1"), &who("carol")), None, "not every name is one's own to give");
     calls.unsend(1);
     assert_eq!(calls.of_envelope(&envelope("e1")), None, "it is sent again, and this is no answer to that");
     calls.sent(1, &draft("e2"), Era::Legacy);
@@ -109,12 +112,12 @@ fn a_call_that_is_to_be_made_anew_takes_no_answer() {
     insert(&mut calls, 1, "bob", asked(Channel::SESSION, None));
     calls.sent(1, &draft("e1"), Era::Legacy);
     calls.gather_questions(1, now);
-    assert!(calls.make_anew(1), "its client is here to be asked");
+    assert!(calls.resend_call(1), "its client is here to be asked");
     assert_eq!((calls.of_envelope(&envelope("e1")), calls.timers.next()), (None, None));
     calls.park(1, "state", now);
-    assert!(!calls.make_anew(1));
+    assert!(!calls.resend_call(1));
     let CallPurpose::Client(again) = asked(Channel::SESSION, None) else { unreachable!() };
-    assert!(matches!(calls.resume(1, again.request, None), Some(ResumedCall::Anew)));
+    assert!(matches!(calls.resume(1, again.request, None), Some(ResumedCall::Repeated)));
 }
 
 #[test]

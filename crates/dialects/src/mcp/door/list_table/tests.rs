@@ -1,3 +1,5 @@
+use salon_mcp::listing::ListItem;
+
 use super::*;
 use crate::mcp::door::{DoorScope, empty};
 use crate::streams::Channel;
@@ -97,13 +99,13 @@ fn a_request_waits_for_the_catalogue_and_for_copies() {
     lists.fetch(&bob, Listing::Tools, true, now);
     lists.wait(4, &[Listing::Tools], request("tools/list", "{}"), now);
     assert!(lists.settled(now).is_empty());
-    lists.catalogue_came(4);
+    lists.catalogue_arrived(4);
     assert!(lists.settled(now).is_empty(), "a copy is awaited");
     assert_eq!(lists.settled(now + OWN_LIST_TIMEOUT), [4], "but not for ever");
     assert_eq!(put(&mut lists, &bob, now), Some(CopyChange { is_news: false, is_stale: false }), "the answer shows it");
     assert_eq!(lists.settled(now), [4]);
-    assert!(lists.go_on_in_own_name(4).is_some_and(|(listing, _)| listing == Listing::Tools));
-    assert!(lists.go_on_in_own_name(4).is_none(), "once");
+    assert!(lists.retry_as_client(4).is_some_and(|(listing, _)| listing == Listing::Tools));
+    assert!(lists.retry_as_client(4).is_none(), "once");
     assert!(!lists.wait_for_copies(4, Listing::Tools, now));
     assert!(lists.take_waiter(4).is_some() && lists.timers.next().is_none() && lists.waiting() == 0);
 }

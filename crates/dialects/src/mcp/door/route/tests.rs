@@ -1,6 +1,7 @@
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
+use super::super::modern_checks::{ModernError, check, check_params, status};
 use super::*;
 
 /// Where a body belongs, or its status and answer.

@@ -195,7 +195,7 @@ fn only_the_dialect_is_polled() {
     4← {"id":null,"error":{"code":-32600,"message":"only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`"}}
     finish 4
     "#);
-    let begins = |body: &str| Interpreter::begins_by_poll(&PollBody::read(body).unwrap());
+    let begins = |body: &str| Interpreter::starts_by_poll(&PollBody::read(body).unwrap());
     assert!(begins(&format!(r#" [{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{HELLO}}},{{}}]"#)));
     assert!(!begins(&format!(r#"{{"id":1,"method":"initialize","params":{HELLO}}}"#)), "it is no JSON-RPC message");
     assert!(!begins("[]") && !begins(""));

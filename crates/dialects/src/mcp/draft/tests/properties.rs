@@ -214,7 +214,7 @@ proptest! {
         for text in &texts {
             let _ = translator.to_server(text);
             let _ = translator.from_server(text);
-            let _ = (is_hello(text), translator.failed(text, Some(text)));
+            let _ = (is_initialize_message(text), translator.failed(text, Some(text)));
         }
         let asked = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#);
         let Passed::On(asked) = translator.to_server(&asked) else { panic!("it is passed on") };

@@ -11,7 +11,7 @@ fn rows(translate: impl Fn(&str) -> String, inputs: &[&str]) -> String {
 
 #[test]
 fn initialize_for_a_server_of_mcp() {
-    let said = |params: &str| match words::hello_to_mcp(Some(&raw(params))) {
+    let said = |params: &str| match words::initialize_mcp(Some(&raw(params))) {
         Ok((declared, hello)) => format!("{} {} {hello}", declared.progress, declared.cancellation),
         Err(error) => serde_json::to_string(&error).unwrap(),
     };
@@ -39,19 +39,22 @@ fn initialize_for_a_server_of_mcp() {
 #[test]
 fn initialize_for_a_server_of_the_dialect() {
     let official = raw(r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"salon"}}"#);
-    assert_snapshot!(words::hello_to_draft(), @r#"{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsCancellation":true,"supportsProgress":true}}"#);
-    assert_snapshot!(words::hello_to_either(&official), @r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"salon"},"mcpVersion":"2025-06-18","clientCapabilities":{"supportsCancellation":true,"supportsProgress":true}}"#);
+    assert_snapshot!(words::initialize_draft(), @r#"{"mcpVersion":"2025-06-18","clientCapabilities":{"supportsCancellation":true,"supportsProgress":true}}"#);
+    assert_snapshot!(words::initialize_either(&official), @r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"salon"},"mcpVersion":"2025-06-18","clientCapabilities":{"supportsCancellation":true,"supportsProgress":true}}"#);
 }
 
 #[test]
 fn who_speaks_the_dialect_is_known_by_its_first_words() {
-    let hello = |params: &str| is_hello(&format!(r#"{{"id":1,"method":"initialize","params":{params}}}"#));
+    let hello = |params: &str| is_initialize_message(&format!(r#"{{"id":1,"method":"initialize","params":{params}}}"#));
     assert!(hello(HELLO) && hello(r#"{"mcpVersion":7}"#));
     assert!(!hello(r#"{"protocolVersion":"2025-06-18"}"#) && !hello("[]") && !hello("null"));
     // Who speaks both is answered in MCP, which has more words.
     assert!(!hello(r#"{"protocolVersion":"2025-06-18","mcpVersion":"2025-06-18"}"#));
-    assert!(!is_hello(&format!(r#"{{"method":"initialize","params":{HELLO}}}"#)), "it asks for no answer");
-    assert!(!is_hello(&format!(r#"{{"id":1,"method":"tools/list","params":{HELLO}}}"#)) && !is_hello("5"));
+    assert!(!is_initialize_message(&format!(r#"{{"method":"initialize","params":{HELLO}}}"#)), "it asks for no answer");
+    assert!(
+        !is_initialize_message(&format!(r#"{{"id":1,"method":"tools/list","params":{HELLO}}}"#))
+            && !is_initialize_message("5")
+    );
     let introduction = |result: &str| is_introduction(&raw(result));
     assert!(introduction(r#"{"server":{"name":"s"}}"#) && introduction(r#"{"serverCapabilities":{}}"#));
     assert!(!introduction(r#"{"protocolVersion":"2025-06-18","server":{}}"#) && !introduction("{}"));
