@@ -1,4 +1,4 @@
-// Measures the page in a real browser, and prints the tables of docs/web.md: frames a second while envelopes come, and the time to the first
+// Measures the page in a real browser, and prints the tables of docs/how-to/web.md: frames a second while envelopes come, and the time to the first
 // message at several round trips. Nothing is asserted: times depend on the machine.
 //
 //   SALON_BIN=… node ui/tests/measure.mjs [frames|first]
