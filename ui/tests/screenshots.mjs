@@ -46,6 +46,7 @@ try {
     await look(ada, `transcript-${shape}`);
     await ada.enter(ROOM, '/timeline');
     await ada.page.locator('.tl-bar[data-state="running"]').waitFor();
+    await ada.page.getByRole('button', { name: 'Fit' }).click();
     await ada.page.locator('.tl-bar[aria-label*="survey"]').click();
     await ada.page.locator('.tl-bar.picked').waitFor();
     await look(ada, `timeline-${shape}`);

@@ -1,8 +1,7 @@
 /** How something that a stranger answered is best and safely shown. Pure. */
 
-import { RawJson } from './raw.js';
 import { stringifyExact } from './exact.js';
-import { isObject } from './raw.js';
+import { isObject, RawJson } from './raw.js';
 
 /** @typedef {{columns: string[], rows: unknown[][]}} Table a cell is undefined where a row has nothing under that name */
 

@@ -124,7 +124,7 @@ function searched(envelope) {
     /** @type {string[]} */
     const words = [envelope.from, ...envelope.to];
     let left = MAX_SEARCHED;
-    const { jsonrpc, id, ...rest } = envelope.payload ?? {};
+    const { jsonrpc: _version, id: _id, ...rest } = envelope.payload ?? {};
     /** @type {unknown[]} */
     const open = [chatText(envelope) ?? rest];
     while (open.length > 0 && left > 0) {

@@ -45,7 +45,7 @@ export function Asks() {
   return html`
     <div class="asks" ref=${around} tabindex="-1">
       ${asks.length === 0 && notes.length === 0 && html`
-        <p class="empty">Nobody asks you anything. When an agent calls your tool <code>ask_human</code>, or a tool that you called wants to know
+        <p class="empty">No questions for you. When an agent calls your tool <code>ask_human</code>, or a tool that you called wants to know
           more, its question appears here.</p>`}
       ${notes.filter((note) => note.type === 'shown').reverse().map(card)}
       ${asks.map((ask) => html`<${AskCard} key=${ask.id} ask=${ask} />`)}

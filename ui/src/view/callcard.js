@@ -49,7 +49,7 @@ export function CallCard({ call, nested = 0 }) {
         <${Actions} call=${call} />
       </header>
       ${state === 'running' && html`<${Progress} call=${call} />`}
-      ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'It failed without a word.'}</p>`}
+      ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'Failed without a message.'}</p>`}
       ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
       ${state === 'done' && !open && picturesOf(call).length > 0 && html`<${Thumbnails} pictures=${picturesOf(call)} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}

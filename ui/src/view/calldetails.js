@@ -41,7 +41,7 @@ function Notices({ notices }) {
   const salon = useSalon();
   const left = notices.length - MAX_NOTICES;
   return html`
-    <section aria-label="Meanwhile"><h4>Meanwhile</h4>
+    <section aria-label="Notifications"><h4>Notifications</h4>
       ${left > 0 && html`<p class="faint">${count(left, 'earlier notice')} not shown</p>`}
       <ol class="notices">
         ${notices.slice(-MAX_NOTICES).map((notice) => html`

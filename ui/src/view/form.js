@@ -33,7 +33,7 @@ const NO_ERRORS = new Map();
  * @param {string} [props.keepAs] under what it outlasts a reload, unless a secret is in it
  * @param {boolean} [props.sticky] whether its buttons stay in sight while it is scrolled
  * @param {boolean} [props.dangerous] whether the button is to look so
- * @param {{label: string, act: (text: string, secrets: string[]) => void}[]} [props.actions] buttons that do something else with the value's JSON;
+ * @param {{label: string, what?: string, act: (text: string, secrets: string[]) => void}[]} [props.actions] buttons that do something else with the value's JSON; what: the rest of the name, for screen readers;
  *   secrets: the titles of fields that look like one
  * @param {any} [props.children] more buttons
  */
@@ -110,7 +110,7 @@ export function SchemaForm(props) {
   return html`
     <form class="schema-form" ref=${form} noValidate onSubmit=${send} onKeyDown=${keys}>
       ${text !== null ? html`<${RawField} id=${id} text=${text} errors=${errors} onText=${write} />`
-        : empty ? html`<p class="aside">There is nothing to fill in.</p>`
+        : empty ? html`<p class="aside">No arguments.</p>`
         : html`<${Field} shape=${shape} draft=${draft} id=${id} pointer="" path=${[]} errors=${errors} name="value"
             onChange=${change} />`}
       ${secretsTried && secrets.length > 0 && html`<${SecretsWarning} names=${secrets} risked=${risked} onRisk=${setRisked} />`}
@@ -119,7 +119,7 @@ export function SchemaForm(props) {
         <button type="submit" class=${dangerous ? 'primary dangerous' : 'primary'} aria-disabled=${busy ? 'true' : undefined}>${submit}</button>
         ${children}
         ${onCancel && html`<button type="button" onClick=${onCancel}>${cancel}</button>`}
-        ${actions.map(({ label, act }) => html`<button type="button" class="plain" key=${label} onClick=${() => hand(act)}>${label}</button>`)}
+        ${actions.map(({ label, what, act }) => html`<button type="button" class="plain" key=${label} onClick=${() => hand(act)}>${label}${what && html`<span class="unseen"> ${what}</span>`}</button>`)}
         ${raw && html`<button type="button" class="plain" onClick=${swap}>${text === null ? 'Write JSON' : 'Use the form'}</button>`}
       </div>
     </form>`;

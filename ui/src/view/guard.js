@@ -7,8 +7,8 @@ import { said } from '../app.js';
  * @param {{of: unknown, children?: any}} props `of`: tries again when this changes
  */
 export function Guard({ of, children }) {
-  const [broken, mend] = useErrorBoundary();
-  useEffect(() => { if (broken) mend(); }, [of]);
+  const [broken, reset] = useErrorBoundary();
+  useEffect(() => { if (broken) reset(); }, [of]);
   if (!broken) return children;
   return html`<p class="broken" role="alert">This cannot be shown: ${said(broken)}</p>`;
 }

@@ -9,3 +9,10 @@ const icon = (...paths) => html`
 
 export const PeopleIcon = () => icon('M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5Z', 'M1.5 13.5c0-2.2 2-3.5 4.5-3.5s4.5 1.3 4.5 3.5', 'M11 3.3a2.4 2.4 0 0 1 0 4.4', 'M12.5 10.3c1.3.5 2 1.6 2 3.2');
 export const AskIcon = () => icon('M2 3.5a1 1 0 0 1 1-1h10a1 1 0 0 1 1 1v7a1 1 0 0 1-1 1H7l-3.5 2.5v-2.5H3a1 1 0 0 1-1-1Z');
+
+/** The mark: three who talk, one of them a machine. */
+export const Mark = () => html`
+  <svg class="brand-mark" viewBox="0 0 32 32" aria-hidden="true">
+    <path fill="currentColor" d="M8 2h16a6 6 0 0 1 6 6v12a6 6 0 0 1-6 6h-9l-6 5v-5H8a6 6 0 0 1-6-6V8a6 6 0 0 1 6-6Z" />
+    <g fill="var(--accent-text)"><circle cx="10" cy="14" r="2.6" /><circle cx="16" cy="14" r="2.6" /><rect x="19.6" y="11.6" width="4.8" height="4.8" rx="1" /></g>
+  </svg>`;

@@ -59,9 +59,9 @@ export function Lobby() {
     <main class="lobby" id="main" tabindex="-1">
       <h1>Rooms</h1>
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-      ${topics === null && !problem && html`<p class="faint">Looking for rooms…</p>`}
+      ${topics === null && !problem && html`<p class="faint">Loading rooms…</p>`}
       ${topics !== null && rooms.length === 0 && html`
-        <p class="faint">Nobody has entered a room yet. A room needs no creating: name one below and enter it.</p>`}
+        <p class="faint">No rooms yet. Enter a name below to create one.</p>`}
       ${rooms.length > 0 && html`
         ${rooms.length > MANY && html`<input type="search" class="search" placeholder="Find a room" aria-label="Find a room" value=${search}
           onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
@@ -140,7 +140,7 @@ function EnterByName({ patterns }) {
   };
   return html`
     <form class="enter" onSubmit=${submit}>
-      <label for="room-name">Enter a room by its name</label>
+      <label for="room-name">Enter or create a room by its name</label>
       <div class="bar">
         <input id="room-name" value=${name} spellcheck=${false} autocapitalize="off" autocomplete="off" aria-invalid=${problem !== ''}
           aria-describedby="room-problem"

@@ -1,6 +1,7 @@
 /** One thing that a participant offers: a tool to call, a resource to read, a prompt to get. */
 
 import { html, useEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
+import { command } from '../model/command.js';
 import { exactPayload, stringifyExact } from '../model/exact.js';
 import { isObject } from '../model/raw.js';
 import { SavedArguments } from '../model/saved.js';
@@ -101,9 +102,6 @@ function Claims({ annotations }) {
     <span class="claim" key=${hint} data-warn=${hint === 'destructiveHint' ? '' : null}>${words}</span>`)}</p>`;
 }
 
-/** The words of a shell: in single quotes where that is needed. @param {string} word */
-const quoted = (word) => (/^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
-
 /** @param {{id: string, item: any, repeated?: Call}} props repeated: a call whose arguments the form begins with */
 export function ToolView({ id, item, repeated }) {
   const salon = useSalon();
@@ -121,8 +119,7 @@ export function ToolView({ id, item, repeated }) {
     if (!(await rights.confirm({ participant: id, tool, args: text, annotations: item.annotations }))) return;
     await start('tools/call', { name: tool, arguments: value });
   };
-  const copy = (/** @type {string} */ text) => void salon.copy(
-    `salon call ${[room.topic, id, tool, '--arguments', text].map(quoted).join(' ')}`, 'Copied as a command');
+  const copy = (/** @type {string} */ text) => void salon.copy(command('call', room.topic, id, tool, '--arguments', text), 'Copied as a command');
   const saved = useMemo(() => new SavedArguments({ me: room.me, participant: id, tool }), [room, id, tool]);
   const [, redraw] = useState(0);
   const save = (/** @type {string} */ text, /** @type {string[]} */ secrets) => {
@@ -140,12 +137,12 @@ export function ToolView({ id, item, repeated }) {
       <button type="button" class="small" onClick=${() => rights.revoke({ participant: id, tool })}>Ask again</button></p>`}
     ${allowed === 'configuration' && html`<p class="aside">The gateway's configuration allows it without asking you.</p>`}
     <${SchemaForm} key=${`${schema.key} ${begin?.key ?? ''}`} schema=${schema.value} value=${begin?.value} memory=${begin ?? item}
-      sticky dangerous=${dangerous} actions=${[{ label: 'Save arguments', act: save }, { label: 'Copy as command', act: copy }]}
+      sticky dangerous=${dangerous} actions=${[{ label: 'Save', what: 'arguments', act: save }, { label: 'Copy as command', act: copy }]}
       busy=${run?.state === 'running' || !present} onSubmit=${call} />
     ${run && html`<${RunView} run=${run} id=${id} onStop=${stop} onRead=${read} />`}
     <${ToolHistory} id=${id} tool=${tool} saved=${saved} onUse=${use} onCall=${call} />
     ${isObject(item.outputSchema) && html`
-      <details><summary>What it answers with</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;
+      <details><summary>Schema of the answer</summary><${JsonTree} value=${item.outputSchema} open=${2} /></details>`}`;
 }
 
 /** A list that is read again has the same schemas as other objects: a form must not lose what is in it for that. @param {any} schema */

@@ -101,9 +101,9 @@ function Other({ id, again }) {
     <div class="peer">
       <${Head} id=${id} />
       ${!present && html`<p class="aside">It is not in the room now, so it cannot be asked anything.</p>`}
-      ${present && offer.state === 'meeting' && html`<p class="aside" role="status">Shaking hands…</p>`}
+      ${present && offer.state === 'meeting' && html`<p class="aside" role="status">Connecting…</p>`}
       ${present && offer.state === 'failed' && html`
-        <div class="error-note" role="alert"><p>It could not be asked what it offers: ${clip(offer.error ?? '', 500)}</p>
+        <div class="error-note" role="alert"><p>What it offers could not be listed: ${clip(offer.error ?? '', 500)}</p>
           <button type="button" class="small" onClick=${() => catalogue.meet(id, true)}>Try again</button></div>`}
       ${offer.info && (chosen && item
         ? html`<${Detail} key=${`${chosen.kind} ${chosen.name}`} id=${id} chosen=${chosen} item=${item} repeated=${repeated} onBack=${() => choose(null)} />`
@@ -152,7 +152,7 @@ function Offers({ id, catalogue, last, onChoose }) {
   };
   const size = (/** @type {Kind[]} */ kinds) => kinds.reduce((sum, kind) => sum + offer.lists[kind].items.length, 0);
   return html`
-    ${offer.info?.instructions && html`<details class="instructions"><summary>What it says about itself</summary>
+    ${offer.info?.instructions && html`<details class="instructions"><summary>Instructions</summary>
       <p class="plain-text" dir="auto">${clip(offer.info.instructions, 10_000)}</p></details>`}
     <div class="tabs" role="tablist" aria-label="What it offers" onKeyDown=${move}>
       ${TABS.map((one) => html`

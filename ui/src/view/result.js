@@ -6,8 +6,7 @@
 import { createContext, html, useContext, useId, useMemo, useState } from '../../vendor/ui.js';
 import { cellText, looksLikeMarkdown, mediaAddress, tablesOf } from '../model/content.js';
 import { Exact, canonical, parseExact, stringifyExact } from '../model/exact.js';
-import { at } from '../model/raw.js';
-import { isObject } from '../model/raw.js';
+import { at, isObject } from '../model/raw.js';
 import { clip, count } from '../model/text.js';
 import { JsonTree } from './json.js';
 import { Markdown } from './markdown.js';

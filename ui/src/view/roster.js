@@ -5,8 +5,11 @@ import { GATEWAY } from '../model/envelope.js';
 import { fullName, givenName, nameOf, presentPeople } from '../model/people.js';
 import { clip, count, hueOf, initials } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
+import { lazy } from './lazy.js';
 
 /** @typedef {import('../model/types.js').Person} Person */
+
+const InviteDialog = lazy(async () => (await import('./invite.js')).InviteDialog, { sheet: 'doing', quiet: true });
 
 /** From so many on one wants to search. */
 const MANY = 12;
@@ -17,6 +20,7 @@ export function Roster() {
   useRevision(room);
   useRevision(connection);
   const [search, setSearch] = useState('');
+  const [inviting, setInviting] = useState(false);
   const id = useId();
   const here = presentPeople(room.people);
   const gone = [...room.people.values()].filter((person) => !person.present)
@@ -30,6 +34,8 @@ export function Roster() {
   if (state === 'connecting' && here.length <= 1) return html`<div class="roster"><p class="aside" role="status">Entering…</p></div>`;
   return html`
     <div class="roster" data-stale=${connection.stands ? null : ''}>
+      <button type="button" class="plain small invite-button" title="How to let somebody into this room" onClick=${() => setInviting(true)}>Invite…</button>
+      ${inviting && html`<${InviteDialog} onClose=${() => setInviting(false)} />`}
       <h2 id=${id}>${connection.stands ? 'In the room' : 'Here when the connection was lost'} <span class="faint">${here.length - (room.people.get(GATEWAY)?.present ? 1 : 0)}</span></h2>
       ${here.length + gone.length > MANY && html`
         <input type="search" class="search" placeholder="Find somebody" aria-label="Find somebody" value=${search}

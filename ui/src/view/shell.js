@@ -8,7 +8,7 @@ import { AskBadge } from './badge.js';
 import { Composer } from './composer.js';
 import { Filters } from './filters.js';
 import { Guard } from './guard.js';
-import { PeopleIcon } from './icons.js';
+import { Mark, PeopleIcon } from './icons.js';
 import { useKeys } from './keys.js';
 import { lazy } from './lazy.js';
 import { Lobby } from './lobby.js';
@@ -33,13 +33,13 @@ const KeysHelp = lazy(async () => (await import('./keyshelp.js')).KeysHelp, { sh
 export function Page() {
   const salon = useSalon();
   useRevision(salon);
-  const [broken, mend] = useErrorBoundary();
+  const [broken, reset] = useErrorBoundary();
   if (broken) {
     return html`
       <main class="alone" id="main">
-        <h1>Something in this page is broken</h1>
+        <h1>This page has an error</h1>
         <p>${said(broken)}</p>
-        <button type="button" class="primary" onClick=${mend}>Go on</button>
+        <button type="button" class="primary" onClick=${reset}>Try again</button>
       </main>`;
   }
   return html`<${Place} /><${Toasts} />`;
@@ -86,7 +86,7 @@ function Front() {
   useArrival();
   return html`
     <div class="front">
-      <header class="top"><span class="brand">Salon</span><span class="spring"></span><${Account} onHelp=${() => setHelp(true)} /></header>
+      <header class="top"><span class="brand"><${Mark} />Salon</span><span class="spring"></span><${Account} onHelp=${() => setHelp(true)} /></header>
       <${Lobby} />
       ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
       ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
@@ -129,7 +129,7 @@ export function Shell() {
     <div class="shell" data-panel=${panel ? '' : null} data-people=${people ? '' : null}>
       <a class="skip" href="#main" inert=${Boolean(sheet)} onClick=${skip}>Skip to the conversation</a>
       <header class="top" inert=${Boolean(sheet)}>
-        <button type="button" class="brand" onClick=${() => salon.go({ view: 'lobby' })} title="All rooms">Salon</button>
+        <button type="button" class="brand" onClick=${() => salon.go({ view: 'lobby' })} title="All rooms"><${Mark} /><span>Salon</span></button>
         <span class="faint" aria-hidden="true">/</span>
         <h1 class="room-name" title=${room.topic}>${roomName(room.topic)}</h1>
         <${ConnectionDot} />

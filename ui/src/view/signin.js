@@ -1,6 +1,7 @@
 import { html, useState } from '../../vendor/ui.js';
 import { said, useSalon } from '../app.js';
 import { HttpProblem } from '../net/session.js';
+import { Mark } from './icons.js';
 
 /** Takes a token. The token goes to the gateway and is kept nowhere in the page. @param {{again?: boolean}} props */
 export function SignIn({ again = false }) {
@@ -24,6 +25,7 @@ export function SignIn({ again = false }) {
   };
   return html`
     <form class="signin" onSubmit=${submit}>
+      ${!again && html`<${Mark} />`}
       <h1>${again ? 'Sign in again' : 'Salon'}</h1>
       <p class="faint">${again
         ? 'Your session has ended. Sign in, and you are back in the same place with nothing missing.'

@@ -59,15 +59,14 @@ export function Timeline() {
       <label class="chip"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Handshakes</label>
       <label class="chip" title="The calls that decided how long it took: of the chosen call, or of everything"><input type="checkbox" checked=${tracing} onChange=${() => setTracing(!tracing)} />Critical path</label>
       <span class="spring"></span>
-      <span class="faint">${count(calls.length, 'call')}</span>
-      <${InSight} ...${{ layout, scale, window }} />
       ${!room.complete && html`<button type="button" disabled=${salon.past.loading} onClick=${() => salon.older()}>Load earlier</button>`}
-      <button type="button" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
-      <button type="button" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
+      <button type="button" class="tl-zoom" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
+      <button type="button" class="tl-zoom" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
       <button type="button" onClick=${window.fit}>Fit</button>
       <button type="button" title="Copy a link to this stretch of time" onClick=${() => void salon.copyLink(rangeOf(scale, window))}>Link</button>
       <button type="button" class="tl-live" aria-pressed=${window.follow} onClick=${window.live}>Live</button>
-    </div>`;
+    </div>
+    <p class="tl-caption faint"><span>${count(calls.length, 'call')}</span>${calls.length > 0 && html`<${InSight} ...${{ layout, scale, window }} />`}</p>`;
   if (calls.length === 0) {
     return html`<section class="timeline" aria-label="Timeline">${toolbar}<${Nothing} filtered=${salon.filter !== null} /></section>`;
   }
@@ -161,7 +160,7 @@ function Overview({ layout, scale, window }) {
 function InSight({ layout, scale, window }) {
   const seen = layout.bars.filter(({ from, to }) => scale.place(to) >= window.x && scale.place(from) <= window.x + window.span);
   const { failed, median, longest } = briefly(seen.map(({ call }) => call));
-  return html`<span class="faint tl-insight" title="Of the calls in sight">${seen.length < layout.bars.length ? `${seen.length} in sight, ` : ''}<span class=${failed > 0 ? 'bad' : ''}>${failed} failed</span>, median ${duration(median)}, longest ${duration(longest)}</span>`;
+  return html`<span title="Of the calls in sight">${seen.length < layout.bars.length ? `${seen.length} in sight, ` : ''}<span class=${failed > 0 ? 'bad' : ''}>${failed} failed</span>, median ${duration(median)}, longest ${duration(longest)}</span>`;
 }
 
 /** What is pointed at or chosen, in words. @param {{bar: Bar|undefined, critical: Set<Bar>|null}} props */

@@ -127,7 +127,7 @@ function Empty() {
   useRevision(connection);
   const { name } = connection.state;
   if (!connection.stands) {
-    return html`<div class="transcript"><p class="empty faint">${name === 'closed' ? 'There is nothing to see here.' : `Entering ${room.topic}…`}</p></div>`;
+    return html`<div class="transcript"><p class="empty faint">${name === 'closed' ? 'Nothing to show: you are not in this room.' : `Entering ${room.topic}…`}</p></div>`;
   }
   return html`
     <div class="transcript">
@@ -148,7 +148,7 @@ function Announcer() {
   const seen = useRef(Date.now());
   const [text, setText] = useState('');
   useEffect(() => {
-    const fresh = [...room.items.slice(-8)].filter((item) => item.type === 'chat' && item.envelope.heard !== undefined
+    const fresh = room.items.slice(-8).filter((item) => item.type === 'chat' && item.envelope.heard !== undefined
       && item.envelope.heard > seen.current && item.envelope.from !== room.me);
     seen.current = Math.max(seen.current, ...fresh.map((item) => (item.type === 'chat' ? item.envelope.heard ?? 0 : 0)));
     if (fresh.length === 0) return;

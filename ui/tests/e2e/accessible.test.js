@@ -64,9 +64,17 @@ const VIEWS = [
     await page.keyboard.press('?');
     await page.locator('dialog[open]').waitFor();
   }],
-  ['questions', async (page) => {
+  ['invitation', async (page) => {
     await page.getByRole('button', { name: 'Close' }).click();
     await page.locator('dialog[open]').waitFor({ state: 'detached' });
+    if (await page.locator('.people-button').isVisible()) await page.locator('.people-button').click();
+    await page.getByRole('button', { name: 'Invite…' }).click();
+    await page.locator('dialog.invite').waitFor();
+  }],
+  ['questions', async (page) => {
+    await page.locator('dialog.invite').getByRole('button', { name: 'Close' }).click();
+    await page.locator('dialog[open]').waitFor({ state: 'detached' });
+    if (await page.locator('.side-close').isVisible()) await page.locator('.side-close').click();
     await page.locator('.ask-badge').click();
     await page.locator('.ask').waitFor();
   }],

@@ -13,7 +13,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('ten thousand messages keep what they say and nothing that was drawn', { timeout: 300_000 }, async (t) => {
-  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { bob: {} } });
+  const { page, cast, done } = await entered(t, browser, ROOM, { cast: { bob: {} } });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.bob.enter());
 
   /** Bob says more, no faster than Alice's page draws it: only what was drawn once can be kept by mistake. */

@@ -11,7 +11,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('a field for a secret is refused until the person takes the risk, and says who can read it', async (t) => {
-  const { alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
+  const { page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
   const answer = cast.evaluate(async () => {
     const { robot } = /** @type {any} */ (window).stage.actors;
     await robot.enter();

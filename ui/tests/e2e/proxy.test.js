@@ -56,12 +56,12 @@ async function proxy(port) {
 }
 
 test('the page works below a path that a proxy takes away', async (t) => {
-  /** @type {Gateway|undefined} */
-  let gateway;
-  const front = await proxy(() => gateway?.port ?? 0);
+  const behind = { port: 0 };
+  const front = await proxy(() => behind.port);
   t.after(front.close);
-  gateway = await Gateway.start({ args: ['--http-public-url', front.url], user: 'alice' });
-  t.after(() => gateway?.stop());
+  const gateway = await Gateway.start({ args: ['--http-public-url', front.url], user: 'alice' });
+  behind.port = gateway.port;
+  t.after(() => gateway.stop());
   assert.ok(gateway.link?.startsWith(`${front.url}/#code=`), gateway.link ?? 'no link');
   // Whoever looks at what was asked for looks at the proxy.
   const alice = await Visitor.come(browser, /** @type {any} */ ({ url: front.url, written: gateway.written }));

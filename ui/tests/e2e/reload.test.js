@@ -13,7 +13,7 @@ after(() => browser.close());
 
 /** Alice in the room, and a robot that asks her something; the answer it gets. */
 async function asked(t) {
-  const { gateway, alice, page, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
+  const { gateway, alice, cast, done } = await entered(t, browser, ROOM, { cast: { robot: { kind: 'robot' } } });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.robot.enter());
   const answer = cast.evaluate(() => /** @type {any} */ (window).stage.actors.robot.call('alice', 'ask_human', { question: 'Left or right?' }));
   // Whether it fails is seen where it is awaited.
@@ -112,7 +112,7 @@ test('a call outlasts the reload of its caller, and one whose caller has left is
 });
 
 test('whoever closes the page for good has left a moment later', async (t) => {
-  const { gateway, alice, done } = await entered(t, browser, ROOM);
+  const { gateway, done } = await entered(t, browser, ROOM);
   const token = await gateway.token('watcher');
   const here = async () => (await gateway.get(`/v0/topics/${ROOM}/participants`, token)).participants.map((/** @type {any} */ each) => each.id);
   await until(async () => (await here()).includes('alice'), 'alice in the room');

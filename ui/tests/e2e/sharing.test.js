@@ -12,7 +12,7 @@ let browser;
 before(async () => { browser = await launch(); });
 after(() => browser.close());
 
-test('a message, a person and a filter have addresses that lead to them', async (t) => {
+test('a message, a person and a filter have addresses that lead to them, and whoever invites has what is needed', async (t) => {
   const { gateway, visitor, done } = await scene(t, browser);
   const alice = await visitor({ permissions: ['clipboard-read', 'clipboard-write'] });
   const { page } = alice;
@@ -48,6 +48,14 @@ test('a message, a person and a filter have addresses that lead to them', async 
   await second.locator('article.chat', { hasText: 'message 77 of many' }).waitFor();
   assert.equal(await second.getByLabel('Filter by text').inputValue(), 'message 77');
 
+  await page.getByRole('button', { name: 'Invite…' }).click();
+  const invite = page.getByRole('dialog', { name: 'Invite to sharing' });
+  assert.match(await copied(() => invite.getByRole('button', { name: 'Copy Link to this room' }).click()), /#\/room\/room:sharing$/);
+  await invite.getByLabel('Name of whom you invite').fill('bob');
+  assert.equal(await copied(() => invite.getByRole('button', { name: 'Copy Token for a person' }).click()),
+    'salon token --topic room:sharing --id bob --kind human');
+  await invite.getByRole('button', { name: 'Close' }).click();
+  await invite.waitFor({ state: 'detached' });
   await page.getByRole('navigation', { name: 'People' }).getByRole('button', { name: /alice/ }).click();
   const panel = page.getByRole('complementary', { name: 'Participant' });
   const person = await copied(() => panel.getByRole('button', { name: 'Link' }).click());

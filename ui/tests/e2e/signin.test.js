@@ -10,7 +10,7 @@ before(async () => { browser = await launch(); });
 after(() => browser.close());
 
 test('a token signs in, and is kept nowhere', async (t) => {
-  const { gateway, alice, page, done } = await entered(t, browser, 'room:a');
+  const { gateway, alice, done } = await entered(t, browser, 'room:a');
   const cookies = await alice.context.cookies();
   assert.deepEqual(cookies.map(({ httpOnly, sameSite, path }) => ({ httpOnly, sameSite, path })), [{ httpOnly: true, sameSite: 'Strict', path: '/' }]);
   alice.keep(cookies[0].value);

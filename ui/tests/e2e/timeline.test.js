@@ -189,7 +189,7 @@ test('two fingers zoom, and what is between them stays there', async (t) => {
 });
 
 test('two thousand calls do not fill the page', { timeout: 120_000 }, async (t) => {
-  const { gateway, alice, page, done } = await entered(t, browser, 'room:busy', { view: '/timeline' });
+  const { gateway, alice, done } = await entered(t, browser, 'room:busy', { view: '/timeline' });
   await alice.page.getByText('No calls yet').waitFor();
   const cast = await stage(browser, gateway, 'room:busy', { a: {}, b: {}, c: {} });
   await cast.evaluate(async () => {

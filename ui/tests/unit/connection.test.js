@@ -80,7 +80,7 @@ class World {
 }
 
 async function settled() {
-  for (let turn = 0; turn < 20; turn += 1) await null;
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
 }
 
 async function entered() {
