@@ -23,6 +23,8 @@ mod meters;
 mod outages;
 mod private_file;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod scratch;
 mod seat_keeper;
 mod server;

@@ -183,8 +183,10 @@ fn wait() -> Vec<serde_json::Value> {
                     "description": "How many events to answer with at most"
                 }
             },
-            "additionalProperties": false
+            "additionalProperties": false,
+            "examples": [{ "for": ["mention"], "timeout_ms": 60_000 }]
         },
+        "outputSchema": waiting::output_schema(),
         "annotations": { "readOnlyHint": true }
     })]
 }
