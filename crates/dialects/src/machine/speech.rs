@@ -91,6 +91,13 @@ impl<'a> OutgoingMessage<'a> {
         self
     }
 
+    pub(super) fn with_context(self, context: Option<Box<RawValue>>) -> Self {
+        match context {
+            Some(context) => self.with("context", &context),
+            None => self,
+        }
+    }
+
     pub(super) fn with_metadata(mut self, metadata: Option<Box<RawValue>>) -> Self {
         self.metadata = metadata;
         self
