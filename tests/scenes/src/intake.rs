@@ -31,6 +31,9 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("malformed framed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_framed(engine))),
             ("reads have a rate", Logs::SqliteOnly, |engine| Box::pin(reads(engine))),
             ("connections beyond the limit are answered", Logs::SqliteOnly, |engine| Box::pin(beyond(engine))),
+            ("framed connections beyond the limit are answered", Logs::SqliteOnly, |engine| {
+                Box::pin(framed_beyond(engine))
+            }),
         ],
     )
 }
@@ -250,6 +253,23 @@ async fn beyond(engine: TestEngine) -> Result<(), Failure> {
     }
     for path in ["/health", "/ready"] {
         expect(path, HttpCall::new("GET", path).send(address).await?.status, 200)?;
+    }
+    drop((first, second));
+    gateway.stop().await
+}
+
+async fn framed_beyond(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_address", "2")?).await?;
+    let address = gateway.framed_address();
+    let (first, second) = (FramedClient::open(address).await?, FramedClient::open(address).await?);
+    let mut third = FramedClient::open(address).await?;
+    let reply = third.reply().await?;
+    let body = reply.json();
+    if reply.code() != 429 || body["code"] != "rate_limited" || !reply.body.contains("the limit is 2") {
+        return Err(format!("the refusal does not say what to do: {} {}", reply.header, reply.body));
+    }
+    if let Some(more) = third.next().await? {
+        return Err(format!("the connection goes on: {more:?}"));
     }
     drop((first, second));
     gateway.stop().await

@@ -93,6 +93,15 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
     }
 }
 
+/// Says one thing and closes. Its caller limits how long that takes.
+pub(super) async fn refuse(socket: Socket, answer: &[u8]) -> io::Result<()> {
+    let (mut read, mut write) = tokio::io::split(socket);
+    write.write_all(answer).await?;
+    write.shutdown().await?;
+    hang_up(&mut read).await;
+    Ok(())
+}
+
 /// Waits for the peer to end its side. Closing at once would, with bytes of the peer's still unread, make the system throw away
 /// what it has yet to deliver.
 async fn hang_up(read: &mut (impl AsyncRead + Unpin)) {
