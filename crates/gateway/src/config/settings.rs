@@ -183,7 +183,7 @@ settings! {
             message: Size = "1MiB";
             /// Size of one envelope that answers a call
             ///
-            /// By MCPx and REST. Never less than `limits.message`; the caller gets an error where the answer is longer.
+            /// By MCPx, REST, and MCP over a WebSocket; by other ways `limits.message` holds. Never less than `limits.message`; the caller gets an error where the answer is longer.
             answer: Size = "4MiB";
             /// Levels of nesting in one envelope, from 1 to 1024; cannot be switched off
             depth: Depth = "64";
