@@ -6,7 +6,7 @@ import { HttpProblem } from './net/session.js';
 
 /** @typedef {import('./model/types.js').SessionInfo} SessionInfo */
 /** @typedef {import('./net/session.js').Gateway} Gateway */
-/** @typedef {typeof import('./net/tabs.js').openTabs} OpenTabs */
+/** @typedef {{tell: (who: string|null) => void, close: () => void}} Tabs */
 
 /**
  * What an account needs of the page.
@@ -21,7 +21,7 @@ import { HttpProblem } from './net/session.js';
  */
 
 export class Account {
-  /** @param {Host} host @param {Gateway} gateway @param {OpenTabs} open */
+  /** @param {Host} host @param {Gateway} gateway @param {typeof openTabs} open */
   constructor(host, gateway, open) {
     this.host = host;
     this.gateway = gateway;
@@ -166,4 +166,18 @@ export class Account {
     this.host.arrive();
     if (before !== undefined) this.host.say(now === undefined ? 'You are signed out.' : `This browser is signed in as ${now} now.`);
   }
+}
+
+/**
+ * What the page says to its other tabs in the same browser: who is signed in. The cookie is one for all of them.
+ * @param {(who: string|null) => void} hear called when another tab has signed somebody in, or out (null)
+ * @returns {Tabs}
+ */
+export function openTabs(hear) {
+  // Gateways below different paths of one host have different cookies, and nothing to say to each other.
+  const channel = new BroadcastChannel(`salon ${new URL('.', document.baseURI).href}`);
+  channel.onmessage = ({ data }) => {
+    if (data?.signedIn === null || typeof data?.signedIn === 'string') hear(data.signedIn);
+  };
+  return { tell: (who) => channel.postMessage({ signedIn: who }), close: () => channel.close() };
 }

@@ -1,12 +1,12 @@
 // The page's state: which room is shown, and what of it. Its parts have one job each: `account` (who is signed in), `panels`, `toasts`, `past`
 // (older history) and `visits` (the rooms entered). Views get it by `useSalon`.
 
-import { Account } from './account.js';
+import { Account, openTabs } from './account.js';
 import { Alerts } from './alerts.js';
+import { Pins } from './model/pins.js';
 import { hashOf, linkOf, routeOf } from './model/route.js';
 import { Watched } from './model/watched.js';
 import { Gateway } from './net/session.js';
-import { openTabs } from './net/tabs.js';
 import { Panels } from './panels.js';
 import { Past } from './past.js';
 import { Toasts } from './toasts.js';
@@ -31,6 +31,7 @@ export class Salon extends Watched {
     this.toasts = new Toasts(changed);
     this.panels = new Panels(changed);
     this.past = new Past(gateway, changed);
+    this.pins = new Pins();
     this.account = new Account({
       changed, say: (text, tone) => this.say(text, tone), arrive: () => this.arrive(), leave: () => this.leave(), reopen: () => this.visits.reopen(),
       toLobby: () => this.go({ view: 'lobby' }), isRefused: () => this.visits.all().some(({ connection }) => connection.state.name === 'another'),
@@ -135,8 +136,9 @@ export class Salon extends Watched {
   heed(visit) {
     const { route } = this;
     if (route.view === 'lobby') return;
-    const { show, person } = route;
+    const { show, person, from } = route;
     if (person !== undefined) this.open({ panel: 'peer', id: person });
+    if (from !== undefined && route.view === 'room') whenLive(visit.connection, () => void this.showTime(from, visit));
     if (show === undefined) return;
     // The same address may be followed again.
     history.replaceState(null, '', hashOf({ view: route.view, topic: route.topic }));
@@ -260,6 +262,14 @@ export class Salon extends Watched {
     this.changed();
   }
 
+  /** Scrolls the transcript to the first row of a moment or after it. @param {number} from @param {Visit} visit */
+  async showTime(from, visit) {
+    const { room } = visit;
+    await this.past.until(room, () => room.since <= from, () => this.visit === visit);
+    const first = [...room.envelopes.values()].find(({ id, at }) => at >= from && room.itemOf(id) !== undefined);
+    if (first && this.visit === visit) void this.show(first.id);
+  }
+
   /** Scrolls the transcript to its end. */
   showEnd() {
     this.target = { id: null };
@@ -277,4 +287,4 @@ export class Salon extends Watched {
   }
 }
 
-export { SalonContext, said, useRevision, useSalon, useSlowRevision } from './hooks.js';
+export { SalonContext, openedIn, said, useOpened, useRevision, useSalon, useSlowRevision } from './hooks.js';

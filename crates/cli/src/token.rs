@@ -1,5 +1,6 @@
 //! `salon token`: the token alone on stdout, everything else on stderr.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use salon_gateway::auth::{Grant, SigningKeys};
@@ -25,13 +26,17 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     };
     let now = clock::now();
     let ttl = u64::try_from(args.ttl.0.as_millis()).unwrap_or(u64::MAX);
-    let mut grant = Grant::new(args.id, args.topic, Timestamp(now.0.saturating_add(ttl)));
+    let expires = Timestamp(now.0.saturating_add(ttl));
+    let mut grant = Grant::new(args.id, args.topic, expires);
     grant.name = args.name;
     grant.kind = args.kind;
     grant.permissions = args.permission;
     grant.require_integrity = args.require_integrity;
     grant.confirmation = args.integrity_key;
     let token = keys.signer(now).sign(&grant, now).map_err(Trouble::usage)?;
+    if io::stderr().is_terminal() {
+        note(format_args!("the token is good until {}; `--ttl` sets how long", clock::second(expires)));
+    }
     hand_over(format_args!("{token}"))
 }
 

@@ -141,6 +141,11 @@ export class RoomModel extends Watched {
     return this.envelopes.keys().next().value;
   }
 
+  /** When the oldest envelope here was sent. */
+  get since() {
+    return this.envelopes.values().next().value?.at ?? Infinity;
+  }
+
   /** The row that shows an envelope. @param {string} envelopeId @returns {Item|undefined} */
   itemOf(envelopeId) {
     return this.rows.get(envelopeId);

@@ -17,19 +17,23 @@ export function routeOf(hash) {
   return { view: view === 'timeline' ? 'timeline' : 'room', topic, ...detailsOf(new URLSearchParams(query)) };
 }
 
-/** What of a room an address is about. @param {URLSearchParams} query @returns {Pick<RoomRoute, 'show'|'person'|'filter'>} */
+/** What of a room an address is about. @param {URLSearchParams} query @returns {Pick<RoomRoute, 'show'|'person'|'from'|'to'|'filter'>} */
 function detailsOf(query) {
   const [show, person] = [query.get('show'), query.get('person')];
   const kinds = KINDS.map(({ kind }) => kind).filter((kind) => query.getAll('kind').includes(kind));
   const filter = { people: query.getAll('of'), kinds, method: query.get('method') ?? '', text: query.get('text') ?? '' };
-  return { ...(show ? { show } : {}), ...(person ? { person } : {}), ...(isEmpty(filter) ? {} : { filter }) };
+  const [from, to] = [Date.parse(query.get('from') ?? ''), Date.parse(query.get('to') ?? '')];
+  const range = to > from ? { from, to } : {};
+  return { ...(show ? { show } : {}), ...(person ? { person } : {}), ...range, ...(isEmpty(filter) ? {} : { filter }) };
 }
 
 /** @param {RoomRoute} route */
-function queryOf({ show, person, filter }) {
+function queryOf({ show, person, from, to, filter }) {
   const query = new URLSearchParams();
   if (show) query.set('show', show);
   if (person) query.set('person', person);
+  if (from !== undefined) query.set('from', new Date(from).toISOString());
+  if (to !== undefined) query.set('to', new Date(to).toISOString());
   for (const id of filter?.people ?? []) query.append('of', id);
   for (const kind of filter?.kinds ?? []) query.append('kind', kind);
   if (filter?.method) query.set('method', filter.method);

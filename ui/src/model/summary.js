@@ -38,6 +38,12 @@ function lineOf(calls) {
   };
 }
 
+/** Some calls in a few words: how many failed, and how long they took. @param {Call[]} calls @returns {{failed: number, median: number, longest: number}} */
+export function briefly(calls) {
+  const { failed, median, longest } = calls.length === 0 ? { failed: 0, median: 0, longest: 0 } : lineOf(calls);
+  return { failed, median, longest };
+}
+
 /** How long at least one of them ran. @param {Call[]} calls */
 function busyTime(calls) {
   let [busy, until] = [0, -Infinity];

@@ -2,11 +2,12 @@
 // Time here is folded: stretches in which nothing ran are made short. Places on that axis are in milliseconds of folded time.
 
 import { CHAT } from './envelope.js';
-import { isQuestion } from './reading.js';
+import { isQuestion, titleOf } from './reading.js';
 
 /** @typedef {import('./types.js').Call} Call */
 /** @typedef {import('./types.js').Envelope} Envelope */
 /** @typedef {{call: Call, row: number, depth: number, from: number, to: number, order: number}} Bar  from and to: real time */
+/** @typedef {'people'|'tools'|'calls'} Grouping what has a lane of its own */
 /** @typedef {{id: string, row: number, rows: number, said: Envelope[]}} Lane */
 /** @typedef {{bars: Bar[], rows: Bar[][], lanes: Lane[], byId: Map<string, Bar>}} Layout */
 /** @typedef {{from: number, to: number, x: number}} Stretch  real time, and where it begins when folded */
@@ -39,6 +40,16 @@ export class Scale {
     return x + (to - from) + ((time - to) / (next.from - to)) * (next.x - x - (to - from));
   }
 
+  /** The moment at a place. @param {number} place */
+  time(place) {
+    const at = Math.max(0, last(this.stretches, ({ x }) => x <= place));
+    const { from, to, x } = this.stretches[at];
+    const next = this.stretches[at + 1];
+    const within = place - x;
+    if (within <= to - from || !next) return from + Math.min(Math.max(0, within), to - from);
+    return to + ((within - (to - from)) / (next.x - x - (to - from))) * (next.from - to);
+  }
+
   /** The first and the last stretch that can be seen between two places. @param {number} from @param {number} to */
   within(from, to) {
     return [from, to].map((place) => Math.max(0, last(this.stretches, ({ x }) => x <= place)));
@@ -68,7 +79,7 @@ export function scaleOf(spans, { fold }) {
 /**
  * Gives every call a row.
  * @param {Call[]} calls
- * @param {{by: 'people'|'calls', now: number, said?: Envelope[]}} how said: chat, to be seen beside the calls
+ * @param {{by: Grouping, now: number, said?: Envelope[]}} how said: chat, to be seen beside the calls
  * @returns {Layout}
  */
 export function lay(calls, { by, now, said = [] }) {
@@ -81,7 +92,7 @@ export function lay(calls, { by, now, said = [] }) {
   /** @type {Layout} */
   const layout = { bars, rows: [], lanes: [], byId };
   if (by === 'calls') stack(layout);
-  else pack(layout, said);
+  else pack(layout, by, by === 'people' ? said : []);
   bars.forEach((bar, order) => { bar.order = order; });
   return layout;
 }
@@ -111,8 +122,8 @@ function stack(layout) {
   layout.bars = layout.rows.flat().sort((a, b) => a.from - b.from || a.row - b.row);
 }
 
-/** A lane for everybody; in it as many rows as calls ran at the same time. @param {Layout} layout @param {Envelope[]} said */
-function pack(layout, said) {
+/** A lane for everybody, or for every tool; in it as many rows as calls ran at the same time. @param {Layout} layout @param {Grouping} by @param {Envelope[]} said */
+function pack(layout, by, said) {
   /** @type {Map<string, {bars: Bar[][], said: Envelope[], first: number, busy: Heap, free: Heap}>} */
   const lanes = new Map();
   const lane = (/** @type {string} */ id, /** @type {number} */ at) => {
@@ -122,8 +133,8 @@ function pack(layout, said) {
     return known;
   };
   for (const bar of layout.bars) {
-    lane(bar.call.caller, bar.from);
-    const { bars, busy, free } = lane(bar.call.callee, bar.from);
+    if (by === 'people') lane(bar.call.caller, bar.from);
+    const { bars, busy, free } = lane(by === 'people' ? bar.call.callee : titleOf(bar.call), bar.from);
     for (let ended = busy.below(bar.from); ended !== undefined; ended = busy.below(bar.from)) free.push(ended, ended);
     bar.row = free.below(Infinity) ?? bars.length;
     busy.push(bar.to, bar.row);

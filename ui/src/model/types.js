@@ -107,8 +107,8 @@
  */
 
 /**
- * Where the address leads. In a room it may name an envelope to show, somebody to look at, and a filter.
- * @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, filter?: import('./filter.js').Filter}} Route
+ * Where the address leads. In a room it may name an envelope to show, somebody to look at, a stretch of time (in milliseconds) and a filter.
+ * @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, from?: number, to?: number, filter?: import('./filter.js').Filter}} Route
  */
 
 /**

@@ -56,6 +56,12 @@ export class Gateway {
     return Array.isArray(topics) ? topics.filter((topic) => typeof topic?.name === 'string') : [];
   }
 
+  /** Who is in a room. @param {string} topic @returns {Promise<{id: string, name?: string}[]>} */
+  async participants(topic) {
+    const { participants } = await this.json('GET', `v0/topics/${encodeURIComponent(topic)}/participants`);
+    return Array.isArray(participants) ? participants.filter((each) => typeof each?.id === 'string') : [];
+  }
+
   /**
    * A page of the past, oldest first.
    * @param {string} topic @param {{before?: string, after?: string, limit: number}} which

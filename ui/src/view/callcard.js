@@ -1,29 +1,30 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
-import { mediaAddress } from '../model/content.js';
+import { fitsInCard } from '../model/groups.js';
 import { argumentsLine, failureText, isQuestion, outcomeLine, titleOf } from '../model/reading.js';
 import { threadsOf } from '../model/threads.js';
 import { clockSeconds, clip, duration, moment } from '../model/text.js';
-import { useSalon } from '../app.js';
+import { useOpened, useSalon } from '../app.js';
 import { lazy } from './lazy.js';
-import { useOpened } from './opened.js';
 import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Call} Call */
 
+const Thumbnails = lazy(async () => (await import('./thumbnails.js')).Thumbnails, { quiet: true });
 const Details = lazy(async () => (await import('./calldetails.js')).Details, { sheet: 'doing' });
 
 const MARKS = { running: '●', done: '✓', failed: '✗', cancelled: '⊘', abandoned: '⊘' };
 const WORDS = { running: 'running', done: 'done', failed: 'failed', cancelled: 'cancelled', abandoned: 'abandoned' };
 
-/** How many sub-calls are shown before somebody asks for more, and how many pictures. */
+/** How many sub-calls are shown before somebody asks for more. */
 const MAX_INNER = 5;
-const MAX_THUMBNAILS = 4;
+/** How deep cards are drawn within each other. */
+const MAX_NESTED = 6;
 
 /**
  * A call with its answer: who asked whom for what, how far it is or how it ended, and all of it once unfolded.
- * @param {{call: Call}} props
+ * @param {{call: Call, nested?: number}} props nested: in how many other cards it stands
  */
-export function CallCard({ call }) {
+export function CallCard({ call, nested = 0 }) {
   const salon = useSalon();
   const [open, toggle] = useOpened(call.id);
   const { caller, callee, state } = call;
@@ -33,7 +34,7 @@ export function CallCard({ call }) {
   return html`
     <article class="call" data-state=${state} data-question=${isQuestion(call) ? '' : null}
       aria-label=${`${caller} to ${callee}: ${title}, ${WORDS[state]}`}>
-      ${parent && html`
+      ${parent && nested === 0 && html`
         <button type="button" class="reply-to" onClick=${() => salon.show(parent.id)}>
           <span aria-hidden="true">↳</span> during <b>${clip(titleOf(parent), 60)}</b> of ${parent.callee}
         </button>`}
@@ -50,9 +51,9 @@ export function CallCard({ call }) {
       ${state === 'running' && html`<${Progress} call=${call} />`}
       ${state === 'failed' && html`<p class="failure" dir="auto">${failureText(call) || 'It failed without a word.'}</p>`}
       ${state === 'abandoned' && html`<p class="faint">Abandoned: <${Name} id=${caller} /> left before the answer.</p>`}
-      ${state === 'done' && !open && html`<${Thumbnails} call=${call} />`}
+      ${state === 'done' && !open && picturesOf(call).length > 0 && html`<${Thumbnails} pictures=${picturesOf(call)} />`}
       ${state === 'done' && !open && says && html`<p class="outcome" dir="auto">${says}</p>`}
-      <${SubCalls} call=${call} />
+      <${SubCalls} call=${call} nested=${nested} />
       ${open && html`<${Details} call=${call} />`}
     </article>
   `;
@@ -76,6 +77,11 @@ export function GroupRow({ group, onToggle }) {
       </button>
       <time datetime=${last.request.ts} title=${moment(last.began)}>${clockSeconds(last.began)}</time>
     </div>`;
+}
+
+/** The pictures in an answer. @param {Call} call @returns {any[]} */
+function picturesOf({ result }) {
+  return Array.isArray(result?.content) ? result.content.filter((/** @type {any} */ block) => block?.type === 'image') : [];
 }
 
 /** @param {{call: Call}} props how long it took, or takes so far */
@@ -132,18 +138,8 @@ function Progress({ call }) {
   `;
 }
 
-/** Pictures of an answer, small; unfolded they are as they are. @param {{call: Call}} props */
-function Thumbnails({ call }) {
-  const blocks = Array.isArray(call.result?.content) ? call.result.content : [];
-  const pictures = blocks.filter((/** @type {any} */ block) => block?.type === 'image').slice(0, MAX_THUMBNAILS)
-    .map((/** @type {any} */ block) => mediaAddress('image', block.mimeType, block.data)).filter(Boolean);
-  if (pictures.length === 0) return null;
-  return html`<div class="thumbnails">${pictures.map((/** @type {any} */ address, /** @type {number} */ at) => html`
-    <img key=${at} src=${address} alt=${`picture ${at + 1} of the answer`} loading="lazy" />`)}</div>`;
-}
-
-/** @param {{call: Call}} props what was asked for its sake */
-function SubCalls({ call }) {
+/** @param {{call: Call, nested: number}} props what was asked for its sake */
+function SubCalls({ call, nested }) {
   const salon = useSalon();
   const [all, setAll] = useState(false);
   const calls = threadsOf(salon.room).calls.get(call.id) ?? [];
@@ -151,17 +147,29 @@ function SubCalls({ call }) {
   const shown = all ? calls : calls.slice(0, MAX_INNER);
   return html`
     <ul class="sub-calls" aria-label="calls made because of it">
-      ${shown.map((sub) => html`
-        <li key=${sub.id} data-state=${sub.state}>
-          <span class="mark" aria-hidden="true">${MARKS[sub.state]}</span>
-          <button type="button" class="link" onClick=${() => salon.show(sub.id)}>
-            ${sub.caller} → ${sub.callee} <b>${clip(titleOf(sub), 60)}</b>
-            <span class="faint"> ${argumentsLine(sub, 80)}</span>
-          </button>
-          <span class="faint">${sub.state === 'done' || sub.state === 'failed' ? outcomeLine(sub, 80) : WORDS[sub.state]}</span>
-        </li>`)}
+      ${shown.map((sub) => html`<${SubCall} key=${sub.id} call=${sub} nested=${nested} />`)}
       ${shown.length < calls.length && html`
         <li><button type="button" class="more" onClick=${() => setAll(true)}>${calls.length - shown.length} more</button></li>`}
     </ul>
   `;
+}
+
+/** One of them: unfolded in place where it has no row of its own. @param {{call: Call, nested: number}} props */
+function SubCall({ call, nested }) {
+  const salon = useSalon();
+  const [open, toggle] = useOpened(call.id);
+  const within = fitsInCard(call) && nested < MAX_NESTED;
+  const told = call.state === 'done' || call.state === 'failed' ? outcomeLine(call, 80) : WORDS[call.state];
+  return html`
+    <li data-state=${call.state}>
+      <div class="sub-call">
+        <span class="mark" aria-hidden="true">${MARKS[call.state]}</span>
+        <button type="button" class="link" aria-expanded=${within ? open : null} onClick=${() => (within ? toggle() : void salon.show(call.id))}>
+          ${call.caller} → ${call.callee} <b>${clip(titleOf(call), 60)}</b>
+          <span class="faint"> ${argumentsLine(call, 80)}</span>
+        </button>
+        <span class="faint">${told}</span><${Took} call=${call} />
+      </div>
+      ${within && open && html`<${CallCard} call=${call} nested=${nested + 1} />`}
+    </li>`;
 }

@@ -12,6 +12,7 @@ import { Name } from './who.js';
 /** @typedef {import('../model/timeline.js').Layout} Layout */
 /** @typedef {import('../model/timeline.js').Scale} Scale */
 /** @typedef {import('../model/timeline.js').Seen} Seen */
+/** @typedef {import('../model/timeline.js').Grouping} Grouping */
 /** @typedef {import('../model/types.js').Call} Call */
 /** @typedef {import('./window.js').Window} Window */
 /** @typedef {{x: number, span: number, width: number, tall: number}} View  folded time, and the pixels that it and a row are shown on */
@@ -23,15 +24,15 @@ const AXIS = 24;
 
 /**
  * The bars in their rows, with what leads from one to another.
- * @param {{layout: Layout, scale: Scale, window: Window, by: 'people'|'calls', selected: string|null, hovered: string|null,
+ * @param {{layout: Layout, scale: Scale, window: Window, by: Grouping, critical: Set<Bar>|null, selected: string|null, hovered: string|null,
  *   onSelect: (id: string|null) => void, onHover: (id: string|null) => void}} props
  */
-export function Chart({ layout, scale, window, by, selected, hovered, onSelect, onHover }) {
+export function Chart({ layout, scale, window, by, critical, selected, hovered, onSelect, onHover }) {
   const salon = useSalon();
   const [ref, size] = useSize();
   const [top, setTop] = useState(0);
   const tall = Math.max(LOWEST, Math.min(TALLEST, Math.floor((size.height - AXIS) / Math.max(1, layout.rows.length))));
-  const labels = size.width < 600 ? 92 : by === 'people' ? 150 : 260;
+  const labels = size.width < 600 ? 92 : by === 'calls' ? 260 : 150;
   const width = Math.max(100, size.width - labels);
   const view = { x: window.x, span: window.span, width, tall };
   const rows = { top: Math.floor(top / tall) - 4, bottom: Math.ceil((top + size.height) / tall) + 4 };
@@ -69,7 +70,7 @@ export function Chart({ layout, scale, window, by, selected, hovered, onSelect, 
       onPointerOver=${(/** @type {PointerEvent} */ event) => setPointer({ x: event.clientX, y: event.clientY })}>
       <${Axis} scale=${scale} view=${view} labels=${labels} />
       <div class="tl-body" style=${{ height: `${height}px` }}>
-        ${by === 'people' ? html`<${LaneLabels} ...${{ layout, labels, rows, view }} />` : html`<${RowLabels} ...${{ layout, labels, rows, view }} />`}
+        ${by !== 'calls' ? html`<${LaneLabels} ...${{ layout, labels, rows, view, by }} />` : html`<${RowLabels} ...${{ layout, labels, rows, view }} />`}
         <svg class="tl-svg" style=${{ left: `${labels}px` }} width=${width} height=${height}>
           ${layout.lanes.map((lane, at) => at % 2 === 1 && html`
             <rect key=${lane.id} class="tl-lane" x="0" y=${lane.row * tall} width=${width} height=${lane.rows * tall} />`)}
@@ -77,7 +78,7 @@ export function Chart({ layout, scale, window, by, selected, hovered, onSelect, 
           ${by === 'people' && html`<${Said} ...${{ layout, scale, view, rows }} />`}
           <${Threads} ...${{ layout, scale, view, seen, by, chosen: hovered ?? selected }} />
           ${seen.map((each) => html`
-            <${Piece} key=${each.bar.call.id} ...${{ each, scale, view }} picked=${each.bar === chosen}
+            <${Piece} key=${each.bar.call.id} ...${{ each, scale, view }} picked=${each.bar === chosen} traced=${critical ? critical.has(each.bar) : null}
               onHover=${onHover} onPick=${() => !drag.moved() && select(each.bar)}
               onOpen=${() => salon.open({ panel: 'inspector', id: each.bar.call.id })} />`)}
           ${drag.brush && html`<rect class="tl-brush" x=${Math.min(drag.brush.from, drag.brush.to)} y="0" width=${Math.abs(drag.brush.to - drag.brush.from)} height=${height} />`}
@@ -163,10 +164,15 @@ function Folds({ scale, view, height }) {
     </g>`;
 }
 
-/** @param {{layout: Layout, labels: number, rows: {top: number, bottom: number}, view: View}} props */
-function LaneLabels({ layout, labels, rows, view: { tall } }) {
+/** @param {{layout: Layout, labels: number, rows: {top: number, bottom: number}, view: View, by: Grouping}} props */
+function LaneLabels({ layout, labels, rows, view: { tall }, by }) {
   const salon = useSalon();
   const lanes = layout.lanes.filter((lane) => lane.row < rows.bottom && lane.row + lane.rows > rows.top);
+  if (by === 'tools') {
+    return lanes.map((lane) => html`
+      <div key=${lane.id} class="tl-label" title=${lane.id} style=${{ top: `${lane.row * tall}px`, width: `${labels}px`, height: `${lane.rows * tall}px`, lineHeight: `${tall}px` }}>
+        <b>${clip(lane.id, 40)}</b></div>`);
+  }
   return lanes.map((lane) => html`
     <button key=${lane.id} type="button" class="tl-label who" tabindex="-1" data-hue=${hueOf(lane.id)} title=${lane.id}
       style=${{ top: `${lane.row * tall}px`, width: `${labels}px`, height: `${lane.rows * tall}px`, lineHeight: `${tall}px` }}
@@ -204,7 +210,7 @@ function Said({ layout, scale, view, rows }) {
 
 /**
  * Who asked, and which call another was made for: lines from there to the bar.
- * @param {{layout: Layout, scale: Scale, view: View, seen: Seen[], by: 'people'|'calls', chosen: string|null}} props
+ * @param {{layout: Layout, scale: Scale, view: View, seen: Seen[], by: Grouping, chosen: string|null}} props
  */
 function Threads({ layout, view: { tall }, seen, by, chosen }) {
   const thick = tall - 8;
@@ -227,9 +233,9 @@ function Threads({ layout, view: { tall }, seen, by, chosen }) {
 }
 
 /**
- * @param {{each: Seen, scale: Scale, view: View, picked: boolean, onHover: (id: string|null) => void, onPick: () => void, onOpen: () => void}} props
+ * @param {{each: Seen, scale: Scale, view: View, picked: boolean, traced: boolean|null, onHover: (id: string|null) => void, onPick: () => void, onOpen: () => void}} props
  */
-function Piece({ each, scale, view, picked, onHover, onPick, onOpen }) {
+function Piece({ each, scale, view, picked, traced, onHover, onPick, onOpen }) {
   const { room } = useSalon();
   const { bar, from, to, crowd, failed } = each;
   const { call } = bar;
@@ -247,7 +253,7 @@ function Piece({ each, scale, view, picked, onHover, onPick, onOpen }) {
   const told = crowd > 1 ? `${crowd} calls to ${call.callee}` : describe(call);
   const inner = marks(bar, threadsOf(room).calls.get(call.id) ?? []);
   const px = (/** @type {number} */ time) => ((scale.place(time) - view.x) / view.span) * view.width;
-  const classes = ['tl-bar', 'hued', picked && 'picked', isQuestion(call) && 'question', crowd > 1 && 'crowd'].filter(Boolean).join(' ');
+  const classes = ['tl-bar', 'hued', picked && 'picked', isQuestion(call) && 'question', crowd > 1 && 'crowd', traced === true && 'critical', traced === false && 'aside-of-path'].filter(Boolean).join(' ');
   return html`
     <g id=${`tl-${bar.order}`} class=${classes} role="img" aria-label=${told} data-state=${state} data-hue=${hueOf(call.callee)}
       onPointerEnter=${() => onHover(call.id)} onPointerLeave=${() => onHover(null)} onClick=${onPick} onDblClick=${onOpen}>

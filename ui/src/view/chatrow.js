@@ -3,9 +3,8 @@ import { chatText, repliesTo } from '../model/envelope.js';
 import { givenName, nameOf } from '../model/people.js';
 import { countReplies, gist, threadsOf } from '../model/threads.js';
 import { clock, count, hueOf, initials, moment } from '../model/text.js';
-import { useRevision, useSalon } from '../app.js';
+import { useOpened, useRevision, useSalon } from '../app.js';
 import { Markdown } from './markdown.js';
-import { useOpened } from './opened.js';
 import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').ChatItem} ChatItem */

@@ -2,6 +2,7 @@
 
 import { html, useEffect } from '../../vendor/ui.js';
 import { useRevision, useSalon } from '../app.js';
+import { lastSaid, othersIn } from '../model/preview.js';
 import { roomName } from '../model/route.js';
 import { count } from '../model/text.js';
 
@@ -12,39 +13,58 @@ export function RoomList({ onSwitch }) {
   const salon = useSalon();
   const { visits } = salon;
   useRevision(visits);
-  const open = visits.all().filter((visit) => visit === salon.visit || visit.connection.state.name !== 'closed')
-    .sort((a, b) => roomName(a.room.topic).localeCompare(roomName(b.room.topic)));
+  useRevision(salon.pins);
+  const me = salon.session?.participant.id ?? '';
+  const pinned = salon.pins.of(me);
+  const open = visits.all().filter((visit) => visit === salon.visit || visit.connection.state.name !== 'closed').map(({ room }) => room.topic);
+  const topics = [...new Set([...pinned, ...open])]
+    .sort((a, b) => Number(pinned.includes(b)) - Number(pinned.includes(a)) || roomName(a).localeCompare(roomName(b)));
   return html`
     <nav class="room-list" aria-label="Rooms">
       <div class="room-list-head">
         <h2>Rooms</h2>
         <button type="button" class="plain small" title="Find or enter a room (Ctrl+K)" onClick=${onSwitch}>Find…</button>
       </div>
-      <ul>${open.map((visit) => html`<${Entry} key=${visit.room.topic} visit=${visit} />`)}</ul>
+      <ul>${topics.map((topic) => html`<${Entry} key=${topic} topic=${topic} visit=${visits.get(topic)} pinned=${pinned.includes(topic)} onPin=${() => salon.pins.toggle(me, topic)} />`)}</ul>
       <button type="button" class="plain small all-rooms" onClick=${() => salon.go({ view: 'lobby' })}>All rooms</button>
     </nav>`;
 }
 
-/** @param {{visit: Visit}} props */
-function Entry({ visit }) {
+/** @param {{topic: string, visit?: Visit, pinned: boolean, onPin: () => void}} props visit: none where it is pinned and not entered */
+function Entry({ topic, visit, pinned, onPin }) {
   const salon = useSalon();
-  const { room, person, connection } = visit;
-  const current = visit === salon.visit;
-  // What waits in the room that is shown is shown there.
-  const news = current ? '' : newsOf(visit);
-  const unread = current ? 0 : room.unread;
+  const current = visit !== undefined && visit === salon.visit;
+  const name = roomName(topic);
+  const unread = current ? 0 : visit?.room.unread ?? 0;
   return html`
-    <li class="room-entry" data-current=${current ? '' : null} data-unread=${unread > 0 ? '' : null}>
-      <button type="button" class="room-go" aria-current=${current ? 'page' : null} title=${room.topic} onClick=${() => salon.go({ view: 'room', topic: room.topic })}>
-        <span class="room-dot" data-state=${connection.state.name} aria-hidden="true"></span>
-        <span class="clipped">${roomName(room.topic)}</span>
-        ${!current && person.asks.length > 0 && html`<span class="count asks" title=${news}>?${person.asks.length}</span>`}
-        ${!current && room.mentions > 0 && html`<span class="count mentions">@${room.mentions}</span>`}
-        ${unread > room.mentions && html`<span class="count">${unread > 99 ? '99+' : unread}</span>`}
-        ${news && html`<span class="unseen">, ${news}</span>`}
+    <li class="room-entry" data-current=${current ? '' : null} data-unread=${unread > 0 ? '' : null} data-pinned=${pinned ? '' : null}>
+      <button type="button" class="room-go" aria-current=${current ? 'page' : null} title=${topic} onClick=${() => salon.go({ view: 'room', topic })}>
+        <span class="room-dot" data-state=${visit?.connection.state.name ?? 'out'} aria-hidden="true"></span>
+        <span class="clipped">${name}</span>
+        ${visit && !current && html`<${News} visit=${visit} />`}
+        ${visit && html`<${About} visit=${visit} />`}
       </button>
-      <button type="button" class="plain room-leave" aria-label=${`Leave ${roomName(room.topic)}`} title="Leave" onClick=${() => salon.leaveRoom(room.topic)}>✕</button>
+      <button type="button" class="plain room-act" aria-pressed=${pinned} aria-label=${`Pin ${name}`} title=${pinned ? 'Unpin' : 'Pin'} onClick=${onPin}>${pinned ? '★' : '☆'}</button>
+      ${visit && html`<button type="button" class="plain room-act" aria-label=${`Leave ${name}`} title="Leave" onClick=${() => salon.leaveRoom(topic)}>✕</button>`}
     </li>`;
+}
+
+/** What waits in a room that is not shown. @param {{visit: Visit}} props */
+function News({ visit }) {
+  const { room, person } = visit;
+  const news = newsOf(visit);
+  return html`
+    ${person.asks.length > 0 && html`<span class="count asks" title=${news}>?${person.asks.length}</span>`}
+    ${room.mentions > 0 && html`<span class="count mentions">@${room.mentions}</span>`}
+    ${room.unread > room.mentions && html`<span class="count">${room.unread > 99 ? '99+' : room.unread}</span>`}
+    ${news && html`<span class="unseen">, ${news}</span>`}`;
+}
+
+/** What was said last, and how many others are there. @param {{visit: Visit}} props */
+function About({ visit: { room } }) {
+  const said = lastSaid(room);
+  const others = othersIn(room).length;
+  return html`<span class="room-about"><span class="clipped">${said}</span>${others > 0 && html`<span>${count(others, 'other')}</span>`}</span>`;
 }
 
 /** @param {Visit} visit */

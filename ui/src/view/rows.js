@@ -1,13 +1,12 @@
 // The rows of the transcript that are neither chat nor calls.
 
 import { html } from '../../vendor/ui.js';
-import { useSalon } from '../app.js';
+import { useOpened, useSalon } from '../app.js';
 import { noticed } from '../model/calls.js';
 import { messageType } from '../model/envelope.js';
 import { nameOf } from '../model/people.js';
 import { handshakeText, presenceText } from '../model/folded.js';
 import { clip, clock, count, dayName, moment } from '../model/text.js';
-import { useOpened } from './opened.js';
 import { Who } from './who.js';
 
 /** @typedef {import('../model/types.js').Envelope} Envelope */

@@ -1,12 +1,14 @@
 /** A run in numbers, and as a file to keep or to send. */
 
 import { html, useEffect, useMemo, useRef } from '../../vendor/ui.js';
-import { useSalon } from '../app.js';
+import { said, useSalon } from '../app.js';
 import { asHtml, asJson } from '../model/exported.js';
 import { nameOf } from '../model/people.js';
+import { timelinePicture } from '../model/picture.js';
 import { roomName } from '../model/route.js';
 import { summaryOf } from '../model/summary.js';
-import { clip, count, duration } from '../model/text.js';
+import { isPreparation } from '../model/calls.js';
+import { clip, count, duration, moment } from '../model/text.js';
 
 /** How many lines are shown. */
 const MAX_LINES = 100;
@@ -24,8 +26,17 @@ export function RunDialog({ onClose }) {
   const save = (/** @type {'html'|'json'} */ kind) => {
     const now = Date.now();
     const text = kind === 'html' ? asHtml({ topic: room.topic, items, summary, name, now }) : asJson(envelopesOf(items));
-    const stamp = new Date(now).toISOString().slice(0, 16).replace(/[^0-9]/g, '');
-    download(`${roomName(room.topic).replace(/[^A-Za-z0-9._-]+/g, '-')}-${stamp}.${kind}`, text, kind === 'html' ? 'text/html' : 'application/json');
+    download(fileName(room.topic, now, kind), new Blob([text], { type: kind === 'html' ? 'text/html' : 'application/json' }));
+  };
+  const savePicture = async () => {
+    const now = Date.now();
+    const calls = items.flatMap((item) => (item.type === 'call' && !isPreparation(item.call.method) ? [item.call] : []));
+    const about = `${count(summary.calls, 'call')}, ${summary.failed} failed, ${duration(summary.busy)} of work. Saved ${moment(now)}`;
+    try {
+      download(fileName(room.topic, now, 'png'), await drawn(timelinePicture({ topic: room.topic, calls, name, now, about })));
+    } catch (problem) {
+      salon.say(`The picture could not be made: ${said(problem)}`, 'error');
+    }
   };
   return html`
     <dialog class="dialog run-dialog" ref=${dialog} onClose=${onClose} aria-labelledby="run-title">
@@ -44,6 +55,7 @@ export function RunDialog({ onClose }) {
       <form method="dialog" class="form-buttons">
         <button type="button" class="primary" onClick=${() => save('html')}>Save as HTML</button>
         <button type="button" onClick=${() => save('json')}>Save as JSON</button>
+        ${summary.calls > 0 && html`<button type="button" onClick=${() => void savePicture()}>Save timeline as PNG</button>`}
         <button type="submit">Close</button>
       </form>
     </dialog>`;
@@ -57,9 +69,32 @@ function envelopesOf(items) {
   });
 }
 
-/** @param {string} name @param {string} text @param {string} type */
-function download(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** @param {string} topic @param {number} now @param {string} kind */
+function fileName(topic, now, kind) {
+  const stamp = new Date(now).toISOString().slice(0, 16).replace(/[^0-9]/g, '');
+  return `${roomName(topic).replace(/[^A-Za-z0-9._-]+/g, '-')}-${stamp}.${kind}`;
+}
+
+/** A picture as PNG. @param {{svg: string, width: number, height: number}} picture @returns {Promise<Blob>} */
+async function drawn({ svg, width, height }) {
+  const url = URL.createObjectURL(new Blob([svg], { type: 'image/svg+xml' }));
+  try {
+    const image = new Image(width, height);
+    image.src = url;
+    await image.decode();
+    const canvas = Object.assign(document.createElement('canvas'), { width, height });
+    canvas.getContext('2d')?.drawImage(image, 0, 0);
+    const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+    if (!(blob instanceof Blob)) throw new Error('this browser draws none');
+    return blob;
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+/** @param {string} name @param {Blob} blob */
+function download(name, blob) {
+  const url = URL.createObjectURL(blob);
   const link = Object.assign(document.createElement('a'), { href: url, download: name });
   document.body.append(link);
   link.click();

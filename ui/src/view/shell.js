@@ -24,10 +24,10 @@ import { Transcript } from './transcript.js';
 const Asks = lazy(async () => (await import('./asks.js')).Asks, { sheet: 'doing' });
 const Timeline = lazy(async () => (await import('./timeline.js')).Timeline, { sheet: 'timeline' });
 const PeerPanel = lazy(async () => (await import('./peer.js')).PeerPanel, { sheet: 'doing' });
-const Switcher = lazy(async () => (await import('./switcher.js')).Switcher, { quiet: true });
+const Switcher = lazy(async () => (await import('./switcher.js')).Switcher, { sheet: 'doing', quiet: true });
 const Inspector = lazy(async () => (await import('./inspector.js')).Inspector);
 const ConfirmDialog = lazy(async () => (await import('./confirm.js')).ConfirmDialog, { sheet: 'doing', quiet: true });
-const KeysHelp = lazy(async () => (await import('./keyshelp.js')).KeysHelp, { quiet: true });
+const KeysHelp = lazy(async () => (await import('./keyshelp.js')).KeysHelp, { sheet: 'doing', quiet: true });
 
 /** The whole page: signing in, choosing a room, or being in one. */
 export function Page() {

@@ -1,9 +1,12 @@
 import { html, useEffect, useMemo, useState } from '../../vendor/ui.js';
 import { isPreparation } from '../model/calls.js';
+import { coveredTime, criticalPath } from '../model/critical.js';
 import { argumentsLine, outcomeLine, titleOf } from '../model/reading.js';
+import { briefly } from '../model/summary.js';
 import { clockSeconds, clip, count, duration, hueOf } from '../model/text.js';
 import { density, lay, saidIn, scaleOf } from '../model/timeline.js';
 import { useRevision, useSalon, useSlowRevision } from '../app.js';
+import { whenLive } from '../visits.js';
 import { Chart } from './chart.js';
 import { useSize, useWindow } from './window.js';
 import { Name } from './who.js';
@@ -22,9 +25,10 @@ export function Timeline() {
   const { room } = salon;
   const revision = useSlowRevision(room, DRAW_INTERVAL);
   useRevision(salon);
-  const [by, setBy] = useState(/** @type {'people'|'calls'} */ ('people'));
+  const [by, setBy] = useState(/** @type {import('../model/timeline.js').Grouping} */ ('people'));
   const [fold, setFold] = useState(true);
   const [all, setAll] = useState(false);
+  const [tracing, setTracing] = useState(false);
   const [selected, setSelected] = useState(/** @type {string|null} */ (null));
   const [hovered, setHovered] = useState(/** @type {string|null} */ (null));
 
@@ -39,22 +43,29 @@ export function Timeline() {
   const layout = useMemo(() => lay(calls, { by, now, said }), [calls, by, now, said]);
   const scale = useMemo(() => scaleOf(layout.bars, { fold }), [layout, fold]);
   const window = useWindow(scale);
+  useRange(scale, window, revision);
   const shown = layout.byId.get(hovered ?? selected ?? '');
+  const chosen = layout.byId.get(selected ?? '');
+  const critical = useMemo(() => (tracing ? criticalPath(layout, chosen) : null), [tracing, layout, chosen]);
 
   const toolbar = html`
     <div class="tl-tools" role="toolbar" aria-label="Timeline">
       <span class="segmented">
         <button type="button" aria-pressed=${by === 'people'} onClick=${() => setBy('people')}>Participants</button>
+        <button type="button" aria-pressed=${by === 'tools'} onClick=${() => setBy('tools')}>Tools</button>
         <button type="button" aria-pressed=${by === 'calls'} onClick=${() => setBy('calls')}>Calls</button>
       </span>
       <label class="chip"><input type="checkbox" checked=${fold} onChange=${() => setFold(!fold)} />Fold pauses</label>
       <label class="chip"><input type="checkbox" checked=${all} onChange=${() => setAll(!all)} />Handshakes</label>
+      <label class="chip" title="The calls that decided how long it took: of the chosen call, or of everything"><input type="checkbox" checked=${tracing} onChange=${() => setTracing(!tracing)} />Critical path</label>
       <span class="spring"></span>
       <span class="faint">${count(calls.length, 'call')}</span>
+      <${InSight} ...${{ layout, scale, window }} />
       ${!room.complete && html`<button type="button" disabled=${salon.past.loading} onClick=${() => salon.older()}>Load earlier</button>`}
       <button type="button" aria-label="Zoom out" onClick=${() => window.zoom(1.6)}>−</button>
       <button type="button" aria-label="Zoom in" onClick=${() => window.zoom(1 / 1.6)}>+</button>
       <button type="button" onClick=${window.fit}>Fit</button>
+      <button type="button" title="Copy a link to this stretch of time" onClick=${() => void salon.copyLink(rangeOf(scale, window))}>Link</button>
       <button type="button" class="tl-live" aria-pressed=${window.follow} onClick=${window.live}>Live</button>
     </div>`;
   if (calls.length === 0) {
@@ -64,10 +75,40 @@ export function Timeline() {
     <section class="timeline" aria-label="Timeline">
       ${toolbar}
       <${Overview} ...${{ layout, scale, window }} />
-      <${Chart} ...${{ layout, scale, window, by, selected, hovered, onSelect: setSelected, onHover: setHovered }} />
-      <${Details} bar=${shown} />
+      <${Chart} ...${{ layout, scale, window, by, critical, selected, hovered, onSelect: setSelected, onHover: setHovered }} />
+      <${Details} bar=${shown} critical=${critical} />
     </section>
   `;
+}
+
+/** What is looked at, in real time: whole milliseconds around it. @param {Scale} scale @param {Window} window */
+function rangeOf(scale, { x, span }) {
+  return { from: Math.floor(scale.time(x)), to: Math.ceil(scale.time(x + span)) };
+}
+
+/**
+ * Looks at the stretch of time that the address names, once it is loaded and laid out.
+ * @param {Scale} scale @param {Window} window @param {number} revision of the room, as it is laid out
+ */
+function useRange(scale, window, revision) {
+  const salon = useSalon();
+  const { room, connection, route, past } = salon;
+  const { from, to } = route.view === 'timeline' ? route : { from: undefined, to: undefined };
+  const [wanted, setWanted] = useState(/** @type {{from: number, to: number, revision: number}|null} */ (null));
+  useEffect(() => {
+    if (from === undefined || to === undefined) return undefined;
+    let gone = false;
+    whenLive(connection, async () => {
+      await past.until(room, () => room.since <= from, () => !gone);
+      if (!gone) setWanted({ from, to, revision: room.revision });
+    });
+    return () => { gone = true; };
+  }, [room, from, to]);
+  useEffect(() => {
+    if (!wanted || revision < wanted.revision) return;
+    window.show(scale.place(wanted.from), scale.place(wanted.to));
+    setWanted(null);
+  }, [wanted, scale, revision]);
 }
 
 /** @param {{filtered: boolean}} props */
@@ -116,9 +157,19 @@ function Overview({ layout, scale, window }) {
     </div>`;
 }
 
-/** What is pointed at or chosen, in words. @param {{bar: Bar|undefined}} props */
-function Details({ bar }) {
+/** What can be seen of it, in numbers. @param {{layout: Layout, scale: Scale, window: Window}} props */
+function InSight({ layout, scale, window }) {
+  const seen = layout.bars.filter(({ from, to }) => scale.place(to) >= window.x && scale.place(from) <= window.x + window.span);
+  const { failed, median, longest } = briefly(seen.map(({ call }) => call));
+  return html`<span class="faint tl-insight" title="Of the calls in sight">${seen.length < layout.bars.length ? `${seen.length} in sight, ` : ''}<span class=${failed > 0 ? 'bad' : ''}>${failed} failed</span>, median ${duration(median)}, longest ${duration(longest)}</span>`;
+}
+
+/** What is pointed at or chosen, in words. @param {{bar: Bar|undefined, critical: Set<Bar>|null}} props */
+function Details({ bar, critical }) {
   const salon = useSalon();
+  if (!bar && critical) {
+    return html`<div class="tl-details" role="status">Critical path: ${count(critical.size, 'call')}, ${duration(coveredTime(critical))}. Choose a call to see the path within it.</div>`;
+  }
   if (!bar) {
     return html`
       <div class="tl-details faint">Point at a call, or choose one with the arrow keys. Drag to move, with Shift to zoom into a stretch, Ctrl and the wheel to zoom. Dots are chat, diamonds questions, ticks progress.</div>`;
@@ -134,6 +185,7 @@ function Details({ bar }) {
       <div class="tl-how">
         <span class="state">${call.state}</span>
         <span>${clockSeconds(call.began)}, ${duration(bar.to - bar.from)}</span>
+        ${critical && html`<span>${critical.size > 1 ? `critical path: ${count(critical.size, 'call')}` : 'waited for no other call'}</span>`}
         <span class="tl-says">${outcomeLine(call, 160) || call.progress?.message || ''}</span>
       </div>
       <span class="row-actions" data-kept>

@@ -1,5 +1,5 @@
 import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
-import { useRevision, useSalon } from '../app.js';
+import { openedIn, useRevision, useSalon } from '../app.js';
 import { chatText } from '../model/envelope.js';
 import { grouped } from '../model/groups.js';
 import { nameOf } from '../model/people.js';
@@ -7,7 +7,6 @@ import { clip, count } from '../model/text.js';
 import { CallCard, GroupRow } from './callcard.js';
 import { ChatRow } from './chatrow.js';
 import { Guard } from './guard.js';
-import { openedIn } from './opened.js';
 import { DayRow, GapRow, HandshakeRow, NoticeRow, PresenceRow } from './rows.js';
 import { VirtualList } from './virtual.js';
 
@@ -34,29 +33,35 @@ export function Transcript() {
   const [, redraw] = useState(0);
   const { filter, target } = salon;
   const passing = filter ? room.items.filter(filter) : room.items;
-  const { rows: items, groupOf } = grouped(passing, { isOpen: (id) => openedIn(room).has(id), unreadFrom: room.unreadFrom });
+  const { rows: items, groupOf, cardOf } = grouped(passing, { isOpen: (id) => openedIn(room).has(id), unreadFrom: room.unreadFrom });
   useEffect(() => {
     if (!target) return undefined;
     if (target.id === null) {
       list.current?.toEnd();
       return undefined;
     }
-    const group = groupOf.get(target.id);
-    if (group && !group.open) {
-      openedIn(room).add(group.id);
+    // What stands in another's card is unfolded there.
+    let id = target.id;
+    for (let card = cardOf.get(id); card !== undefined; card = cardOf.get(id)) {
+      openedIn(room).add(id);
+      id = card;
+    }
+    const group = groupOf.get(id);
+    if (group && !group.open) openedIn(room).add(group.id);
+    if (group || id !== target.id) {
       redraw((times) => times + 1);
       // Its rows are drawn first.
-      requestAnimationFrame(() => list.current?.reveal(target.id));
+      requestAnimationFrame(() => list.current?.reveal(id));
     } else {
-      list.current?.reveal(target.id);
+      list.current?.reveal(id);
     }
-    setFlash(target.id);
+    setFlash(id);
     const timer = setTimeout(() => setFlash(''), 2000);
     return () => clearTimeout(timer);
   }, [target]);
 
   // Groups change rows that were there before.
-  const generation = useGeneration(room, filter, filter || groupOf.size > 0 ? items : room.folds);
+  const generation = useGeneration(room, filter, filter || groupOf.size > 0 || cardOf.size > 0 ? items : room.folds);
   const row = (/** @type {Item} */ item, /** @type {number} */ at) => html`
     ${item.id === room.unreadFrom && html`<div class="unread-line" role="separator"><span>New messages</span></div>`}
     <div class=${`row-in of-${item.type}${isContinued(items, at, room) ? ' continued' : ''}${item.id === flash ? ' flash' : ''}`}>

@@ -83,7 +83,7 @@ export function useSize() {
 }
 
 /**
- * Drags the time sideways; with shift, chooses a stretch of it to look at.
+ * Drags the time sideways; with shift, chooses a stretch of it to look at; with two fingers, zooms.
  * @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} width @param {number} labels how wide what stands before it is
  */
 export function useDrag(ref, window, width, labels) {
@@ -92,11 +92,17 @@ export function useDrag(ref, window, width, labels) {
   const place = (/** @type {PointerEvent} */ event) => Math.min(width, Math.max(0, event.clientX - (ref.current?.getBoundingClientRect().left ?? 0) - labels));
   const from = useRef(/** @type {{px: number, y: number, x: number, top: number}|null} */ (null));
   const far = useRef(false);
+  const pinch = usePinch(ref, window, width, labels);
   return {
     moved: () => far.current, brush,
     handlers: {
       onPointerDown(/** @type {PointerEvent} */ event) {
         far.current = false;
+        if (pinch.down(event)) {
+          far.current = true;
+          from.current = null;
+          return;
+        }
         if (event.button !== 0 || !ref.current) return;
         if (event.shiftKey) {
           far.current = true;
@@ -107,6 +113,7 @@ export function useDrag(ref, window, width, labels) {
         from.current = { px: event.clientX, y: event.clientY, x: window.x, top: ref.current.scrollTop };
       },
       onPointerMove(/** @type {PointerEvent} */ event) {
+        if (pinch.move(event)) return;
         if (brush && event.buttons === 1) setBrush({ ...brush, to: place(event) });
         const start = from.current;
         if (!start || event.buttons !== 1 || !ref.current) return;
@@ -119,17 +126,54 @@ export function useDrag(ref, window, width, labels) {
         window.move(start.x - (by / width) * window.span);
         if (event.pointerType === 'mouse') ref.current.scrollTop = start.top - (event.clientY - start.y);
       },
-      onPointerUp() {
+      onPointerUp(/** @type {PointerEvent} */ event) {
+        pinch.up(event);
         from.current = null;
         if (!brush) return;
         const [left, right] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)];
         setBrush(null);
         if (right - left > 4) window.show(window.x + (left / width) * window.span, window.x + (right / width) * window.span);
       },
-      onPointerCancel() {
+      onPointerCancel(/** @type {PointerEvent} */ event) {
+        pinch.up(event);
         from.current = null;
         setBrush(null);
       },
+    },
+  };
+}
+
+/**
+ * Two fingers zoom: what is between them stays there.
+ * @param {{current: HTMLElement|null}} ref @param {Window} window @param {number} width @param {number} labels
+ */
+function usePinch(ref, window, width, labels) {
+  const fingers = useRef(/** @type {Map<number, number>} */ (new Map())).current;
+  const apart = () => {
+    const [one = 0, other = 0] = fingers.values();
+    return Math.max(1, Math.abs(one - other));
+  };
+  return {
+    /** @param {PointerEvent} event @returns {boolean} whether it is the second finger */
+    down(event) {
+      if (event.pointerType !== 'touch') return false;
+      fingers.set(event.pointerId, event.clientX);
+      if (fingers.size === 2) for (const id of fingers.keys()) ref.current?.setPointerCapture(id);
+      return fingers.size === 2;
+    },
+    /** @param {PointerEvent} event @returns {boolean} whether two fingers move */
+    move(event) {
+      if (fingers.size !== 2 || !fingers.has(event.pointerId)) return false;
+      const before = apart();
+      fingers.set(event.pointerId, event.clientX);
+      const [one = 0, other = 0] = fingers.values();
+      const at = ((one + other) / 2 - (ref.current?.getBoundingClientRect().left ?? 0) - labels) / width;
+      window.zoom(before / apart(), Math.min(1, Math.max(0, at)));
+      return true;
+    },
+    /** @param {PointerEvent} event */
+    up(event) {
+      fingers.delete(event.pointerId);
     },
   };
 }

@@ -114,5 +114,22 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 9);
   await group.click();
   await page.waitForFunction(() => document.querySelectorAll('article.call').length === 2);
+
+  // What a call brought about stands in its card, and is found there.
+  await cast.evaluate(async () => {
+    const { lab, robot } = /** @type {any} */ (window).stage.actors;
+    robot.offer('measure', '', {}, () => 'eleven degrees');
+    lab.offer('report', '', {}, async (args, { about }) => {
+      await lab.call('robot', 'measure', {}, about);
+      return 'a report';
+    });
+    await robot.call('lab', 'report');
+  });
+  const report = page.locator('article.call', { hasText: 'report' }).first();
+  await report.and(page.locator('[data-state="done"]')).waitFor();
+  await report.locator('.sub-call', { hasText: 'eleven degrees' }).waitFor();
+  assert.equal(await page.locator('article.call').count(), 3);
+  await report.getByRole('button', { name: /lab → robot measure/ }).click();
+  await report.locator('article.call', { hasText: 'measure' }).locator('.call-title').waitFor();
   await done();
 });

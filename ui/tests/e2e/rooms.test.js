@@ -23,6 +23,7 @@ test('rooms stand beside each other with what is unread, and a reload keeps them
 
   await gateway.post('room:one', token, chat('m1', 'bob', 'something new'));
   await entry('one').getByText('1', { exact: true }).waitFor();
+  await entry('one').getByText('bob: something new').waitFor();
   await gateway.post('room:one', token, chat('m2', 'bob', 'and you, @alice?'));
   await entry('one').getByText('@1').waitFor();
   await page.waitForFunction(() => document.title.startsWith('(2!)'));
@@ -38,10 +39,19 @@ test('rooms stand beside each other with what is unread, and a reload keeps them
   await entry('two').locator('.room-dot[data-state="live"]').waitFor();
   assert.equal(await page.getByText('alice left').count(), 0);
   await entry('two').hover();
+  await entry('two').getByRole('button', { name: 'Pin two' }).click();
   await entry('two').getByRole('button', { name: 'Leave two' }).click();
-  await entry('two').waitFor({ state: 'detached' });
+  // What is pinned stays in the list, and comes first.
+  await entry('two').locator('.room-dot[data-state="out"]').waitFor();
+  assert.match(await rooms.getByRole('listitem').first().innerText(), /two/);
   await gateway.post('room:two', token, chat('m3', 'bob', 'anybody?'));
   while (await present('room:two')) await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
+  await rooms.getByRole('button', { name: 'All rooms' }).click();
+  const listed = page.locator('.room-item').filter({ hasText: 'bob: anybody?' });
+  await listed.waitFor();
+  assert.match(await page.locator('.room-item').first().innerText(), /two/, 'also in the list of all');
+  await listed.getByRole('button', { name: 'Pin two' }).click();
+  await listed.locator('[aria-pressed="false"]').waitFor();
   await done();
 });
 

@@ -84,7 +84,7 @@ async function again(page, panel) {
 }
 
 test('a call is made again with its arguments, copied as a command, counted and saved', async (t) => {
-  const { gateway, page, cast, done } = await entered(t, browser, ROOM, { window: { permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true }, cast: { lab: { name: 'Lab' }, robot: {} } });
+  const { alice, page, cast, done } = await entered(t, browser, ROOM, { window: { permissions: ['clipboard-read', 'clipboard-write'], acceptDownloads: true }, cast: { lab: { name: 'Lab' }, robot: {} } });
   await cast.evaluate(async () => {
     const { lab, robot } = /** @type {any} */ (window).stage.actors;
     lab.offer('wipe', 'wipes something', { disk: { type: 'string' }, times: { type: 'integer' } },
@@ -124,6 +124,11 @@ test('a call is made again with its arguments, copied as a command, counted and 
   const json = await saved('Save as JSON');
   assert.match(json.name, /^sharing-\d+\.json$/);
   assert.ok(JSON.parse(json.text).some((/** @type {any} */ each) => each.payload?.params?.name === 'wipe'));
+  const [picture] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button', { name: 'Save timeline as PNG' }).click()]);
+  assert.match(picture.suggestedFilename(), /^sharing-\d+\.png$/);
+  const bytes = await readFile(await picture.path());
+  assert.deepEqual([...bytes.subarray(1, 4)].map((byte) => String.fromCharCode(byte)).join(''), 'PNG');
+  assert.equal(bytes.readUInt32BE(16), 1600, 'its width');
   const html = await saved('Save as HTML');
   assert.match(html.text, /wiped it&#39;s &#60;b&#62;old&#60;\/b&#62; 4 times/);
   // The file shows itself, with nothing of the gateway.
@@ -133,5 +138,22 @@ test('a call is made again with its arguments, copied as a command, counted and 
   await opened.getByRole('heading', { name: ROOM }).waitFor();
   await opened.getByText('3 calls, 0 failed').waitFor();
   await offline.close();
+
+  // A stretch of time has an address as well.
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  await alice.enter(ROOM, '/timeline');
+  await page.locator('.tl-bar').first().waitFor();
+  await page.evaluate(() => navigator.clipboard.writeText(''));
+  await page.getByRole('toolbar', { name: 'Timeline' }).getByRole('button', { name: 'Link' }).click();
+  await page.waitForFunction(async () => (await navigator.clipboard.readText()) !== '');
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(link, /\/timeline\?from=[^&]+Z&to=[^&]+Z$/);
+  const second = await alice.tab();
+  await second.goto(link);
+  await second.locator('.tl-live[aria-pressed="false"]').waitFor();
+  await second.locator('.tl-bar').first().waitFor();
+  await second.goto('about:blank');
+  await second.goto(link.replace('/timeline', ''));
+  await second.locator('[data-row]:focus').waitFor();
   await done();
 });

@@ -41,9 +41,17 @@ test('every call is a bar in the lane of whom it was put to, and runs on while i
   await page.getByText(/^2\d calls$/).waitFor();
   await handshakes.uncheck();
 
+  await page.getByText(/1 failed, median \d+ ms, longest/).waitFor();
+  await page.getByRole('button', { name: 'Tools', exact: true }).click();
+  await page.locator('.tl-label', { hasText: 'evaluate' }).waitFor();
+  assert.deepEqual((await page.locator('.tl-label').allInnerTexts()).sort(), ['evaluate', 'forecast', 'read', 'return_home', 'survey', 'write']);
+
   await page.getByRole('button', { name: 'Calls', exact: true }).click();
   await page.locator('.tl-label', { hasText: 'planner → archive write' }).first().waitFor();
   assert.equal(await page.locator('.tl-label').count(), 9);
+  await page.getByLabel('Critical path').check();
+  await page.locator('.tl-details', { hasText: /Critical path: \d+ calls?/ }).waitFor();
+  await page.locator('.tl-bar.critical[aria-label*="return_home"]').waitFor();
   await done();
 });
 
@@ -152,6 +160,31 @@ test('what is pointed at is told beside the pointer, shift and a drag zoom into 
   await page.locator('.tl-live').click();
   await page.locator('.tl-live[aria-pressed="true"]').waitFor();
   await page.locator('.tl-bar[data-state="running"]').waitFor();
+  await done();
+});
+
+test('two fingers zoom, and what is between them stays there', async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser);
+  const cast = await begin(browser, gateway);
+  const alice = await visitor({ hasTouch: true, viewport: { width: 390, height: 800 } });
+  await alice.signIn('alice');
+  await alice.enter(ROOM, '/timeline');
+  await play(cast);
+  const { page } = alice;
+  // What is not followed stands still.
+  await page.locator('.tl-live').click();
+  await page.locator('.tl-live[aria-pressed="false"]').waitFor();
+  const box = await page.locator('.tl-bar[data-state="failed"] .body').boundingBox();
+  assert.ok(box);
+  const session = await page.context().newCDPSession(page);
+  const touch = (/** @type {string} */ type, /** @type {number|null} */ apart) => session.send('Input.dispatchTouchEvent', {
+    type, touchPoints: apart === null ? [] : [-1, 1].map((side, id) => ({ x: box.x + box.width / 2 + side * apart, y: box.y, id })),
+  });
+  await touch('touchStart', 5);
+  for (const apart of [10, 20, 40, 60]) await touch('touchMove', apart);
+  await touch('touchEnd', null);
+  await page.waitForFunction((before) => (document.querySelector('.tl-bar[data-state="failed"] .body')?.getBoundingClientRect().width ?? 0) > 2 * before, box.width);
+  await cast.context().close();
   await done();
 });
 

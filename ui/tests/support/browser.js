@@ -17,7 +17,8 @@ export class Visitor {
   /** @param {import('playwright-core').Browser} browser @param {import('./gateway.js').Gateway} gateway @param {object} [options] of the context */
   static async come(browser, gateway, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
-    context.setDefaultTimeout(20_000);
+    // A busy machine needs more.
+    context.setDefaultTimeout(Number(process.env.UI_TEST_TIMEOUT_MS ?? 20_000));
     const visitor = new Visitor(context, gateway);
     visitor.page = await visitor.tab();
     return visitor;

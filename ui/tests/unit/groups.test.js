@@ -15,9 +15,17 @@ test('the same tool called four times without trouble is one row', () => {
   assert.equal(told(['1', '2', '3', '4'].map((id) => call(id)).concat(['5', '6', '7', '8'].map((id) => call(id, 'sum')))), '4×explain 4×sum');
 });
 
+test('what was called for another without trouble stands in its card', () => {
+  const items = [call('a'), call('b', 'read', 'done', { parent: 'a' }), call('c', 'read', 'done', { parent: 'b' }), call('d', 'read', 'failed', { parent: 'a' }),
+    call('e', 'ask_human', 'done', { parent: 'a' }), call('f', 'read', 'done', { parent: 'gone' }), call('g', 'read', 'done', { parent: 'g' })];
+  assert.equal(told(items), 'a d e f g');
+  assert.equal(told(items, { unreadFrom: 'c' }), 'a c d e f g', 'the marker of what is new has its row');
+  assert.deepEqual([...grouped(/** @type {any} */ (items), { isOpen: () => false, unreadFrom: null }).cardOf], [['b', 'a'], ['c', 'b']]);
+});
+
 test('what failed, runs, asks or was made for another is not folded away', () => {
   const four = ['1', '2', '3', '4'].map((id) => call(id));
-  for (const odd of [call('x', 'explain', 'failed'), call('x', 'explain', 'running'), call('x', 'ask_human'), call('x', 'explain', 'done', { parent: '1' })]) {
+  for (const odd of [call('x', 'explain', 'failed'), call('x', 'explain', 'running'), call('x', 'ask_human'), call('x', 'explain', 'done', { parent: 'elsewhere' })]) {
     assert.equal(told([...four, odd, call('9')]), '4×explain x 9');
   }
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ends } from '../support/ends.js';
+import { coveredTime, criticalPath } from '../../src/model/critical.js';
 import { axis, beside, density, lay, marks, scaleOf, visible } from '../../src/model/timeline.js';
 
 /** Calls of the form `[id, callee, began, ended, parent]`; without an end they run. */
@@ -19,6 +20,24 @@ test('calls at the same time have rows of their own, in the lane of whom they we
   assert.deepEqual(rows(layout), ['', 'a c', 'b e', 'd']);
   assert.equal(layout.byId.get('e')?.to, 150);
   for (const row of layout.rows) row.forEach((bar, at) => assert.ok(at === 0 || row[at - 1].to <= bar.from));
+});
+
+test('by tool, calls of one tool share a lane whoever has it, and callers have none', () => {
+  const layout = lay(calls(['read', 'north', 0, 10], ['write', 'disk', 5, 9], ['read', 'south', 20, 30]).map((call, at) => ({ ...call, id: `${call.id}${at}`, params: { name: call.tool } })),
+    { by: 'tools', now: 0 });
+  assert.deepEqual(layout.lanes.map(({ id, row, rows: many }) => [id, row, many]), [['read', 0, 1], ['write', 1, 1]]);
+  assert.deepEqual(rows(layout), ['read0 read2', 'write1']);
+});
+
+test('the critical path is what was waited for last, and within that again', () => {
+  const layout = lay(calls(['a', 'x', 0, 100], ['b', 'x', 5, 40, 'a'], ['c', 'x', 10, 20, 'a'], ['d', 'x', 45, 90, 'a'], ['e', 'x', 50, 80, 'd'], ['f', 'x', 50, 60, 'd'],
+    ['g', 'x', 110, 150], ['h', 'x', 105, 200], ['i', 'x', 102, 104]), { by: 'calls', now: 0 });
+  const ids = (/** @type {Iterable<any>} */ path) => [...path].map((bar) => bar.call.id).sort().join('');
+  assert.equal(ids(criticalPath(layout, layout.byId.get('a'))), 'abde');
+  assert.equal(ids(criticalPath(layout)), 'abdehi');
+  assert.equal(coveredTime(criticalPath(layout, layout.byId.get('a'))), 100);
+  const liars = lay(calls(['a', 'x', 0, 1, 'b'], ['b', 'x', 0, 1, 'a']), { by: 'people', now: 0 });
+  assert.equal(ids(criticalPath(liars, liars.byId.get('a'))), 'ab');
 });
 
 test('by call each has a row, with what it brought about below it', () => {
@@ -53,6 +72,7 @@ test('pauses are folded, and places keep their order', () => {
   for (let time = -500; time < 3_602_000; time += 250) {
     const place = folded.place(time);
     assert.ok(place >= before && place >= 0 && place <= folded.length, `at ${time}`);
+    if (time >= 0 && time <= 3_601_000) assert.ok(Math.abs(folded.time(place) - time) < 1e-3, `back to ${time}`);
     before = place;
   }
 });

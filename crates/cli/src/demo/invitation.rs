@@ -1,12 +1,13 @@
-//! The lines with which a person joins the demo's room from another terminal.
+//! The lines with which a person joins the demo's room. They fit a terminal of 80 by 24, and no token is among them.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
-/// Everything to paste is free of comments, which not every shell takes at its prompt.
-pub(crate) fn text(address: SocketAddr, topic: &str, token: &str, link: &str) -> String {
-    let room = format!("http://{address}/v0/topics/{topic}");
+/// What to paste is on lines of its own, without comments, which not every shell takes at its prompt.
+pub(crate) fn text(address: SocketAddr, topic: &str, data: &Path, link: &str) -> String {
+    let (data, program) = (data.display(), program());
     format!(
-        r#"This is {topic} on {address}. Ctrl-C ends it.
+        "{topic} is open on {address}. Ctrl-C ends it.
 
 To join in, open this in a browser (it works once, for 10 minutes):
 
@@ -14,27 +15,24 @@ To join in, open this in a browser (it works once, for 10 minutes):
 
 Or paste this into another terminal:
 
-TOKEN={token}
-say() {{ curl -sS {room}/messages -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' -d '{{"protocol":"mcp-x/v0","id":"visitor-'$(date +%s)-$$-$((said=said+1))'","ts":"'$(date -u +%Y-%m-%dT%H:%M:%SZ)'","from":"visitor","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"'"$*"'"}}}}}}'; echo; }}
+export SALON_GATEWAY=http://{address} SALON_DATA={data}
+{program} chat {topic}
 
-Then say something; rover, calc and coordinator answer to their names:
-
-say 'coordinator, go to 2 3'
-say 'coordinator, what is 6 * 7?'
-say 'rover, where are you?'
-
-Read what was said, or follow it live:
-
-curl -sS '{room}/history?limit=5' -H "Authorization: Bearer $TOKEN"
-curl -sSN '{room}/stream' -H "Authorization: Bearer $TOKEN"
-
-The same with `salon`, which can do more:
-
-export SALON_GATEWAY=http://{address} SALON_TOKEN=$TOKEN
-salon chat {topic}
-salon call {topic} rover position
-
-A WebSocket client enters at ws://{address}/v0/ws?topic={topic} with the same header.
-"#
+Say `coordinator, go to 2 3` or `rover, where are you?`: they answer to their
+names. `{program} call {topic} rover position` calls a tool.
+"
     )
+}
+
+/// How this program is called: by its name where the shell finds it by that, else by its path.
+fn program() -> String {
+    let Ok(this) = std::env::current_exe().and_then(|path| path.canonicalize()) else { return "salon".into() };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).find_map(|folder| folder.join("salon").canonicalize().ok());
+    if found.as_ref() == Some(&this) {
+        return "salon".into();
+    }
+    let here = std::env::current_dir().and_then(|path| path.canonicalize()).ok();
+    let below = here.as_ref().and_then(|here| this.strip_prefix(here).ok()).map(|rest| Path::new(".").join(rest));
+    below.unwrap_or(this).display().to_string()
 }

@@ -14,6 +14,7 @@ mod scratch;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -120,7 +121,7 @@ async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
             let stopped = stopped.map_err(Trouble::failed)?.map_err(Trouble::failed);
             return stopped.and_then(|()| Err(Trouble::failed(anyhow!("the gateway stopped by itself"))));
         }
-        played = play(address, args.once, &tokens, (&page, &links), stop) => played,
+        played = play(address, args.once, &tokens, (&page, &links, scratch.path()), stop) => played,
     };
     drop(end);
     gateway.await.map_err(Trouble::failed)?.map_err(Trouble::failed)?;
@@ -133,13 +134,12 @@ async fn play(
     address: SocketAddr,
     once: bool,
     tokens: &DemoTokens,
-    (page, links): (&str, &SignInLinks),
+    (page, links, data): (&str, &SignInLinks, &Path),
     stop: Stop,
 ) -> anyhow::Result<()> {
     let pace = if once { DemoPace::BRISK } else { DemoPace::CALM };
     // A word that does not occur by chance: a participant that is named is addressed.
     let visitor = DemoTokens::grant("visitor", "Visitor", ParticipantKind::Human)?;
-    let token = tokens.0.sign(&visitor, clock::now())?;
     let audience =
         Audience::open(address, TOPIC, &tokens.make("audience", "Audience", ParticipantKind::Human)?).await?;
     let rover = Rover::new(pace.step);
@@ -153,7 +153,7 @@ async fn play(
         format!("One round of {TOPIC} on {address}.\n")
     } else {
         let link = format!("{page}{}&room={TOPIC}", links.fragment(visitor, clock::now()));
-        invitation::text(address, TOPIC, &token, &link)
+        invitation::text(address, TOPIC, data, &link)
     };
     hand_over(format_args!("{opening}")).map_err(|trouble| anyhow!("{trouble}"))?;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct DemoScratch(PathBuf);
 
 impl DemoScratch {
-    /// Makes a directory that only its owner can read.
+    /// Makes a directory that only its owner can read. Its name is short, because people paste it; one that exists is an error.
     pub(crate) fn new() -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("salon-demo-{}", uuid::Uuid::new_v4()));
+        let path = std::env::temp_dir().join(format!("salon-demo-{:08x}", uuid::Uuid::new_v4().as_fields().0));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }

@@ -8,7 +8,7 @@ mod health;
 mod logging;
 pub(crate) mod variables;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::net::SocketAddr;
 
 use anyhow::anyhow;
@@ -121,6 +121,9 @@ fn announce(config: &Config, address: SocketAddr, framed: Option<SocketAddr>) {
     }
     if config.dev {
         let _ = out(format_args!("Development mode: anyone on this machine gets a token for the asking"));
+    }
+    if io::stdout().is_terminal() {
+        let _ = out(format_args!("Next: `salon chat room:lab` in another terminal. Ctrl-C ends the gateway"));
     }
 }
 

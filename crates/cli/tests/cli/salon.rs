@@ -16,6 +16,7 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_salon");
 pub(crate) struct Home(Scratch);
 
 /// What came of running the binary.
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
