@@ -11,6 +11,7 @@ pub mod mcp;
 pub mod mcpx;
 mod stamps;
 mod streams;
+mod tool_result;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -25,8 +25,8 @@ impl Room {
         self.admit(author, draft)
     }
 
-    /// Charges an envelope to its author, or its bytes to the caller that has asked for it; and to the topic and the gateway. What is refused
-    /// costs nothing.
+    /// Charges an envelope to its author or to the caller that has asked for it; and to the topic and the gateway. What is refused costs none
+    /// of them anything.
     pub(crate) fn charge(&self, author: &ParticipantId, envelope: &Envelope) -> Result<(), Excess> {
         let bytes = envelope.text().len();
         let solicitation = Solicited::is_possible(envelope)
@@ -34,7 +34,7 @@ impl Room {
             .flatten();
         if author.is_host() {
             // The host is never refused: the asker it pays, as far as it can.
-            if let Some(Solicitation::Answer(caller)) = &solicitation {
+            if let Some(Solicitation::Answer(caller) | Solicitation::Progress(caller)) = &solicitation {
                 self.common.rates.owe_bytes(caller, bytes);
             }
             self.owe_bytes(bytes);
@@ -43,7 +43,8 @@ impl Room {
         let is_answer = matches!(solicitation, Some(Solicitation::Answer(_)));
         let charged = self.check_bytes(bytes).and_then(|()| match &solicitation {
             Some(Solicitation::Answer(caller)) => self.common.rates.take_answer(author, caller, bytes),
-            Some(Solicitation::Notification) => self.common.rates.take_notification(author, bytes),
+            Some(Solicitation::Progress(caller)) => self.common.rates.take_progress(author, caller, bytes),
+            Some(Solicitation::Cancellation) => self.common.rates.take_cancellation(author, bytes),
             None => self.common.rates.take(author, bytes),
         });
         match charged {

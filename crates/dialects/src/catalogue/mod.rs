@@ -24,7 +24,7 @@ use salon_protocol::ParticipantId;
 pub use builder::{CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Placement, SnapshotBuilder};
 pub use merged::Merged;
 pub(crate) use merged::{Offered, OwnerRank, is_same};
-pub(crate) use names::natural;
+pub(crate) use names::{ends_at_first_underscores, natural};
 pub(crate) use render::render;
 pub(crate) use uris::{SCHEME, qualified as qualified_uri};
 

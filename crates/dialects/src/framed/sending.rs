@@ -12,7 +12,8 @@ use super::PendingRequest;
 use super::body::{FrameDestination, SendBody};
 use crate::Ticket;
 
-/// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope.
+/// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope, which is written the same
+/// again if the header has a `timestamp`; without one it gets another time and is refused as a conflict.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Requests of others that can be answered without naming them.

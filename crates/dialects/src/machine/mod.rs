@@ -312,7 +312,8 @@ impl Machine {
             }
             Purpose::Answer { stream, id, request, incoming } => {
                 match refusal.code {
-                    Code::CorrelationMismatch => {}
+                    // Nobody waits for it any more.
+                    Code::CorrelationMismatch | Code::CallEnded => {}
                     // It would be refused again: the caller is told, and waits no more.
                     Code::TooLarge | Code::TooDeep | Code::StorageFull => {
                         self.fail_caller(request, *incoming, &refusal, now);

@@ -225,7 +225,10 @@ impl MergedLists {
         let aliased: Vec<_> = self.own_merged(listing).aliased(name).chain(room).collect();
         match aliased.as_slice() {
             [] => {}
-            [(owner, own)] => return OwnerLookup::One((*owner).clone(), (*own).to_owned()),
+            [(owner, own)] if catalogue::ends_at_first_underscores(owner) => {
+                return OwnerLookup::One((*owner).clone(), (*own).to_owned());
+            }
+            [_] => return OwnerLookup::Nobody,
             several => return OwnerLookup::Several(several.iter().map(|(owner, _)| (*owner).clone()).collect()),
         }
         // What looks like a name of somebody's is nobody else's, even while that somebody is away.
