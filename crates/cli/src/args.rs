@@ -63,6 +63,14 @@ pub(crate) enum CliCommand {
     Who(commands::who::WhoArgs),
     /// Show which rooms there are
     Topics(commands::topics::TopicsArgs),
+    /// Show and change a topic's settings; pause, remove and stop participants
+    Topic(Box<commands::topic::TopicArgs>),
+    /// Show the calls that wait for approval
+    Approvals(commands::control::ApprovalsArgs),
+    /// Approve a call that waits for it
+    Approve(commands::control::DecideArgs),
+    /// Deny a call that waits for approval
+    Deny(commands::control::DecideArgs),
     /// Show what was said in a room
     History(commands::history::HistoryArgs),
     /// Follow a room as it happens, without being in it
@@ -165,6 +173,9 @@ pub(crate) struct TokenArgs {
     /// Permission the token carries; may be repeated
     #[arg(long, value_name = "PERMISSION")]
     pub(crate) permission: Vec<String>,
+    /// Capability the token is limited to, such as `say` or `call:robot-*/look*`; may be repeated
+    #[arg(long, value_name = "CAPABILITY")]
+    pub(crate) capability: Vec<String>,
     /// Have every message signed; the token is then good for the Machine Context Protocol alone
     #[arg(long)]
     pub(crate) require_integrity: bool,

@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use anyhow::anyhow;
+use salon_control::CapabilitySet;
 use salon_gateway::auth::{Grant, SigningKeys};
 use salon_gateway::config::{Config, Overrides};
 use salon_protocol::Timestamp;
@@ -31,6 +33,10 @@ pub(crate) fn run(args: TokenArgs) -> Result<(), Trouble> {
     grant.name = args.name;
     grant.kind = args.kind;
     grant.permissions = args.permission;
+    if !args.capability.is_empty() {
+        CapabilitySet::parse(&args.capability).map_err(|why| Trouble::usage(anyhow!("{why}")))?;
+        grant.capabilities = Some(args.capability);
+    }
     grant.require_integrity = args.require_integrity;
     grant.confirmation = args.integrity_key;
     let token = keys.signer(now).sign(&grant, now).map_err(Trouble::usage)?;

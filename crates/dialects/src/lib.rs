@@ -11,10 +11,12 @@ pub mod mcp;
 pub mod mcpx;
 mod stamps;
 mod streams;
+mod tool_result;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_control::ApprovalRequest;
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, FailureCause, McpVersion, Participant, ParticipantId, Refusal, RpcId,
     TopicName,
@@ -143,6 +145,13 @@ pub enum DialectEvent<O, A> {
         entry: Arc<Entry>,
         /// Whether it had been stored before.
         repeated: bool,
+    },
+    /// A draft is a call that is stored once somebody has approved it.
+    Held {
+        /// Whose outcome this is.
+        ticket: Ticket,
+        /// What everybody is told of it.
+        held: Box<ApprovalRequest>,
     },
     /// A draft was not stored.
     Refused {

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use salon_control::ApprovalRequest;
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
@@ -87,6 +88,13 @@ impl Mcpx {
         self.send(frame);
     }
 
+    /// Tells the caller that its request waits for approval.
+    fn tell_held(&mut self, held: &ApprovalRequest, now: Instant) {
+        let payload = system::HeldRequest::new(&held.callee, held.needs, held.expires);
+        let frame = self.compose(Kind::System, Some(&held.id), payload, now);
+        self.send(frame);
+    }
+
     fn welcome(&mut self, joined: Joined, now: Instant) {
         self.participant = Some(joined.participant.clone());
         self.next_heartbeat = self.options.heartbeat.map(|every| now + every);
@@ -133,6 +141,7 @@ impl Dialect for Mcpx {
         match event {
             DialectEvent::Joined(joined) => self.welcome(joined, now),
             DialectEvent::Entry(entry) => self.send(Frame::Entry(entry)),
+            DialectEvent::Held { held, .. } => self.tell_held(&held, now),
             // The echo is the acknowledgement; the room does not deliver a stored envelope twice, so the echo of a repeated one is sent here.
             DialectEvent::Accepted { entry, repeated, .. } if repeated && self.options.echo => {
                 self.send(Frame::Entry(entry))

@@ -52,7 +52,7 @@ pub(crate) struct GatewayState {
     pub(crate) outages: Option<Arc<OutageWatch>>,
     pub(crate) audit: Audit,
     pub(crate) meters: Meters,
-    /// Refusals over HTTP, by address.
+    /// Refusals outside of sessions, by address.
     pub(crate) refusals: Failures,
     pub(crate) started: Instant,
     pub(crate) shutdown: watch::Sender<bool>,

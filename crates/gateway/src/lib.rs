@@ -23,6 +23,8 @@ mod meters;
 mod outages;
 mod private_file;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod scratch;
 mod seat_keeper;
 mod server;
@@ -35,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
+use salon_control::{ControlNotice, Decision};
 use salon_log::cluster::SingleNode;
 use salon_log::sqlite::{self, Hold, Sqlite};
 use salon_log::{Cluster, ContextStore, LogHealth, TopicLog};
@@ -183,6 +186,7 @@ pub async fn serve(
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),
         list_times: (config.timings.list_max_age, config.timings.announce_interval),
+        topic_creation: if config.dev { config::TopicCreation::Anyone } else { config.auth.create_topics },
     };
     let host = host::host((log.clone(), context), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
@@ -390,10 +394,13 @@ fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
     }
 }
 
-/// Counts what enters the rooms, and keeps joins and leaves in the audit trail.
+/// Counts what enters the rooms, and keeps joins, leaves and what was decided there in the audit trail.
 fn witness(audit: Audit, meters: Meters) -> Witness {
     Box::new(move |topic: &TopicName, batch| {
         meters.appends.increment(batch.entries().len() as u64);
+        for notice in batch.entries().iter().filter_map(|entry| ControlNotice::of(&entry.envelope)) {
+            audit.record(notice_event(&notice).topic(topic));
+        }
         for presence in batch.entries().iter().filter_map(|entry| entry.envelope.presence()) {
             let kind = match presence.event {
                 PresenceEvent::Join => AuditKind::Join,
@@ -403,6 +410,34 @@ fn witness(audit: Audit, meters: Meters) -> Witness {
             audit.record(AuditEvent::new(kind, clock::now()).participant(&presence.participant.id).topic(topic));
         }
     })
+}
+
+/// A notice as the audit trail has it: without reasons and texts, which participants write.
+fn notice_event(notice: &ControlNotice) -> AuditEvent {
+    let event = |kind| AuditEvent::new(kind, clock::now());
+    match notice {
+        ControlNotice::Settings(change) => {
+            let reason = format!("version {}", change.settings.version);
+            event(AuditKind::TopicSettings).participant(&change.by).reason(reason)
+        }
+        ControlNotice::Requested(held) => {
+            let reason = format!("{} of {} in {}", held.tool, held.callee, held.id);
+            event(AuditKind::ApprovalRequested).participant(&held.caller).reason(reason)
+        }
+        ControlNotice::Decided(decided) => {
+            let word = match decided.decision {
+                Decision::Approved => "approved",
+                Decision::Denied => "denied",
+                Decision::Expired => "expired",
+                Decision::Dropped => "dropped",
+            };
+            let event = event(AuditKind::ApprovalDecided).reason(format!("{word} {}", decided.id));
+            match &decided.by {
+                Some(by) => event.participant(by),
+                None => event,
+            }
+        }
+    }
 }
 
 fn make_private_dir(path: &std::path::Path) -> Result<(), ServeError> {

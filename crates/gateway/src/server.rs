@@ -30,12 +30,12 @@ use crate::inside::Entrances;
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// How long a client beyond the limit of its address may take for it.
-const OVERFLOW_HEAD_TIME: Duration = Duration::from_secs(2);
+pub(crate) const OVERFLOW_HEAD_TIME: Duration = Duration::from_secs(2);
 
 /// How many connections beyond the limit of their address are answered at once, of all addresses and of one: with 429, or at `/health`
 /// and `/ready` with what is asked for. Those beyond are closed.
-const OVERFLOW: usize = 64;
-const OVERFLOW_OF_ADDRESS: usize = 8;
+pub(crate) const OVERFLOW: usize = 64;
+pub(crate) const OVERFLOW_OF_ADDRESS: usize = 8;
 
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 64 * 1024;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::{EnvelopeId, Stamp};
 
-use crate::auth::Grant;
+use crate::auth::{self, Grant};
 
 /// What one connection's entries are stamped with.
 pub(crate) struct ConnectionStamps(Mutex<StampTable>);
@@ -28,22 +28,33 @@ struct StampTable {
 struct CommonPermissions {
     token: Option<String>,
     permissions: Vec<String>,
+    capabilities: Option<Vec<String>>,
+    is_human: bool,
     stamp: Option<Stamp>,
 }
 
 impl CommonPermissions {
     fn new(grant: &Grant) -> Self {
-        Self { token: grant.token_id.clone(), permissions: grant.permissions.clone(), stamp: grant.stamp() }
+        let Grant { token_id, permissions, capabilities, .. } = grant.clone();
+        Self { token: token_id, permissions, capabilities, is_human: grant.is_human(), stamp: grant.stamp() }
     }
 
     fn narrow(&mut self, grant: &Grant) {
         let is_same_token = self.token == grant.token_id;
-        if is_same_token && self.permissions == grant.permissions {
+        let is_same_limit = self.capabilities == grant.capabilities;
+        let is_same_kind = self.is_human == grant.is_human();
+        if is_same_token && self.permissions == grant.permissions && is_same_limit && is_same_kind {
             return;
         }
+        // What two limits have in common is not computed: nothing.
+        self.capabilities = match (self.capabilities.take(), &grant.capabilities) {
+            (Some(_), Some(_)) if !is_same_limit => Some(Vec::new()),
+            (own, others) => own.or_else(|| others.clone()),
+        };
         self.token.take_if(|_| !is_same_token);
         self.permissions.retain(|permission| grant.permissions.contains(permission));
-        self.stamp = Stamp::new(self.token.as_deref(), &self.permissions);
+        self.is_human &= is_same_kind;
+        self.stamp = auth::stamp(self.token.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human);
     }
 }
 
@@ -76,6 +87,11 @@ impl ConnectionStamps {
         credentials.narrow(grant);
         drop(stamps);
         StampedRequest { stamps: self.clone(), request }
+    }
+
+    /// The stamp of what the connection publishes, but for requests with tokens of their own.
+    pub(crate) fn own(&self) -> Option<Stamp> {
+        self.stamps().own.stamp.clone()
     }
 
     /// The stamp of an envelope that is about to be published.
@@ -131,6 +147,23 @@ mod tests {
         assert_eq!(stamped(&stamps, "m4"), r#"{"permissions":["read"]}"#, "a session keeps the least it was used with");
         stamps.narrow(&grant("t3", &[]));
         assert_eq!(stamped(&stamps, "m5"), "none");
+    }
+
+    #[test]
+    fn a_limit_is_never_lost() {
+        let limited = |list: &[&str]| {
+            let capabilities = Some(list.iter().map(|word| (*word).to_owned()).collect());
+            Grant { capabilities, ..grant("t1", &[]) }
+        };
+        let stamps = ConnectionStamps::new(&grant("t1", &[]));
+        stamps.narrow(&limited(&["say"]));
+        assert_eq!(stamped(&stamps, "m1"), r#"{"token":"t1","capabilities":["say"]}"#);
+        stamps.narrow(&grant("t1", &[]));
+        assert_eq!(stamped(&stamps, "m2"), r#"{"token":"t1","capabilities":["say"]}"#);
+        stamps.narrow(&limited(&["read"]));
+        assert_eq!(stamped(&stamps, "m3"), r#"{"token":"t1","capabilities":[]}"#);
+        let long = Grant { permissions: vec!["p".repeat(Stamp::MAX_BYTES)], ..limited(&["say"]) };
+        assert_eq!(stamped(&ConnectionStamps::new(&long), "m4"), r#"{"capabilities":[]}"#);
     }
 
     #[test]

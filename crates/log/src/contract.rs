@@ -311,9 +311,9 @@ async fn stamps_are_kept(engine: &impl LogEngine) {
     let (mut log, room) = (engine.create(RetentionRules::default()).await, topic("room"));
     let begin = start(&log, &room).await;
     let permissions = ["drive \u{1f697}".to_owned(), "a\"b\r\nc".to_owned()];
-    let strong = Stamp::new(Some("t1"), &permissions).expect("a stamp");
-    let weak = Stamp::new(Some("t2"), &[]).expect("a stamp");
-    let longest = Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES - 20)]).expect("a stamp that just fits");
+    let strong = Stamp::new(Some("t1"), &permissions, None).expect("a stamp");
+    let weak = Stamp::new(Some("t2"), &[], None).expect("a stamp");
+    let longest = Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES - 20)], None).expect("a stamp that just fits");
     let expected = [Some(strong.clone()), Some(weak.clone()), Some(longest), None];
     for (number, stamp) in expected.iter().enumerate() {
         let envelope = line(&format!("e{number}"), "alice", "hello");

@@ -6,13 +6,21 @@
 //! Invariant: decided by the order of the entries alone. The same entries give the same fold on every node and after every restart.
 //! A call ends once: by its first answer, or by failing, whichever stands first in the log. Nobody leaves who is not present.
 
+mod control;
+#[cfg(test)]
+mod control_tests;
+mod stopping;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use salon_control::ControlNotice;
 use salon_protocol::{
     Entry, Envelope, EnvelopeId, FailureCause, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
 };
 
+use self::control::ControlFold;
+pub use self::control::{HeldCall, MAX_HELD_CALLS};
 use crate::{FailedRequest, OpenRequest, Standing};
 
 /// How many calls of one caller may wait for an answer; of more, the oldest fails. Only a backstop: rooms refuse requests at
@@ -50,6 +58,8 @@ pub enum Ignored {
     Answer(CallClosure),
     /// It says that a participant leaves who is not present.
     Leave,
+    /// It changes settings that have changed since, or decides about a call that is held no longer.
+    Stale,
 }
 
 /// Why a call does not wait for an answer.
@@ -69,7 +79,8 @@ pub fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
 /// Whether an envelope can be one that counts for nothing.
 #[cfg(feature = "nats")]
 pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
-    answered_request(envelope).is_some() || leaver(envelope).is_some()
+    let is_request = matches!(envelope.message(), Some(Message::Request { .. }));
+    is_request || answered_request(envelope).is_some() || leaver(envelope).is_some() || ControlNotice::is_one(envelope)
 }
 
 /// Who leaves by an envelope, if somebody does.
@@ -137,6 +148,7 @@ pub struct Fold {
     callers: HashMap<ParticipantId, CallerLoad>,
     /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
     failures: BTreeMap<(u64, u64), EnvelopeId>,
+    control: ControlFold,
     /// The offset up to which every entry is folded.
     through: u64,
     /// See [`Fold::bytes`].
@@ -186,6 +198,7 @@ impl Fold {
         for FailedRequest { at, open, cause } in &standing.failed {
             fold.insert(open.clone(), Some(FoldedFailure { at: *at, cause: *cause }));
         }
+        fold.control = ControlFold::restore(&standing.control);
         fold.through = standing.head.offset;
         fold
     }
@@ -209,7 +222,8 @@ impl Fold {
             let call = self.calls.get(request).filter(|call| is_kept(call))?;
             Some(FailedRequest { at: *at, open: open((request, call)), cause: call.failed?.cause })
         });
-        Standing { head: Position { epoch, offset: self.through }, present, waiting, failed: failed.collect() }
+        let head = Position { epoch, offset: self.through };
+        Standing { head, present, waiting, failed: failed.collect(), control: self.control.entries() }
     }
 
     /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
@@ -220,9 +234,16 @@ impl Fold {
         }
         self.through = at;
         match entry.envelope.message() {
-            Some(Message::Notification { .. }) => FoldEffect::Counts,
+            Some(Message::Notification { .. }) => self.note(entry),
             Some(Message::Request { .. }) => match OpenRequest::of(entry) {
-                Some(open) => self.ask(open),
+                Some(open) if self.is_released(&open.request) => FoldEffect::Ignored(Ignored::Stale),
+                Some(open) => {
+                    // Another request may have the id of a held call, which everybody can read.
+                    if self.control.holds_text(&open.request, entry.envelope.text()) {
+                        self.control.release(&open.request);
+                    }
+                    self.ask(open)
+                }
                 None => FoldEffect::Counts,
             },
             Some(Message::Response { .. }) => match entry.envelope.correlation() {
@@ -234,11 +255,16 @@ impl Fold {
                 let id = presence.participant.id.clone();
                 let was_present = match presence.event {
                     PresenceEvent::Join => self.join(presence.participant, entry),
-                    PresenceEvent::Leave if !self.leave(&id) => return FoldEffect::Ignored(Ignored::Leave),
+                    PresenceEvent::Leave if !self.leave(&id, at) => return FoldEffect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
                 };
-                if was_present { self.fail_calls_to(&id, at) } else { FoldEffect::Counts }
+                // What was held for a participant that leaves has failed as well.
+                match was_present.then(|| self.fail_calls_to(&id, at)) {
+                    Some(FoldEffect::Counts) => self.effect_at(at),
+                    Some(effect) => effect,
+                    None => FoldEffect::Counts,
+                }
             }
         }
     }
@@ -266,10 +292,15 @@ impl Fold {
     }
 
     /// Says whether the participant was present.
-    fn leave(&mut self, id: &ParticipantId) -> bool {
-        let before = self.present.remove(id);
-        self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
-        before.is_some()
+    fn leave(&mut self, id: &ParticipantId, at: u64) -> bool {
+        let Some(before) = self.present.remove(id) else { return false };
+        self.bytes -= before.bytes();
+        // Also those that are approved: they are not stored any more.
+        let failure = FoldedFailure { at, cause: FailureCause::Withdrawn };
+        for call in self.control.release_calls_of(|caller| caller == id) {
+            self.insert(call, Some(failure));
+        }
+        true
     }
 
     fn ask(&mut self, open: OpenRequest) -> FoldEffect {
@@ -349,6 +380,12 @@ impl Fold {
     pub fn ignores(&self, envelope: &Envelope) -> Option<Ignored> {
         if let Some(request) = answered_request(envelope) {
             return self.end_of(request).map(Ignored::Answer);
+        }
+        if let Some(notice) = ControlNotice::of(envelope) {
+            return self.is_stale(&notice).then_some(Ignored::Stale);
+        }
+        if matches!(envelope.message(), Some(Message::Request { .. })) {
+            return self.is_released(envelope.id()).then_some(Ignored::Stale);
         }
         leaver(envelope).filter(|who| !self.is_present(who)).map(|_| Ignored::Leave)
     }
@@ -491,9 +528,19 @@ impl Fold {
         self.present.len()
     }
 
+    /// The notices that the settings and the held calls follow from, the oldest first.
+    pub(crate) fn control_entries(&self) -> Vec<Arc<Entry>> {
+        self.control.entries()
+    }
+
+    /// Whether there are neither settings nor held calls.
+    pub(crate) fn is_uncontrolled(&self) -> bool {
+        self.control.is_empty()
+    }
+
     /// How much memory it takes, roughly.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.control.bytes()
     }
 
     /// The offset up to which every entry is folded.

@@ -31,7 +31,9 @@ use tokio::sync::watch;
 
 pub use cluster::Cluster;
 pub use context::ContextStore;
-pub use fold::{CallClosure, CallRecord, FailedCall, Fold, FoldEffect, Ignored, answered_request};
+pub use fold::{
+    CallClosure, CallRecord, FailedCall, Fold, FoldEffect, HeldCall, Ignored, MAX_HELD_CALLS, answered_request,
+};
 pub use lease::{Claim, Lease};
 pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};
@@ -158,6 +160,9 @@ pub enum AppendError {
     /// It says that a participant leaves who is not present, by the log's order.
     #[error("the participant is not present")]
     NotPresent,
+    /// It changes settings that have changed since, or decides about a call that is held no longer.
+    #[error("it was decided otherwise meanwhile")]
+    Stale,
     /// The log takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),
@@ -186,6 +191,7 @@ impl From<Ignored> for AppendError {
         match ignored {
             Ignored::Answer(end) => Self::CallEnded(end),
             Ignored::Leave => Self::NotPresent,
+            Ignored::Stale => Self::Stale,
         }
     }
 }
@@ -231,6 +237,8 @@ pub struct Standing {
     pub waiting: Vec<OpenRequest>,
     /// The requests that have failed, by the offset at which they did, at most [`Standing::MAX_CALLS`].
     pub failed: Vec<FailedRequest>,
+    /// The notices of the gateway that its settings and the held calls follow from, oldest first.
+    pub control: Vec<Arc<Entry>>,
 }
 
 /// A request that will not be answered.
@@ -281,7 +289,7 @@ impl Standing {
 
     /// The standing of a topic that nobody ever entered.
     pub fn nothing(head: Position) -> Self {
-        Self { head, present: Vec::new(), waiting: Vec::new(), failed: Vec::new() }
+        Self { head, present: Vec::new(), waiting: Vec::new(), failed: Vec::new(), control: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@
 //! the entries of the topics that it follows, and would have to read all others to know what a participant has stored there.
 //! A value in a context is counted to its topic alone: the request that brought it is an entry, and is counted to its author.
 
+use salon_control::ControlNotice;
 use salon_protocol::Envelope;
 
 use crate::answered_request;
@@ -72,10 +73,13 @@ impl StoredQuotas {
     /// Whether an entry may be stored beside what is.
     pub(crate) fn check_entry(&self, stored: StoredBytes, envelope: &Envelope) -> Result<(), QuotaExceeded> {
         let bytes = envelope.text().len();
-        let checked = check(QuotaScope::Participant, self.participant, stored.participant, bytes)
+        // The gateway writes that a call is held, and others have it do so.
+        let holds_call = ControlNotice::holds_call(envelope);
+        let of_participant = if holds_call { 0 } else { self.participant };
+        let checked = check(QuotaScope::Participant, of_participant, stored.participant, bytes)
             .and_then(|()| check(QuotaScope::Topic, self.topic, stored.topic, bytes))
             .and_then(|()| check(QuotaScope::Gateway, self.gateway, stored.gateway, bytes));
-        checked.or_else(|exceeded| if is_exempt(envelope) { Ok(()) } else { Err(exceeded) })
+        checked.or_else(|exceeded| if is_exempt(envelope) && !holds_call { Ok(()) } else { Err(exceeded) })
     }
 
     /// Whether a value may be added to a context from which others are removed, given what it and everything take.

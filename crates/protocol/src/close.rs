@@ -21,6 +21,8 @@ pub enum CloseReason {
     NotUtf8,
     /// One frame was beyond what the carrier reads at all.
     FrameTooLarge,
+    /// The participant may not be in the topic any more.
+    Removed,
     /// The gateway failed: its log could not be read, or worse.
     Internal,
 }
@@ -36,6 +38,7 @@ impl CloseReason {
             Self::FrameTooLarge => 1009,
             Self::Internal => 1011,
             Self::TokenExpired => 4401,
+            Self::Removed => 4403,
             Self::TooSlow => 4408,
             Self::Replaced => 4409,
             Self::Unresponsive => 4410,
@@ -52,6 +55,7 @@ impl CloseReason {
             Self::FrameTooLarge => "frame_too_large",
             Self::Internal => "internal",
             Self::TokenExpired => "token_expired",
+            Self::Removed => "removed",
             Self::TooSlow => "too_slow",
             Self::Replaced => "replaced",
             Self::Unresponsive => "unresponsive",
@@ -62,6 +66,7 @@ impl CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Removed => "you may not be in this room any more",
             Self::Bye => "bye",
             Self::Shutdown => "the gateway is shutting down; connect again and resume",
             Self::ProtocolViolation => "the WebSocket protocol was violated",

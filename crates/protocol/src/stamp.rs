@@ -17,19 +17,39 @@ struct StampFields {
     token: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     permissions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    human: bool,
 }
 
 impl Stamp {
     /// The longest stamp, in bytes. A token has at most as many, so what a token says always fits.
     pub const MAX_BYTES: usize = 8192;
 
-    /// The stamp of a token with this id (`jti`) and these permissions. `None` where it has neither, and where the stamp would be longer
-    /// than [`Stamp::MAX_BYTES`]: an entry without a stamp has no permissions.
-    pub fn new(token: Option<&str>, permissions: &[String]) -> Option<Self> {
-        if token.is_none() && permissions.is_empty() {
+    /// The stamp of a token with this id (`jti`), these permissions and, where it is limited to some, these capabilities. `None` where it has
+    /// none of them, and where the stamp would be longer than [`Stamp::MAX_BYTES`]: an entry without a stamp has no permissions.
+    pub fn new(token: Option<&str>, permissions: &[String], capabilities: Option<&[String]>) -> Option<Self> {
+        if token.is_none() && permissions.is_empty() && capabilities.is_none() {
             return None;
         }
-        let fields = StampFields { token: token.map(Into::into), permissions: permissions.to_vec() };
+        Self::encode(token, permissions, capabilities, false)
+    }
+
+    /// The stamp of a token that says that its owner is a person.
+    pub fn of_human(token: Option<&str>, permissions: &[String], capabilities: Option<&[String]>) -> Option<Self> {
+        Self::encode(token, permissions, capabilities, true)
+    }
+
+    fn encode(
+        token: Option<&str>,
+        permissions: &[String],
+        capabilities: Option<&[String]>,
+        human: bool,
+    ) -> Option<Self> {
+        let (token, permissions) = (token.map(Into::into), permissions.to_vec());
+        let capabilities = capabilities.map(<[String]>::to_vec);
+        let fields = StampFields { token, permissions, capabilities, human };
         let text = serde_json::to_string(&fields).expect("texts are plain JSON");
         (text.len() <= Self::MAX_BYTES).then(|| Self(text.into()))
     }
@@ -54,6 +74,20 @@ impl Stamp {
         self.fields().permissions
     }
 
+    /// The capabilities that the token is limited to; `None` where it is not limited.
+    pub fn capabilities(&self) -> Option<Vec<String>> {
+        // Most tokens are not, and this is asked for every message.
+        if !self.0.contains(r#""capabilities""#) {
+            return None;
+        }
+        self.fields().capabilities
+    }
+
+    /// Whether the token, and not only its owner, says that its owner is a person.
+    pub fn is_human(&self) -> bool {
+        self.0.contains(r#""human""#) && self.fields().human
+    }
+
     fn fields(&self) -> StampFields {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -66,16 +100,22 @@ mod tests {
 
     #[test]
     fn a_token_that_says_nothing_leaves_no_stamp() {
-        assert_eq!(Stamp::new(None, &[]), None);
-        let stamp = Stamp::new(Some("t1"), &["drive".into()]).expect("a stamp");
+        assert_eq!(Stamp::new(None, &[], None), None);
+        let stamp = Stamp::new(Some("t1"), &["drive".into()], None).expect("a stamp");
         assert_eq!(stamp.text(), r#"{"token":"t1","permissions":["drive"]}"#);
-        let stamp = Stamp::new(Some("t1"), &[]).expect("a stamp");
+        let stamp = Stamp::new(Some("t1"), &[], None).expect("a stamp");
         assert_eq!((stamp.text(), stamp.permissions().len()), (r#"{"token":"t1"}"#, 0));
+        assert_eq!(stamp.capabilities(), None);
+        let limited = Stamp::new(None, &[], Some(&["say".into()])).expect("a stamp");
+        assert_eq!(limited.capabilities(), Some(vec!["say".into()]));
+        assert!(Stamp::of_human(None, &[], None).is_some_and(|stamp| stamp.is_human()));
+        let claims = Stamp::new(Some("human"), &["human".into()], None);
+        assert!(!claims.expect("a stamp").is_human(), "a token id is not what the token says");
     }
 
     #[test]
     fn a_stamp_is_bounded_and_one_that_cannot_be_read_permits_nothing() {
-        assert_eq!(Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES)]), None);
+        assert_eq!(Stamp::new(None, &["p".repeat(Stamp::MAX_BYTES)], None), None);
         assert_eq!(Stamp::restore(&"p".repeat(Stamp::MAX_BYTES + 1)), None);
         assert_eq!(Stamp::restore(""), None);
         for text in ["drive", "[]", r#"{"permissions":"drive"}"#, r#"{"token":1,"permissions":["drive"]}"#] {
@@ -88,7 +128,7 @@ mod tests {
         #[test]
         fn roundtrip(token in proptest::option::of("\\PC{0,20}"), permissions in proptest::collection::vec(any::<String>(), 0..5)) {
             prop_assume!(token.is_some() || !permissions.is_empty());
-            let stamp = Stamp::new(token.as_deref(), &permissions).expect("short");
+            let stamp = Stamp::new(token.as_deref(), &permissions, None).expect("short");
             prop_assert!(!stamp.text().contains(['\r', '\n']), "it is a header's value in NATS");
             let stored = Stamp::restore(stamp.text()).expect("a stamp");
             prop_assert_eq!((stored.token(), stored.permissions()), (token, permissions));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Code, PROTOCOL, Participant, ParticipantId, Refusal, TopicName};
+use crate::{Code, PROTOCOL, Participant, ParticipantId, Refusal, Timestamp, TopicName};
 
 /// An id in an object of its own, as the specification has it.
 #[derive(Debug, Serialize)]
@@ -117,6 +117,25 @@ impl Error<'static> {
     pub fn outage() -> Self {
         let details = Some(Details { passing: true });
         Self { event: "error", r#type: "error", code: Code::Closing, message: OUTAGE, details }
+    }
+}
+
+/// A request waits for approval.
+#[derive(Debug, Serialize)]
+pub struct HeldRequest<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    message: String,
+    callee: &'a ParticipantId,
+    needs: u32,
+    expires: Timestamp,
+}
+
+impl<'a> HeldRequest<'a> {
+    /// A request to `callee` that so many have to approve until a time.
+    pub fn new(callee: &'a ParticipantId, needs: u32, expires: Timestamp) -> Self {
+        let message = format!("the call to `{callee}` waits for approval; its answer or a refusal follows");
+        Self { event: "held", r#type: "held", message, callee, needs, expires }
     }
 }
 

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_protocol::CloseReason;
 
 use crate::batch::Batch;
+use crate::control::ReaderCredentials;
 use crate::cursor::{Deliver, Interest};
 
 /// Somewhere batches can be written without waiting.
@@ -40,16 +41,19 @@ pub(crate) struct Parked {
 pub(crate) struct Bell {
     waker: AtomicWaker,
     pub(crate) interest: Interest,
+    /// Whose reader it is; `None` for the host's, which reads as itself or for nobody.
+    pub(crate) credentials: Option<ReaderCredentials>,
     ended: OnceLock<CloseReason>,
     outlet: OnceLock<Arc<dyn BatchOutlet>>,
     parked: Mutex<Option<Parked>>,
 }
 
 impl Bell {
-    pub(crate) fn new(interest: Interest) -> Arc<Self> {
+    pub(crate) fn new(interest: Interest, credentials: Option<ReaderCredentials>) -> Arc<Self> {
         Arc::new(Self {
             waker: AtomicWaker::new(),
             interest,
+            credentials,
             ended: OnceLock::new(),
             outlet: OnceLock::new(),
             parked: Mutex::new(None),
@@ -176,7 +180,7 @@ mod tests {
 
     /// Announces batch 7 to a cursor parked before it; says how often its task was woken and where its place is then.
     fn announce(outcome: OfferOutcome) -> (usize, Option<u64>) {
-        let bell = Bell::new(Interest::default());
+        let bell = Bell::new(Interest::default(), None);
         bell.attach(Arc::new(Always(outcome)));
         let woken = Arc::new(Woken::default());
         bell.register(&woken.clone().into());
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_partly_read_is_not_handed_over() {
-        let bell = Bell::new(Interest::default());
+        let bell = Bell::new(Interest::default(), None);
         bell.attach(Arc::new(Always(OfferOutcome::Written)));
         bell.park(Parked { batch: 7, at: 101 });
         bell.announce(7, &[Batch::of(&[101])]);

@@ -48,6 +48,8 @@ impl Rooms {
         let mut closing = self.0.closing.subscribe();
         let mut grace = grace;
         let mut again = None;
+        // At once: a call may have been approved, and the node that was to store it gone.
+        let mut settling = Some(Instant::now());
         let mut health = self.log().health();
         // Not at once: the task that opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);
@@ -89,6 +91,14 @@ impl Rooms {
                 }
                 () = async { if let Some(host) = &mut host { host.await } }, if host.is_some() => {
                     host = None;
+                    Ok(())
+                }
+                () = room.control_changed.notified() => {
+                    settling = room.enforce().await.map(|wait| Instant::now() + wait);
+                    Ok(())
+                }
+                () = at(settling) => {
+                    settling = room.enforce().await.map(|wait| Instant::now() + wait);
                     Ok(())
                 }
                 Ok(()) = health.changed() => {

@@ -3,10 +3,13 @@
 //! A [`Rooms`] opens a room for each topic somebody is in. A [`Seat`] is a participant's live place in one; dropping it leaves.
 //! A [`Cursor`] only reads. Deliberately absent: wire formats, sockets, tokens.
 
+mod approvals;
 mod attendance;
 mod batch;
 mod bell;
+mod control;
 mod cursor;
+mod host_access;
 mod keeper;
 mod lifecycle;
 mod limits;
@@ -24,13 +27,17 @@ mod solicited;
 #[cfg(test)]
 mod tests;
 mod timings;
+mod visibility;
 
+pub use approvals::digest;
 pub use batch::Batch;
 pub use bell::{BatchOutlet, OfferOutcome};
+pub use control::notice;
 pub use cursor::{Cursor, Deliver, Happening, Interest};
+pub use host_access::HostAccess;
 pub use limits::{ByteRates, Rate};
 pub use publishing::{Publishing, Submission};
-pub use registry::{Admission, Arrival, Host, HostAccess, Residence, Rooms, Settings, Witness};
+pub use registry::{Admission, Arrival, Host, Residence, Rooms, Settings, Witness};
 pub use room::{resolve, unreadable};
 pub use salon_log::FailedCall;
 pub use seat::Seat;

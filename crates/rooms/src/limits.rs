@@ -66,7 +66,7 @@ pub(crate) struct Rates {
 #[derive(Default)]
 struct ParticipantBudget {
     messages: TokenBucket,
-    /// Progress and cancellations of open calls.
+    /// Progress and cancellations of the participant's own calls.
     notifications: TokenBucket,
     /// Joins, which are stored as well.
     joins: TokenBucket,
@@ -91,8 +91,8 @@ impl Rates {
         self.take_from(participant, bytes, |budget, limit, now| limit.take(&mut budget.messages, 1, now))
     }
 
-    /// The same for progress or a cancellation, which has a rate of its own before it counts like any other message.
-    pub(crate) fn take_notification(&self, participant: &ParticipantId, bytes: usize) -> Result<(), Excess> {
+    /// The same for the cancellation of a call, which has a rate of its own before it counts like any other message.
+    pub(crate) fn take_cancellation(&self, participant: &ParticipantId, bytes: usize) -> Result<(), Excess> {
         self.take_from(participant, bytes, |budget, limit, now| {
             limit.take(&mut budget.notifications, 1, now).or_else(|_| limit.take(&mut budget.messages, 1, now))
         })
@@ -124,6 +124,28 @@ impl Rates {
         }
         drop(budgets);
         self.take_from(participant, bytes, |_, _, _| Ok(()))
+    }
+
+    /// Progress costs its caller a notification and its bytes, never a message: whom it called cannot keep it from sending. Once the caller
+    /// has no notification left or is in debt, it costs the participant that reports it a message like any other.
+    pub(crate) fn take_progress(
+        &self,
+        participant: &ParticipantId,
+        caller: &ParticipantId,
+        bytes: usize,
+    ) -> Result<(), Excess> {
+        let (mut budgets, now) = (self.budgets(), self.began.elapsed());
+        let payer = budget_of(&mut budgets, caller);
+        let has_bytes = self.bytes.is_none_or(|limit| limit.wait(&payer.bytes, 1, now).is_zero());
+        let mut take = |limit: &RateLimit| limit.take(&mut payer.notifications, 1, now).is_ok();
+        if has_bytes && self.messages.as_ref().is_none_or(&mut take) {
+            if let Some(limit) = &self.bytes {
+                limit.owe(&mut payer.bytes, count(bytes), now);
+            }
+            return Ok(());
+        }
+        drop(budgets);
+        self.take(participant, bytes)
     }
 
     fn take_from(
@@ -296,14 +318,30 @@ mod tests {
     }
 
     #[test]
-    fn notifications_have_a_rate_of_their_own_and_then_that_of_messages() {
+    fn cancellations_have_a_rate_of_their_own_and_then_that_of_messages() {
         let rates = Rates::new(only(2), Rate::UNLIMITED);
         let bob = who("bob");
         for _ in 0..4 {
-            assert!(rates.take_notification(&bob, 1).is_ok());
+            assert!(rates.take_cancellation(&bob, 1).is_ok());
         }
-        assert!(rates.take_notification(&bob, 1).is_err());
+        assert!(rates.take_cancellation(&bob, 1).is_err());
         assert!(rates.take(&bob, 1).is_err());
+    }
+
+    #[test]
+    fn progress_costs_its_caller_no_message_and_then_its_sender() {
+        let rates = Rates::new(only(2), only(100));
+        let (alice, bob) = (who("alice"), who("bob"));
+        for _ in 0..4 {
+            assert!(rates.take_progress(&bob, &alice, 10).is_ok(), "two are the caller's, two the sender's");
+        }
+        assert!(rates.take_progress(&bob, &alice, 10).is_err());
+        assert!(rates.take(&alice, 80).is_ok(), "the caller can still send, and has paid 20 bytes");
+        assert!(rates.take(&alice, 10).is_err());
+        let (carol, dave) = (who("carol"), who("dave"));
+        rates.owe_bytes(&carol, 100);
+        assert!(rates.take_progress(&dave, &carol, 90).is_ok(), "a caller in debt pays nothing");
+        assert!(rates.take_progress(&dave, &carol, 90).is_err());
     }
 
     #[test]

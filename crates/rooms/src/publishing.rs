@@ -6,12 +6,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use salon_control::is_client_request;
 use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
 use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
+use crate::control::authority;
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::rules::{self, Circumstances, Referent, Refused};
+use crate::rules::{self, AcceptedDraft, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
@@ -23,8 +25,8 @@ impl Room {
         self.admit(author, draft)
     }
 
-    /// Charges an envelope to its author, or its bytes to the caller that has asked for it; and to the topic and the gateway. What is refused
-    /// costs nothing.
+    /// Charges an envelope to its author or to the caller that has asked for it; and to the topic and the gateway. What is refused costs none
+    /// of them anything.
     pub(crate) fn charge(&self, author: &ParticipantId, envelope: &Envelope) -> Result<(), Excess> {
         let bytes = envelope.text().len();
         let solicitation = Solicited::is_possible(envelope)
@@ -32,7 +34,7 @@ impl Room {
             .flatten();
         if author.is_host() {
             // The host is never refused: the asker it pays, as far as it can.
-            if let Some(Solicitation::Answer(caller)) = &solicitation {
+            if let Some(Solicitation::Answer(caller) | Solicitation::Progress(caller)) = &solicitation {
                 self.common.rates.owe_bytes(caller, bytes);
             }
             self.owe_bytes(bytes);
@@ -41,7 +43,8 @@ impl Room {
         let is_answer = matches!(solicitation, Some(Solicitation::Answer(_)));
         let charged = self.check_bytes(bytes).and_then(|()| match &solicitation {
             Some(Solicitation::Answer(caller)) => self.common.rates.take_answer(author, caller, bytes),
-            Some(Solicitation::Notification) => self.common.rates.take_notification(author, bytes),
+            Some(Solicitation::Progress(caller)) => self.common.rates.take_progress(author, caller, bytes),
+            Some(Solicitation::Cancellation) => self.common.rates.take_cancellation(author, bytes),
             None => self.common.rates.take(author, bytes),
         });
         match charged {
@@ -98,11 +101,30 @@ impl Room {
         };
         let calls_waiting = if author.is_host() { 0 } else { fold.waiting_of(author) };
         let concerns_others = concerns_others(fold, author, draft.envelope());
-        drop(attendance);
         let stamp = draft.stamp().cloned();
-        let circumstances = Circumstances { recipient_present, calls_waiting, referent, concerns_others };
+        let authority = authority(fold, author, stamp.as_ref());
+        let is_called = match (&authority, draft.envelope().to()) {
+            (Some(_), [caller]) if is_client_request(draft.envelope()) => fold.is_called_by(author, caller),
+            _ => false,
+        };
+        // The id of a held call is taken. The same text again is held once.
+        let is_taken = fold
+            .held_calls()
+            .get(draft.envelope().id())
+            .is_some_and(|hold| hold.request.request != draft.envelope().text());
+        drop(attendance);
+        if is_taken {
+            return Publishing::Refused(
+                unwritable(&AppendError::IdConflict).regarding(Some(draft.envelope().id().clone())),
+            );
+        }
+        let circumstances =
+            Circumstances { recipient_present, calls_waiting, referent, concerns_others, is_called, authority };
         match rules::accept(author, draft, &circumstances) {
-            Ok(envelope) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(AcceptedDraft { envelope, held_by: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
+            Ok(AcceptedDraft { envelope, held_by: Some(held_by) }) => {
+                Publishing::LookUp(self.clone().hold(envelope, stamp, held_by))
+            }
             Err(refused) if depends_on_the_moment(refused.1.code) => {
                 Publishing::LookUp(Box::pin(self.clone().retry(refused)))
             }
@@ -137,11 +159,18 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let circumstances =
-                Circumstances { recipient_present: false, calls_waiting: 0, referent, concerns_others: false };
             let stamp = draft.stamp().cloned();
+            // Only responses come here. They need no capability, and no rule holds them.
+            let circumstances = Circumstances {
+                recipient_present: false,
+                calls_waiting: 0,
+                referent,
+                concerns_others: false,
+                is_called: false,
+                authority: None,
+            };
             match rules::accept(&author, draft, &circumstances) {
-                Ok(envelope) => self.submit(envelope, stamp).await,
+                Ok(accepted) => self.submit(accepted.envelope, stamp).await,
                 Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
                 Err(refused) => Err(refused.1),
             }
@@ -176,7 +205,10 @@ fn concerns_others(fold: &Fold, author: &ParticipantId, envelope: &Envelope) -> 
 
 /// Whether the same draft could have been accepted at another time.
 fn depends_on_the_moment(code: Code) -> bool {
-    matches!(code, Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch)
+    matches!(
+        code,
+        Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch | Code::Paused | Code::Archived
+    )
 }
 
 /// What becomes of a draft.

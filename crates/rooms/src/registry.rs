@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
+use salon_control::TopicSettings;
 use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
 use salon_protocol::{
-    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, TopicName,
+    CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
+    TopicName,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,7 +20,9 @@ use tokio::time::Instant;
 use crate::attendance::{Attendance, EntryTerms};
 use crate::batch::Batch;
 use crate::bell::Bell;
+use crate::control::{ReaderCredentials, check_access};
 use crate::cursor::{Cursor, Deliver, Interest};
+use crate::host_access::HostAccess;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
 use crate::open_rooms::{OpenRooms, RoomCell};
@@ -28,6 +32,7 @@ use crate::ring::Budget;
 use crate::room::{Room, RoomGuard, closed, resolve, unreadable, unwritable};
 use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
+use crate::visibility::KnownSettings;
 
 /// How often a leave is submitted that cannot be stored.
 const MAX_REMOVE_TRIES: usize = 10;
@@ -97,6 +102,8 @@ pub struct Admission {
     pub deliver: Deliver,
     /// Whether it wants its own.
     pub echo: bool,
+    /// What its token says.
+    pub stamp: Option<Stamp>,
 }
 
 /// Somebody is in.
@@ -121,48 +128,6 @@ pub struct Residence {
     pub opened_at: Position,
 }
 
-/// What the host knows of a room, and how it speaks there: as itself, or for a participant that asks it to.
-#[derive(Clone)]
-pub struct HostAccess(Arc<Room>);
-
-impl HostAccess {
-    /// The room.
-    pub fn topic(&self) -> &TopicName {
-        &self.0.topic
-    }
-
-    /// Who is here.
-    pub fn roster(&self) -> Vec<Arc<Participant>> {
-        self.0.attendance().fold().roster().cloned().collect()
-    }
-
-    /// Somebody who is here.
-    pub fn participant(&self, id: &ParticipantId) -> Option<Arc<Participant>> {
-        self.0.attendance().fold().participant(id).cloned()
-    }
-
-    /// Whether somebody sits on another node and not on this one.
-    pub fn is_elsewhere(&self, id: &ParticipantId) -> bool {
-        !self.0.attendance().is_seated(id) && self.0.log.is_elsewhere(&self.0.topic, id)
-    }
-
-    /// Counts the nodes that are gone; `None` where there is only one.
-    pub fn gone(&self) -> Option<watch::Receiver<u64>> {
-        self.0.log.gone()
-    }
-
-    /// Reads the room after a position, or from now on. Does not keep the room from being evicted.
-    pub fn observe(&self, after: Option<Position>, interest: Interest) -> Cursor {
-        let began = after.map_or_else(|| self.0.ring().head(), |position| position.offset);
-        Cursor::new(self.0.clone(), None, Bell::new(interest), began)
-    }
-
-    /// Publishes as the host, or as somebody on whose request the host acts.
-    pub fn publish(&self, author: &ParticipantId, draft: Draft) -> Publishing {
-        self.0.publish(author, draft)
-    }
-}
-
 /// Runs the host in a room for as long as the room is open.
 pub type Host = Box<dyn Fn(Residence) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -175,6 +140,7 @@ pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     host: Host,
     open: Mutex<OpenRooms>,
+    pub(crate) known_settings: KnownSettings,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -196,6 +162,7 @@ impl Rooms {
             common: Arc::new(common),
             host,
             open: Mutex::new(open),
+            known_settings: KnownSettings::default(),
             tasks: Mutex::default(),
             closing: watch::Sender::new(false),
         }))
@@ -223,7 +190,10 @@ impl Rooms {
         let standing = self.0.log.standing(topic).await?;
         let seated = self.0.log.roster(topic).await?;
         let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
-        if present.any(|present| !seated.contains(&present.participant.id)) {
+        let is_orphaned = present.any(|present| !seated.contains(&present.participant.id));
+        // Held calls are decided, or expire.
+        let is_held = || !Fold::restore(&standing).held_calls().is_empty();
+        if is_orphaned || is_held() {
             self.visit(topic).await?;
         }
         Ok(())
@@ -286,9 +256,11 @@ impl Rooms {
         let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
         let room = visit.room().clone();
         let id = admission.participant.id.clone();
+        room.check_access(&id, admission.stamp.as_ref())?;
 
-        let bell =
-            Bell::new(Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo });
+        let interest = Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo };
+        let credentials = ReaderCredentials { participant: id.clone(), stamp: admission.stamp.clone() };
+        let bell = Bell::new(interest, Some(credentials));
         let lost = {
             let bell = bell.clone();
             Box::new(move || bell.end(CloseReason::Replaced))
@@ -318,6 +290,8 @@ impl Rooms {
         };
         let began = after.unwrap_or(began);
         let cursor = Cursor::new(room.clone(), Some(visit), bell, began);
+        // Once more: settings that came meanwhile close the readers that they find, and this one was not there.
+        room.check_access(&id, admission.stamp.as_ref())?;
         let recent = match admission.recent {
             Some(limit) => Some(self.newest(&room, began, limit).await?),
             None => None,
@@ -351,22 +325,49 @@ impl Rooms {
         page.map_err(|error| unreadable(&error))
     }
 
+    /// Whether a participant may read a topic, which is not opened for this.
+    pub async fn check_access(
+        &self,
+        topic: &TopicName,
+        participant: &ParticipantId,
+        stamp: Option<&Stamp>,
+    ) -> Result<(), Refusal> {
+        if let Some(visit) = self.visit_open(topic) {
+            return visit.room().check_access(participant, stamp);
+        }
+        let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
+        check_access(&Fold::restore(&standing), participant, stamp)
+    }
+
+    /// The settings of a topic whose room is open here.
+    pub fn settings(&self, topic: &TopicName) -> Option<Arc<TopicSettings>> {
+        let visit = self.visit_open(topic)?;
+        visit.room().attendance().fold().settings().cloned()
+    }
+
     /// Reads a room without being in it. A room that is opened for this counts as `reader`'s.
     pub async fn observe(
         &self,
         topic: &TopicName,
         after: Option<&EnvelopeId>,
         interest: Interest,
-        reader: Option<&ParticipantId>,
+        reader: Option<(&ParticipantId, Option<&Stamp>)>,
     ) -> Result<Cursor, Refusal> {
         let after = match after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
             None => None,
         };
-        let visit = self.visit_as(topic, reader).await?;
+        let visit = self.visit_as(topic, reader.map(|(reader, _)| reader)).await?;
         let room = visit.room().clone();
         let began = after.unwrap_or_else(|| room.ring().head());
-        Ok(Cursor::new(room, Some(visit), Bell::new(interest), began))
+        let credentials =
+            reader.map(|(id, stamp)| ReaderCredentials { participant: id.clone(), stamp: stamp.cloned() });
+        let cursor = Cursor::new(room.clone(), Some(visit), Bell::new(interest, credentials), began);
+        // After the cursor is there: settings that come later close it.
+        if let Some((reader, stamp)) = reader {
+            room.check_access(reader, stamp)?;
+        }
+        Ok(cursor)
     }
 
     /// Publishes without a seat. A request needs one: somebody must be there for the answer. The rate is taken first, and a room is
@@ -469,7 +470,7 @@ impl Rooms {
     }
 
     /// A room that is open already.
-    fn visit_open(&self, topic: &TopicName) -> Option<RoomGuard> {
+    pub(crate) fn visit_open(&self, topic: &TopicName) -> Option<RoomGuard> {
         let open = self.open();
         open.room(topic).filter(|room| !room.has_ended()).map(RoomGuard::new)
     }
@@ -525,9 +526,9 @@ impl Rooms {
         // Requests to the host that it had not answered when this node went down are answered now.
         let unanswered = room.attendance().fold().first_requested(&host).map(|offset| offset - 1);
         let began = unanswered.unwrap_or(standing.head.offset);
-        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true });
+        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true }, None);
         let cursor = Cursor::new(room.clone(), None, bell, began);
-        let host = (self.0.host)(Residence { cursor, desk: HostAccess(room.clone()), opened_at: standing.head });
+        let host = (self.0.host)(Residence { cursor, desk: HostAccess::new(room.clone()), opened_at: standing.head });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use salon_control::ControlNotice;
 use salon_log::{AppendError, CallClosure, FoldEffect, ReadError, Standing, TopicLog};
 use salon_protocol::{CloseReason, Code, Entry, EnvelopeId, ParticipantId, Position, Refusal, Timestamp, TopicName};
 use tokio::sync::{Notify, watch};
@@ -16,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
+use crate::control::ReaderCredentials;
 use crate::lifecycle::Lifecycle;
 use crate::limits::ByteBudget;
 use crate::presence::Appending;
@@ -49,6 +51,10 @@ pub(crate) struct Room {
     lifecycle: watch::Sender<Lifecycle>,
     listeners: Mutex<Listeners>,
     pub(crate) departure: Notify,
+    /// The settings or the held calls have changed.
+    pub(crate) control_changed: Notify,
+    /// The offset up to which the callees of stopped callers have been told.
+    pub(crate) cancelled_through: AtomicU64,
     visits: AtomicUsize,
     pub(crate) solicited: Solicited,
     pub(crate) byte_budget: ByteBudget,
@@ -65,11 +71,14 @@ struct Listeners {
 impl Room {
     pub(crate) fn new(topic: TopicName, log: Arc<dyn TopicLog>, common: Arc<Common>, standing: &Standing) -> Self {
         let head = standing.head.offset;
+        let attendance = Attendance::restore(standing, common.settings.timings);
+        // The newest settings may have stopped callers just before this node ended, or another.
+        let cancelled_through = attendance.fold().settings_at().map_or(head, |offset| offset - 1);
         Self {
             topic,
             epoch: standing.head.epoch,
             log,
-            attendance: Mutex::new(Attendance::restore(standing, common.settings.timings)),
+            attendance: Mutex::new(attendance),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
             solicited: Solicited::default(),
@@ -79,6 +88,8 @@ impl Room {
             lifecycle: watch::Sender::new(Lifecycle::Opening),
             listeners: Mutex::default(),
             departure: Notify::new(),
+            control_changed: Notify::new(),
+            cancelled_through: AtomicU64::new(cancelled_through),
             visits: AtomicUsize::new(0),
             announcements: Mutex::default(),
         }
@@ -108,13 +119,24 @@ impl Room {
         number
     }
 
+    /// Ends the readers whose credentials say so.
+    pub(crate) fn end_readers(&self, reason: CloseReason, ends: impl Fn(&ReaderCredentials) -> bool) {
+        for bell in self.listeners().bells.values() {
+            if bell.credentials.as_ref().is_some_and(&ends) {
+                bell.end(reason);
+            }
+        }
+    }
+
     pub(crate) fn unlisten(&self, number: u64) {
         self.listeners().bells.remove(&number);
     }
 
     /// Whether nobody uses the room here, and nobody has to be removed or waited for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.visits.load(Ordering::Acquire) == 0 && self.attendance().is_idle(Instant::now())
+        let attendance = self.attendance();
+        let is_nothing_held = attendance.fold().held_calls().is_empty();
+        self.visits.load(Ordering::Acquire) == 0 && is_nothing_held && attendance.is_idle(Instant::now())
     }
 
     /// Waits until an offset is folded; says whether that happened before the room ended.
@@ -166,6 +188,7 @@ impl Room {
         self.next_batch.store(ring.next(), Ordering::Release);
         drop((ring, attendance));
         self.folded.send_replace(resume.offset);
+        self.control_changed.notify_one();
         for bell in self.listeners().bells.values() {
             bell.ring();
         }
@@ -175,6 +198,7 @@ impl Room {
     /// Takes the next entries of the log and tells everyone who reads.
     pub(crate) async fn take(&self, entries: Vec<Arc<Entry>>) {
         let Some(last) = entries.last().map(|entry| entry.position.offset) else { return };
+        let changes_control = entries.iter().any(|entry| ControlNotice::is_one(&entry.envelope));
         let (first, batches) = {
             let (mut attendance, mut returning, now) = (self.attendance(), Vec::new(), Instant::now());
             let batches = Batch::cut(entries, |entry| {
@@ -202,6 +226,9 @@ impl Room {
             if some.len() == BELLS_AT_ONCE {
                 tokio::task::yield_now().await;
             }
+        }
+        if changes_control {
+            self.control_changed.notify_one();
         }
         if let Some(witness) = &self.common.settings.witness {
             for batch in &batches {
@@ -242,6 +269,7 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
         AppendError::Stopped(_) => Refusal::new(Code::Closing, "the gateway cannot store messages any more"),
         AppendError::Unavailable(_) => Refusal::new(Code::Closing, UNREACHABLE),
         AppendError::ReadOnly(_) => Refusal::new(Code::Closing, READ_ONLY),
+        AppendError::Stale => Refusal::new(Code::VersionConflict, "it was decided otherwise meanwhile"),
         AppendError::Refused(_) | AppendError::NotPresent => {
             tracing::error!(%error, "room: message not stored, refused");
             Refusal::new(Code::Internal, "the gateway's log does not take this message")

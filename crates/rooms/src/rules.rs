@@ -1,11 +1,12 @@
 //! Room rules: decides whether a draft may enter a topic.
 //! Invariant: pure. No clock, no log, no wire format.
 
+use salon_control::{Authority, HeldBy};
 use salon_log::{CallClosure, Fold};
 use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message, ParticipantId, Refusal, RpcId};
 
 /// What the room knows that bears on a draft.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Circumstances {
     /// Whether the first participant the draft names is here.
     pub recipient_present: bool,
@@ -15,6 +16,19 @@ pub struct Circumstances {
     pub referent: Referent,
     /// Whether the draft cancels a call, or tells of its progress, that waits for an answer and that its author is no party of.
     pub concerns_others: bool,
+    /// Whether the draft's one recipient waits for an answer of the author. Only what a server asks its client needs it.
+    pub is_called: bool,
+    /// What the topic's settings and the author's token say of the author; `None` where they forbid nothing.
+    pub authority: Option<Authority>,
+}
+
+/// A draft that was accepted.
+#[derive(Debug)]
+pub struct AcceptedDraft {
+    /// It.
+    pub envelope: Envelope,
+    /// The rule that holds it until somebody approves.
+    pub held_by: Option<HeldBy>,
 }
 
 /// What a `correlation_id` names.
@@ -36,9 +50,13 @@ pub enum Referent {
 }
 
 /// Accepts a draft of `author`'s, or gives it back with the reason why not. The refusal names the draft.
-pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<Envelope, Refused> {
-    match judge(author, draft.envelope(), circumstances) {
-        Ok(()) => Ok(draft.trust()),
+pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<AcceptedDraft, Refused> {
+    let judged = judge(author, draft.envelope(), circumstances).and_then(|()| match &circumstances.authority {
+        Some(authority) => authority.judge(draft.envelope(), circumstances.is_called),
+        None => Ok(None),
+    });
+    match judged {
+        Ok(held_by) => Ok(AcceptedDraft { envelope: draft.trust(), held_by }),
         Err(refusal) => {
             let refusal = refusal.regarding(Some(draft.envelope().id().clone()));
             Err(Box::new((draft, refusal)))
@@ -168,6 +186,8 @@ mod tests {
                 _ => Referent::Nothing,
             },
             concerns_others: author == "mallory" && draft.envelope().concerned_call().is_some(),
+            is_called: false,
+            authority: None,
         };
         match accept(&ParticipantId::new(author).expect("a name"), draft, &circumstances) {
             Ok(_) => "accepted".into(),

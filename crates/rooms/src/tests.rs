@@ -22,6 +22,7 @@ use crate::{
     Admission, Arrival, ByteRates, Cursor, Deliver, Happening, Interest, Rate, Rooms, Seat, Settings, Timings,
 };
 
+mod approvals;
 mod quotas;
 
 /// A real log that a test can hold up, and have fail.
@@ -318,6 +319,7 @@ fn admission(id: &str, after: Option<&str>) -> Admission {
         recent: None,
         deliver: Deliver::All,
         echo: true,
+        stamp: None,
     }
 }
 

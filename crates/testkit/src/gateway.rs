@@ -180,6 +180,7 @@ impl TestGateway {
             name: token.name.clone(),
             kind,
             permissions: token.permissions.clone(),
+            capabilities: token.capabilities.clone(),
             require_integrity: token.require_integrity,
             confirmation,
             ..Grant::new(participant, topics, expires)
@@ -259,6 +260,7 @@ pub struct TestToken {
     name: Option<String>,
     kind: Option<String>,
     permissions: Vec<String>,
+    capabilities: Option<Vec<String>>,
     require_integrity: bool,
     key: Option<String>,
     jti: Option<String>,
@@ -274,6 +276,7 @@ impl TestToken {
             name: None,
             kind: None,
             permissions: Vec::new(),
+            capabilities: None,
             require_integrity: false,
             key: None,
             jti: None,
@@ -281,7 +284,7 @@ impl TestToken {
     }
 
     /// Sets one claim from its text: `topics` (separated by commas), `expires` (seconds from now, negative is past), `name`, `kind`,
-    /// `permissions` (separated by commas), `integrity` (`required`), `key` (a public key, in base64url), `jti`.
+    /// `permissions` and `capabilities` (separated by commas), `integrity` (`required`), `key` (a public key, in base64url), `jti`.
     pub fn claim(&mut self, claim: &str, value: &str) -> Result<(), Failure> {
         match claim {
             "topics" => self.topics = value.split(',').map(str::to_owned).collect(),
@@ -289,6 +292,7 @@ impl TestToken {
             "name" => self.name = Some(value.into()),
             "kind" => self.kind = Some(value.into()),
             "permissions" => self.permissions = value.split(',').map(str::to_owned).collect(),
+            "capabilities" => self.capabilities = Some(value.split(',').map(str::to_owned).collect()),
             "integrity" => self.require_integrity = value == "required",
             "key" => self.key = Some(value.into()),
             "jti" => self.jti = Some(value.into()),

@@ -284,7 +284,7 @@ impl<R: Rules> Room<R> {
 
 fn stored(envelope: Envelope) -> Arc<Entry> {
     // Bob's token permits what a tool may ask for.
-    let stamp = (envelope.from().as_str() == "bob").then(|| Stamp::new(None, &["p".to_owned()])).flatten();
+    let stamp = (envelope.from().as_str() == "bob").then(|| Stamp::new(None, &["p".to_owned()], None)).flatten();
     Arc::new(Entry { position: Position::start(1), arrived: Timestamp(0), stamp, envelope })
 }
 
@@ -326,6 +326,7 @@ pub(crate) fn catalogue(query: RoomQuery) -> Option<RoomAnswer> {
     match query {
         RoomQuery::One(query) => Some(RoomAnswer::One(CatalogueAnswer { items: offered(query.listing), query })),
         RoomQuery::Gather { number, .. } => Some(RoomAnswer::Gathered { number, snapshot: Some(snapshot()) }),
+        RoomQuery::Authority => Some(RoomAnswer::Authority(None)),
         RoomQuery::Watch { .. } => Some(RoomAnswer::Watching),
         RoomQuery::Next { after: 0 } => Some(RoomAnswer::Next(snapshot())),
         RoomQuery::Next { .. } => None,

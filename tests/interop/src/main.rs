@@ -1,6 +1,6 @@
 //! Existing MCP servers as guests: those of the official TypeScript, Python and Rust SDKs, brought into rooms by the real binary, and
 //! called by the library, by the command line, and by each other. And existing MCP clients that come to such rooms: those of the
-//! official SDKs, and the official conformance suite.
+//! official SDKs, and the official conformance suite. And the commands of the documentation for newcomers, which use some of them.
 //!
 //! Servers, clients and the suite are installed by `scripts/test`. Without them the trials say so and are ignored, unless `SALON_INTEROP=required`.
 //! `salon` and `rmcp-server` are those that Cargo built last: a run of the whole workspace builds them, one of this package alone does not.
@@ -9,6 +9,7 @@ mod callers;
 mod clients;
 mod commands;
 mod conformance;
+mod documents;
 mod door;
 mod each_other;
 mod features;
@@ -86,7 +87,12 @@ fn main() -> std::process::ExitCode {
     trial("oauth::id_token".into(), Box::new(|installed| salon_testkit::run(oauth::refuses_an_id_token(installed))));
     trial("oauth::guest::browser".into(), Box::new(|installed| salon_testkit::run(guest_oauth::by_browser(installed))));
     trial("oauth::guest::device".into(), Box::new(|installed| salon_testkit::run(guest_oauth::by_device(installed))));
-    // Needs nothing that is installed.
+    for (page, has_gateway) in documents::PAGES {
+        let test = move |installed| salon_testkit::run(documents::run(installed, page, has_gateway));
+        trial(format!("documents::{page}"), Box::new(test));
+    }
+    // Need nothing that is installed.
+    trials.push(Trial::test("command_blocks_are_found", || Ok(documents::check()?)));
     trials.push(Trial::test("every_pair_is_run", || Ok(pairs::check()?)));
     if let Err(missing) = &installed
         && !required()

@@ -63,6 +63,7 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
         recent: None,
         deliver: Deliver::All,
         echo: true,
+        stamp: None,
     };
     rooms.enter(&room(), admission).await.expect("a seat")
 }

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use libtest_mimic::Trial;
+use salon_testkit::framed::{FramedClient, header};
 use salon_testkit::http::HttpCall;
 use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestToken, within};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -25,8 +27,13 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("bytes of bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(weighed(engine))),
             ("a body that stops coming is given up", Logs::SqliteOnly, |engine| Box::pin(silent(engine))),
             ("malformed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed(engine))),
+            ("malformed MCP input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_mcp(engine))),
+            ("malformed framed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_framed(engine))),
             ("reads have a rate", Logs::SqliteOnly, |engine| Box::pin(reads(engine))),
             ("connections beyond the limit are answered", Logs::SqliteOnly, |engine| Box::pin(beyond(engine))),
+            ("framed connections beyond the limit are answered", Logs::SqliteOnly, |engine| {
+                Box::pin(framed_beyond(engine))
+            }),
         ],
     )
 }
@@ -172,6 +179,54 @@ async fn malformed(engine: TestEngine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
+/// What reaches no session of the MCP door, in each of the ways that it has.
+async fn malformed_mcp(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("limits.rate", "1")?.set("limits.burst", "5")?;
+    let gateway = TestGateway::start(options.set("limits.message", "1000")?.set("limits.answer", "1000")?).await?;
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let long = "x".repeat(2000);
+    for (who, path, kind, body, usual) in [
+        ("mallory", "/mcp/room:a", "application/json", "{\"id\"", 400),
+        ("marvin", "/mcp/room:a", "application/json", list, 400),
+        ("moriarty", "/mcp/room:a", "text/plain", list, 415),
+        ("medea", "/mcp/room:a", "application/json", &*long, 413),
+        ("morgana", "/mcp/room:a/poll", "application/json", "[]", 400),
+        ("mordred", "/message?sessionId=none", "application/json", list, 404),
+    ] {
+        let call = HttpCall::new("POST", path).bearer(&gateway.token(&TestToken::new(who))?);
+        until_limited(gateway.address(), &call.header("Content-Type", kind).body(body), usual).await?;
+    }
+    gateway.stop().await
+}
+
+/// Frames on the connection of a session that do not reach it.
+async fn malformed_framed(engine: TestEngine) -> Result<(), Failure> {
+    let options = TestOptions::new(engine).set("limits.rate", "1")?.set("limits.burst", "5")?;
+    let gateway = TestGateway::start(options).await?;
+    for (who, method, body, usual) in [
+        ("mallory", "SUBSCRIBE", json!({}), 400),
+        ("marvin", "SEND", json!({"payload": "x"}), 401),
+        ("moriarty", "RECEIVE", json!({"sessionId": "00112233445566778899aabbccddeeff"}), 401),
+    ] {
+        let mut line = FramedClient::open(gateway.framed_address()).await?;
+        line.connect(who, "room:a", &gateway.token(&TestToken::new(who))?).await?;
+        until_framed_limited(&mut line, method, &body.to_string(), usual).await?;
+    }
+    gateway.stop().await
+}
+
+async fn until_framed_limited(line: &mut FramedClient, method: &str, body: &str, usual: u64) -> Result<(), Failure> {
+    for number in 0..MANY {
+        line.request(&header(&format!("f{number}"), method), body.as_bytes()).await?;
+        match line.reply().await?.code() {
+            429 => return Ok(()),
+            code if code == usual => {}
+            code => return Err(format!("a frame within the rate: expected {usual}, came {code}")),
+        }
+    }
+    Err(format!("{MANY} frames were within the rate"))
+}
+
 async fn reads(engine: TestEngine) -> Result<(), Failure> {
     let gateway = TestGateway::start(TestOptions::new(engine).set("limits.read_rate", "1")?).await?;
     for (who, path) in [
@@ -198,6 +253,23 @@ async fn beyond(engine: TestEngine) -> Result<(), Failure> {
     }
     for path in ["/health", "/ready"] {
         expect(path, HttpCall::new("GET", path).send(address).await?.status, 200)?;
+    }
+    drop((first, second));
+    gateway.stop().await
+}
+
+async fn framed_beyond(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("limits.connections_per_address", "2")?).await?;
+    let address = gateway.framed_address();
+    let (first, second) = (FramedClient::open(address).await?, FramedClient::open(address).await?);
+    let mut third = FramedClient::open(address).await?;
+    let reply = third.reply().await?;
+    let body = reply.json();
+    if reply.code() != 429 || body["code"] != "rate_limited" || !reply.body.contains("the limit is 2") {
+        return Err(format!("the refusal does not say what to do: {} {}", reply.header, reply.body));
+    }
+    if let Some(more) = third.next().await? {
+        return Err(format!("the connection goes on: {more:?}"));
     }
     drop((first, second));
     gateway.stop().await

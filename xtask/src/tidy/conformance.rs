@@ -1,6 +1,7 @@
 //! `docs/protocols/conformance.md`: each statement of the specification, and the test that shows it.
 //!
-//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them.
+//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them. Where the
+//! column before says that something is refused with a code, one of the tests must name that code.
 //!
 //! `docs/security.md`: each promise, and the test that shows it. A row has the promise first and the tests last; tables that do not end with
 //! a column `shown by` are no promises.
@@ -20,6 +21,7 @@ pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
         return vec![Finding::of(PAGE, "the page is missing")];
     };
     let tests = NamedTests::of(tree);
+    let codes = codes(tree);
     let mut findings = Vec::new();
     let mut statements = 0;
     for (index, line) in page.text.lines().enumerate() {
@@ -35,7 +37,14 @@ pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
         if named.is_empty() && *shown != NOT_THE_GATEWAYS {
             find(format!("a {level} without a test"));
         }
-        named.into_iter().filter(|name| !tests.has(name)).for_each(|name| find(format!("there is no test `{name}`")));
+        named.iter().filter(|name| !tests.has(name)).for_each(|name| find(format!("there is no test `{name}`")));
+        let shown: Vec<String> = named.iter().filter_map(|name| tests.text(name)).collect();
+        let claimed = cells.get(cells.len().saturating_sub(2)).copied().unwrap_or_default();
+        for code in self::named(claimed).into_iter().filter(|word| codes.contains(word)) {
+            if !shown.is_empty() && !shown.iter().any(|text| names_code(text, code)) {
+                find(format!("none of the tests names `{code}`"));
+            }
+        }
     }
     if statements == 0 {
         findings.push(Finding::of(PAGE, "it has no statement at all"));
@@ -75,6 +84,20 @@ fn check_promises(tree: &SourceTree, tests: &NamedTests<'_>) -> Vec<Finding> {
         findings.push(Finding::of(PROMISES, "it has no promise at all"));
     }
     findings
+}
+
+/// The codes of refusals, as crates/protocol/src/refusal.rs declares them.
+fn codes(tree: &SourceTree) -> Vec<&str> {
+    let file = tree.rust().find(|source| source.path == "crates/protocol/src/refusal.rs");
+    let declared =
+        file.into_iter().flat_map(|source| source.text.lines()).filter_map(|line| line.trim().strip_suffix("\","));
+    declared.filter_map(|line| line.split_once(" \"")).map(|(_, word)| word).collect()
+}
+
+/// Whether a test names a code, as its word or as the constant (`Code::FromMismatch`).
+fn names_code(text: &str, code: &str) -> bool {
+    let constant: String = code.split('_').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect();
+    text.contains(code) || text.contains(&format!("Code::{constant}"))
 }
 
 /// What stands in backticks.
@@ -148,6 +171,35 @@ mod tests {
         ] {
             assert_eq!(judge("MUST", shown), "", "{shown}");
         }
+    }
+
+    #[test]
+    fn a_code_that_no_test_names_is_found() {
+        let judge = |claim: &str, shown: &str| {
+            let page = format!(
+                "| § | level | says | Salon | shown by |\n|---|---|---|---|---|\n| 4 | MUST | x | {claim} | {shown} |\n"
+            );
+            let files = [
+                (PAGE, &*page),
+                (PROMISES, "| promise | shown by |\n|---|---|\n| y | `holds` |\n"),
+                (
+                    "crates/protocol/src/refusal.rs",
+                    "codes! {\n    /// Why.\n    TooLarge \"too_large\",\n    TooDeep \"too_deep\",\n}\n",
+                ),
+                (
+                    "crates/a/src/a.rs",
+                    "#[test]\nfn holds() {\n    refused(Code::TooLarge);\n}\n#[test]\nfn other() {\n    refused(Code::TooDeep);\n}\n",
+                ),
+                ("tests/scenes/mcpx/deep.scene", "alice is refused too_deep\n"),
+                ("ui/tests/unit/a.test.js", "test('asks first', () => {});\n"),
+            ];
+            rendered(check(&tree(&files))).join("\n").replace("docs/protocols/conformance.md:3: ", "")
+        };
+        assert_eq!(judge("Refused with `too_large`", "`holds`"), "");
+        assert_eq!(judge("Refused with `too_deep`", "`holds`, `scene deep`"), "");
+        assert_eq!(judge("The page asks", "`page asks first`"), "");
+        assert_eq!(judge("Refused with `too_deep`", "`holds`"), "none of the tests names `too_deep`");
+        assert_eq!(judge("The page asks", "`page asks never`"), "there is no test `page asks never`");
     }
 
     #[test]

@@ -23,10 +23,17 @@ const fn rule(name: &'static str, salon: &'static [&'static str]) -> Rule {
 const RULES: &[Rule] = &[
     Rule { only: Some(&["chrono", "ryu-js", "serde", "serde_json", "thiserror"]), ..rule("salon-protocol", &[]) },
     Rule { only: Some(&["data-encoding", "serde", "serde_json"]), ..rule("salon-mcp", &["salon-protocol"]) },
-    Rule { never: &["tokio", "rand", "uuid"], ..rule("salon-dialects", &["salon-protocol", "salon-mcp"]) },
-    rule("salon-log", &["salon-protocol"]),
-    rule("salon-rooms", &["salon-protocol", "salon-log"]),
-    rule("salon-gateway", &["salon-protocol", "salon-mcp", "salon-dialects", "salon-rooms", "salon-log"]),
+    Rule { only: Some(&["serde", "serde_json"]), ..rule("salon-control", &["salon-protocol"]) },
+    Rule {
+        never: &["tokio", "rand", "uuid"],
+        ..rule("salon-dialects", &["salon-protocol", "salon-control", "salon-mcp"])
+    },
+    rule("salon-log", &["salon-protocol", "salon-control"]),
+    rule("salon-rooms", &["salon-protocol", "salon-control", "salon-log"]),
+    rule(
+        "salon-gateway",
+        &["salon-protocol", "salon-control", "salon-mcp", "salon-dialects", "salon-rooms", "salon-log"],
+    ),
     rule("salon-client", &["salon-protocol", "salon-mcp"]),
     rule("salon-guests", &["salon-client", "salon-protocol", "salon-mcp", "salon-dialects"]),
     rule("salon-bridges", &["salon-client", "salon-protocol"]),
@@ -43,6 +50,7 @@ const RULES: &[Rule] = &[
 
 const EVERYTHING: &[&str] = &[
     "salon-protocol",
+    "salon-control",
     "salon-mcp",
     "salon-dialects",
     "salon-log",

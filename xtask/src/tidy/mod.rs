@@ -13,6 +13,7 @@ mod size;
 mod smells;
 mod source;
 mod unused;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -98,6 +99,7 @@ pub(crate) fn run(verbose: bool) -> Result<(), String> {
     findings.extend(smells::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(pages::check(&tree));
+    findings.extend(words::check(&tree));
     findings.extend(unused::check(&metadata, &tree));
     findings.extend(names::check(&tree));
     findings.extend(msrv::check(&Metadata::resolved()?, &tree));

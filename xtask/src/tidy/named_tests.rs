@@ -1,6 +1,6 @@
 //! The tests that a document names to show something, each in backticks: `scene name` for tests/scenes/**/name.scene, `frames name` for a table
-//! of tests/scenes/src/bad_frames.rs, `trial name` for a row of any other table of trials, `name` for a test function anywhere,
-//! `crate::module::name` for one there.
+//! of tests/scenes/src/bad_frames.rs, `trial name` for a row of any other table of trials, `page name` for a test of the page in ui/tests,
+//! `name` for a test function anywhere, `crate::module::name` for one there.
 
 use super::SourceTree;
 use super::source::{SourceFile, SourceLine};
@@ -9,44 +9,80 @@ pub(super) const FRAMES: &str = "tests/scenes/src/bad_frames.rs";
 
 /// The tests that a document may name.
 pub(super) struct NamedTests<'a> {
-    scenes: Vec<&'a str>,
+    scenes: Vec<(&'a str, &'a str)>,
     frames: Option<&'a SourceFile>,
-    functions: Vec<(&'a str, String)>,
+    functions: Vec<TestFunction<'a>>,
     /// The files in which tables of trials are.
     trials: Vec<&'a SourceFile>,
+    /// The files of the page's tests.
+    pages: Vec<&'a SourceFile>,
+}
+
+/// A test function, and what it does.
+struct TestFunction<'a> {
+    path: &'a str,
+    name: String,
+    body: String,
 }
 
 impl<'a> NamedTests<'a> {
     pub(super) fn of(tree: &'a SourceTree) -> Self {
-        let scene = |path: &'a String| path.strip_prefix("tests/scenes/")?.strip_suffix(".scene")?.rsplit('/').next();
-        let functions = tree.rust().flat_map(|source| functions(source).into_iter().map(|name| (&*source.path, name)));
+        let scene = |source: &'a SourceFile| {
+            let name = source.path.strip_prefix("tests/scenes/")?.strip_suffix(".scene")?.rsplit('/').next()?;
+            Some((name, &*source.text))
+        };
         Self {
-            scenes: tree.paths.iter().filter_map(scene).collect(),
+            scenes: tree.sources.iter().filter_map(scene).collect(),
             frames: tree.rust().find(|source| source.path == FRAMES),
-            functions: functions.collect(),
+            functions: tree.rust().flat_map(functions).collect(),
             trials: tree.rust().filter(|source| source.path.contains("tests/")).collect(),
+            pages: tree.sources.iter().filter(|source| source.path.starts_with("ui/tests/")).collect(),
         }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
+    /// What a test does: its scene, its table, the body of its function. Of a trial and of a test of the page, the file.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(scene) = name.strip_prefix("scene ") {
-            return self.scenes.contains(&scene);
+            return self.scenes.iter().find(|(found, _)| *found == scene).map(|(_, text)| (*text).to_owned());
         }
         if let Some(table) = name.strip_prefix("frames ") {
             // A table counts only if it is used as well as there.
             let (made, used) = (format!("fn {table}() -> Vec<Bad>"), format!("{table}()"));
-            let lines = || self.frames.into_iter().flat_map(SourceFile::code).map(|line| line.code);
-            return lines().any(|code| code.contains(&made))
-                && lines().any(|code| !code.contains(&made) && code.contains(&used));
+            let frames = self.frames?;
+            let lines = || frames.code().map(|line| line.code);
+            lines().find(|code| !code.contains(&made) && code.contains(&used))?;
+            let start = frames.code().find(|line| line.code.contains(&made))?.number;
+            return Some(body(frames, start));
         }
+        let in_files = |files: &[&SourceFile], entries: &[String]| {
+            let found = files.iter().find(|source| entries.iter().any(|entry| source.text.contains(entry)));
+            found.map(|source| source.text.clone())
+        };
         if let Some(trial) = name.strip_prefix("trial ") {
-            let entry = format!("\"{trial}\",");
-            return self.trials.iter().any(|source| source.text.contains(&entry));
+            return in_files(&self.trials, &[format!("\"{trial}\",")]);
+        }
+        if let Some(test) = name.strip_prefix("page ") {
+            return in_files(&self.pages, &[format!("test('{test}',"), format!("test(\"{test}\",")]);
         }
         let mut modules: Vec<&str> = name.split("::").collect();
         let function = modules.pop().unwrap_or_default();
-        self.functions.iter().any(|(path, found)| found == function && is_in(path, &modules))
+        let found = self.functions.iter().find(|found| found.name == function && is_in(found.path, &modules));
+        found.map(|found| found.body.clone())
     }
+}
+
+/// The lines of a function from its first one to the brace that closes it.
+fn body(source: &SourceFile, start: usize) -> String {
+    let lines: Vec<&str> = source.text.lines().skip(start - 1).collect();
+    let indent = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
+    let closing = format!("{}}}", " ".repeat(indent));
+    let is_end = |(at, line): (usize, &&str)| **line == closing || (at == 0 && line.ends_with('}'));
+    let end = lines.iter().enumerate().position(is_end);
+    lines[..end.map_or(lines.len(), |end| end + 1)].join("\n")
 }
 
 /// Whether a file is where a path of modules says, its first being the crate. A module of the file itself is not looked for.
@@ -58,18 +94,19 @@ fn is_in(path: &str, modules: &[&str]) -> bool {
     crate_is && inner.iter().filter(|module| **module != "tests").all(|module| parts.contains(module))
 }
 
-/// The names of a file's test functions.
-fn functions(source: &SourceFile) -> Vec<String> {
-    let mut names = Vec::new();
+/// A file's test functions.
+fn functions(source: &SourceFile) -> Vec<TestFunction<'_>> {
+    let mut functions = Vec::new();
     let mut marked = false;
-    for SourceLine { code, .. } in source.code() {
+    for SourceLine { code, number, .. } in source.code() {
         let code = code.trim();
         marked |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
         if let Some((_, rest)) = code.split_once("fn ").filter(|(before, _)| before.is_empty() || before.ends_with(' '))
+            && std::mem::take(&mut marked)
         {
             let name: String = rest.chars().take_while(|c| super::source::is_word(*c)).collect();
-            names.extend(std::mem::take(&mut marked).then_some(name));
+            functions.push(TestFunction { path: &source.path, name, body: body(source, number) });
         }
     }
-    names
+    functions
 }

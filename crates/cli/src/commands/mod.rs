@@ -4,6 +4,7 @@
 //! wrote is made safe for the terminal before it is printed. Deliberately absent: taking a seat where none is needed.
 
 pub(crate) mod call;
+pub(crate) mod control;
 pub(crate) mod doctor;
 pub(crate) mod framed;
 pub(crate) mod history;
@@ -14,6 +15,7 @@ pub(crate) mod say;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod tools;
+pub(crate) mod topic;
 pub(crate) mod topics;
 pub(crate) mod who;
 

@@ -354,7 +354,7 @@ fn a_backup_of_a_newer_version_is_refused() {
         );
         altered(&home, r#""format_version": 1"#, r#""format_version": 2"#);
         assert_eq!(home.told("restore newer.tar --data new").await, newer);
-        altered(&home, r#""version": 4"#, r#""version": 9"#);
+        altered(&home, r#""version": 5"#, r#""version": 9"#);
         assert_eq!(home.told("backup --verify newer.tar").await, newer);
     });
 }

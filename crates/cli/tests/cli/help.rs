@@ -83,6 +83,39 @@ fn help_of_import() {
     insta::assert_snapshot!(told("import --help"));
 }
 
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/help.md");
+const MARK: &str = "<!-- Made from the program: UPDATE_DOCS=1 cargo test -p salon-cli the_document -->\n";
+
+/// The help of a command and of those below it, each under a heading.
+fn help_of(home: &Home, command: &str, document: &mut String) {
+    let ran = run(home.salon(&format!("{command} --help")));
+    assert_eq!(ran.code, Some(0), "{command}: {}", ran.stderr);
+    let name = if command.is_empty() { "salon".to_owned() } else { format!("salon {command}") };
+    let help = ran.stdout.replace(&home.path().display().to_string(), "~");
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    *document += &format!("## `{name}`\n\n```text\n{}\n```\n\n", lines.join("\n").trim_end());
+    let commands = lines.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    for below in names {
+        help_of(home, format!("{command} {below}").trim_start(), document);
+    }
+}
+
+#[test]
+fn the_document_has_the_help_of_every_command() {
+    let mut help = String::new();
+    help_of(&Home::new(), "", &mut help);
+    assert!(help.contains("## `salon serve`") && help.contains("## `salon key rotate`"), "{help}");
+    let document = std::fs::read_to_string(DOCUMENT).expect("a page");
+    let (introduction, _) = document.split_once(MARK).expect("the mark");
+    let wanted = format!("{introduction}{MARK}\n{}\n", help.trim_end());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        return std::fs::write(DOCUMENT, wanted).expect("written");
+    }
+    let hint = "run `UPDATE_DOCS=1 cargo test -p salon-cli the_document`";
+    assert!(document == wanted, "docs/reference/help.md is not what the program says\n\nhint: {hint}");
+}
+
 #[test]
 fn help_shows_no_secret() {
     let home = Home::new();

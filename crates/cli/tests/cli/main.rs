@@ -5,6 +5,7 @@ mod backup;
 mod call;
 mod chat;
 mod config;
+mod control;
 mod crash;
 mod demo;
 mod doctor;

@@ -17,13 +17,14 @@ mod uris;
 
 use std::sync::Arc;
 
+use salon_control::Authority;
 use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 
 pub use builder::{CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Placement, SnapshotBuilder};
 pub use merged::Merged;
 pub(crate) use merged::{Offered, OwnerRank, is_same};
-pub(crate) use names::natural;
+pub(crate) use names::{ends_at_first_underscores, natural};
 pub(crate) use render::render;
 pub(crate) use uris::{SCHEME, qualified as qualified_uri};
 
@@ -67,6 +68,8 @@ pub enum RoomQuery {
         /// The version that the session has.
         after: u64,
     },
+    /// What the topic's settings and the client's token allow: a tool that the client may not call is not in its list.
+    Authority,
 }
 
 /// The answer to a [`RoomQuery`].
@@ -85,4 +88,6 @@ pub enum RoomAnswer {
     Watching,
     /// To [`RoomQuery::Next`].
     Next(Arc<CatalogueSnapshot>),
+    /// To [`RoomQuery::Authority`]; `None` where nothing is forbidden.
+    Authority(Option<Arc<Authority>>),
 }

@@ -82,7 +82,7 @@ impl NameIndex {
         let (who, name): (_, Arc<str>) = (&place.who, name.into());
         self.labels.insert(label.clone(), (who.clone(), name.clone()));
         let full = qualified(who, &name);
-        if *full != **label && !is_ambiguous(who, &name) {
+        if *full != **label {
             let known = self.aliases.entry(&full.into());
             let at = known.partition_point(|other| other < &(place.clone(), name.clone()));
             known.insert(at, (place.clone(), name.clone()));
@@ -152,8 +152,13 @@ pub(crate) fn natural(who: &ParticipantId, name: &str) -> Option<String> {
 
 /// Whether `participant__name` could be read as somebody else's.
 fn is_ambiguous(who: &ParticipantId, name: &str) -> bool {
-    let who = who.as_str();
-    who.contains("__") || name.contains("__") || who.ends_with('_') || name.starts_with('_')
+    !ends_at_first_underscores(who) || name.contains("__") || name.starts_with('_')
+}
+
+/// Whether `participant__name` has this participant before its first `__`. A call by such a name is read so, whoever is present: nobody
+/// gets what was meant for another that is away.
+pub(crate) fn ends_at_first_underscores(who: &ParticipantId) -> bool {
+    !who.as_str().contains("__") && !who.as_str().ends_with('_')
 }
 
 /// The name altered, cut, and told apart by a hash.

@@ -223,6 +223,7 @@ pub(super) fn status(code: Code) -> u16 {
         | Code::CorrelationRequired
         | Code::CorrelationMismatch
         | Code::CallEnded
+        | Code::ApprovalExpired
         | Code::IdConflict
         | Code::InvalidParameters
         | Code::NotFound
@@ -231,7 +232,12 @@ pub(super) fn status(code: Code) -> u16 {
         | Code::TooLarge
         | Code::TooDeep => 400,
         Code::Unauthorized => 401,
-        Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
+        Code::Forbidden
+        | Code::Paused
+        | Code::Archived
+        | Code::ApprovalDenied
+        | Code::FromMismatch
+        | Code::ReservedKind => 403,
         Code::Timeout => 408,
         // The source has eight codes, and none for this.
         Code::RateLimited | Code::StorageFull => 429,

@@ -404,8 +404,15 @@ impl Dialect for Framed {
             DialectEvent::Joined(joined) => self.joined(&joined),
             DialectEvent::NotJoined(refusal) => self.not_joined(&refusal),
             DialectEvent::Accepted { ticket, entry, .. } => {
-                for reply_to in self.sending.accepted(ticket, &entry) {
+                for reply_to in self.sending.accepted(ticket, entry.envelope.id()) {
                     self.accepted(&reply_to, entry.envelope.id());
+                }
+                self.leave();
+            }
+            // The answer or an error follows, as for every request.
+            DialectEvent::Held { ticket, held } => {
+                for reply_to in self.sending.accepted(ticket, &held.id) {
+                    self.accepted(&reply_to, &held.id);
                 }
                 self.leave();
             }

@@ -12,7 +12,8 @@ use super::PendingRequest;
 use super::body::{FrameDestination, SendBody};
 use crate::Ticket;
 
-/// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope.
+/// Accepted requests whose repetition is known for what it is. An older one is known to the room by its envelope, which is written the same
+/// again if the header has a `timestamp`; without one it gets another time and is refused as a conflict.
 const MAX_REMEMBERED: usize = 1024;
 
 /// Requests of others that can be answered without naming them.
@@ -102,13 +103,13 @@ impl Sending {
     }
 
     /// It is in the room. Returns the requests to answer.
-    pub(super) fn accepted(&mut self, ticket: Ticket, entry: &Entry) -> Vec<PendingRequest> {
+    pub(super) fn accepted(&mut self, ticket: Ticket, envelope: &EnvelopeId) -> Vec<PendingRequest> {
         let Some(pending) = self.pending.remove(&ticket.0) else { return Vec::new() };
         if let Some(answered) = pending.answers {
             self.open.retain(|open| open.envelope != answered);
         }
         if let Some((_, state)) = self.status.get_mut(&pending.id) {
-            *state = SendState::Accepted(entry.envelope.id().clone());
+            *state = SendState::Accepted(envelope.clone());
             self.order.push_back(pending.id);
         }
         if self.order.len() > MAX_REMEMBERED

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::callers::MachinePeer;
 use super::message::{MachineDestination, MachineMessage, read, wrong};
+use super::news::take_meta;
 use super::opening::DialectAction;
 use super::speech::OutgoingMessage;
 use super::{Machine, MachineTimer, raw};
@@ -233,9 +234,10 @@ impl Machine {
     }
 
     /// A participant reported progress. Progress of another's request is not passed on.
-    pub(super) fn progress(&mut self, envelope: &Envelope, params: &Members, at: Timestamp, now: Instant) {
+    pub(super) fn progress(&mut self, envelope: &Envelope, mut params: Members, at: Timestamp, now: Instant) {
         let token: Option<EnvelopeId> = params.get("progressToken").and_then(read);
         let Some(id) = token else { return };
+        let own = take_meta(&mut params);
         let me = self.options.me.clone();
         let Some(call) = self.calls.get_mut(&id).filter(|call| call.to == *envelope.from()) else { return };
         if let (Some((request, _)), Some(peer)) = (&call.sent, self.peers.get_mut(&call.to)) {
@@ -254,7 +256,8 @@ impl Machine {
             number("total").is_some_and(|total| number("progress").is_some_and(|progress| progress >= total));
         stream.set("final", &is_final);
         let message = OutgoingMessage::new("notification", envelope.id().as_str(), at, envelope.from(), Some(&me));
-        self.notify_client(message.about(id.as_str()).with("stream", &stream).text());
+        let message = message.about(id.as_str()).with_context(own.context).with("stream", &stream);
+        self.notify_client(message.with_metadata(own.metadata).text());
         self.schedule(envelope.from());
     }
 

@@ -312,7 +312,8 @@ impl Machine {
             }
             Purpose::Answer { stream, id, request, incoming } => {
                 match refusal.code {
-                    Code::CorrelationMismatch => {}
+                    // Nobody waits for it any more.
+                    Code::CorrelationMismatch | Code::CallEnded => {}
                     // It would be refused again: the caller is told, and waits no more.
                     Code::TooLarge | Code::TooDeep | Code::StorageFull => {
                         self.fail_caller(request, *incoming, &refusal, now);
@@ -444,6 +445,7 @@ impl Dialect for Machine {
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal, now),
             DialectEvent::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
+            DialectEvent::Held { ticket, .. } => self.accepted(ticket, false, now),
             DialectEvent::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             DialectEvent::Entry(entry) => self.overhear(&entry, now),
             DialectEvent::CallFailed { request, callee, cause, .. } => {

@@ -7,12 +7,11 @@ use salon_mcp::listing::Listing;
 use salon_protocol::{
     CHAT_METHOD, Code, Entry, Kind as EnvelopeKind, Members, Message as Rpc, ParticipantId, PresenceEvent, Refusal, rpc,
 };
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::message::{MachineDestination, MachineMessage, MessageKind, is_extension, read, wrong};
 use super::speech::OutgoingMessage;
-use super::{Machine, Purpose, raw};
+use super::{Machine, Purpose};
 use crate::StreamId;
 use crate::streams::StreamReply;
 
@@ -44,10 +43,10 @@ impl Machine {
         let is_plain = kind == MessageKind::Notification;
         let chat = if is_plain { payload.remove("chat") } else { None };
         let (method, params) = if let Some(chat) = chat {
-            (CHAT_METHOD, with_metadata(chat, metadata.as_ref()))
+            (CHAT_METHOD, with_meta(chat, payload.get("context"), metadata.as_ref()))
         } else if let Some(data) = payload.get("stream").filter(|_| is_plain) {
             check_stream(data)?;
-            (STREAM, with_metadata(data.to_owned(), metadata.as_ref()))
+            (STREAM, with_meta(data.to_owned(), payload.get("context"), metadata.as_ref()))
         } else {
             let mut params = Members::default();
             params.set("messageType", kind.word());
@@ -68,7 +67,8 @@ impl Machine {
 
     /// The client tells something about a request: how far it has come with one it was asked, or that it takes one of its own back.
     fn notify_about(&mut self, stream: StreamId, spoken: MachineMessage, now: Instant) -> Result<(), Refusal> {
-        let MachineMessage { id: Some(id), at, request: Some(request), destination, payload, .. } = spoken else {
+        let MachineMessage { id: Some(id), at, request: Some(request), destination, payload, metadata, .. } = spoken
+        else {
             return Err(wrong("a notification needs a `messageId`"));
         };
         if payload.get("cancelled").is_some() && self.cancel(&request, now) {
@@ -107,7 +107,8 @@ impl Machine {
         }
         let caller = incoming.caller.clone();
         self.lengthen(&request, now);
-        let payload = rpc::notification("notifications/progress", Some(&params.to_raw()));
+        let params = with_meta(params.to_raw(), payload.get("context"), metadata.as_ref());
+        let payload = rpc::notification("notifications/progress", Some(&params));
         let purpose = Purpose::Told { stream, id: Some(id.clone()) };
         let to = std::slice::from_ref(&caller);
         if let Err((refusal, purpose)) = self.publish((id.as_str(), at), to, Some(&request), payload, purpose) {
@@ -166,7 +167,7 @@ impl Machine {
         let params = entry.envelope.params();
         let members = params.and_then(Members::parse).unwrap_or_default();
         match method {
-            "notifications/progress" => self.progress(&entry.envelope, &members, entry.arrived, now),
+            "notifications/progress" => self.progress(&entry.envelope, members, entry.arrived, now),
             "notifications/cancelled" => self.cancelled(entry, &members),
             // Nothing waits for it here.
             "notifications/initialized" => {}
@@ -202,17 +203,42 @@ impl Machine {
 
     /// A member of the payload that holds the notification.
     fn notify_as(&mut self, entry: &Entry, key: &str, mut params: Members) {
-        let meta = params.remove("_meta").and_then(|meta| Members::parse(meta.get()));
-        let metadata = meta.and_then(|mut meta| meta.remove("metadata"));
-        self.pass(entry, "notification", |message| message.with(key, &params).with_metadata(metadata));
+        let own = take_meta(&mut params);
+        // News of the store is the context itself.
+        self.pass(entry, "notification", |message| {
+            message.with_context(own.context).with(key, &params).with_metadata(own.metadata)
+        });
     }
 }
 
-/// Parameters with the metadata of the message they came from.
-fn with_metadata(params: Box<RawValue>, metadata: Option<&Members>) -> Box<RawValue> {
-    let (Some(metadata), Some(mut members)) = (metadata, Members::parse(params.get())) else { return params };
-    members.set("_meta", &json!({ "metadata": raw(metadata) }));
+/// Parameters with the context and the metadata of the message they came from.
+fn with_meta(params: Box<RawValue>, context: Option<&RawValue>, metadata: Option<&Members>) -> Box<RawValue> {
+    if context.is_none() && metadata.is_none() {
+        return params;
+    }
+    let Some(mut members) = Members::parse(params.get()) else { return params };
+    let mut meta = members.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    if let Some(context) = context {
+        meta.set("context", context);
+    }
+    if let Some(metadata) = metadata {
+        meta.set("metadata", metadata);
+    }
+    members.set("_meta", &meta);
     members.to_raw()
+}
+
+/// What a message of this protocol has beside what it tells.
+pub(super) struct MessageMeta {
+    pub(super) context: Option<Box<RawValue>>,
+    pub(super) metadata: Option<Box<RawValue>>,
+}
+
+/// Takes out of parameters what [`with_meta`] has put there.
+pub(super) fn take_meta(params: &mut Members) -> MessageMeta {
+    let meta = params.remove("_meta").and_then(|meta| Members::parse(meta.get()));
+    let mut meta = meta.unwrap_or_default();
+    MessageMeta { context: meta.remove("context"), metadata: meta.remove("metadata") }
 }
 
 /// Continuous data says which stream it is of and where in it.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::message::{EVERYBODY, VERSION};
+use crate::tool_result::{only_text, take_own_result};
 
 /// A message to be said.
 #[derive(Serialize)]
@@ -90,6 +91,13 @@ impl<'a> OutgoingMessage<'a> {
         self
     }
 
+    pub(super) fn with_context(self, context: Option<Box<RawValue>>) -> Self {
+        match context {
+            Some(context) => self.with("context", &context),
+            None => self,
+        }
+    }
+
     pub(super) fn with_metadata(mut self, metadata: Option<Box<RawValue>>) -> Self {
         self.metadata = metadata;
         self
@@ -114,14 +122,19 @@ pub fn error_text(refusal: &Refusal, id: &str, at: Timestamp, to: Option<&Partic
 pub fn status(code: Code) -> u16 {
     match code {
         Code::Unauthorized => 401,
-        Code::Forbidden | Code::FromMismatch | Code::ReservedKind => 403,
+        Code::Forbidden
+        | Code::Paused
+        | Code::Archived
+        | Code::ApprovalDenied
+        | Code::FromMismatch
+        | Code::ReservedKind => 403,
         Code::NotFound | Code::RecipientNotFound => 404,
         Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => 409,
         Code::TooLarge => 413,
         Code::RateLimited => 429,
         Code::Internal => 500,
         Code::Closing => 503,
-        Code::Timeout => 504,
+        Code::Timeout | Code::ApprovalExpired => 504,
         Code::StorageFull => 507,
         _ => 400,
     }
@@ -144,7 +157,7 @@ pub(super) fn read_result(raw: &RawValue) -> (ToolReply, Option<MachineFailure>)
         let message = "the tool asks its caller something, which this protocol has no way to answer".to_owned();
         return (answered, Some(MachineFailure { code: Code::ToolError, message, details: None }));
     }
-    let texts = texts(result.get("content"));
+    let texts = only_text(result.get("content"));
     // What stands beside the content says the same, or it does not count: nobody is shown another result than all others.
     let is_said = |told: &str| texts.as_deref() == Some(told);
     let structured = result.remove("structuredContent").filter(|content| content.get() != "null");
@@ -162,7 +175,7 @@ pub(super) fn read_result(raw: &RawValue) -> (ToolReply, Option<MachineFailure>)
         };
         return (answered, Some(told.or_else(worded).unwrap_or_else(plain)));
     }
-    let kept = own.remove(meta::RESULT).filter(|kept| is_said(kept.get()));
+    let kept = take_own_result(&mut own, texts.as_deref());
     let text = || texts.as_ref().and_then(|text| to_raw_value(text).ok());
     answered.result = kept
         .or(structured)
@@ -170,17 +183,6 @@ pub(super) fn read_result(raw: &RawValue) -> (ToolReply, Option<MachineFailure>)
         .or_else(|| result.remove("content"))
         .or_else(|| to_raw_value(&serde_json::Value::Null).ok());
     (answered, None)
-}
-
-/// The text of a content list that is one text and nothing else.
-fn texts(content: Option<&RawValue>) -> Option<String> {
-    let items: Vec<&RawValue> = serde_json::from_str(content?.get()).ok()?;
-    let [only] = items[..] else { return None };
-    let item = Members::parse(only.get())?;
-    let is_text = item.get("type").is_some_and(|kind| kind.get() == "\"text\"");
-    // The other members of the text block would be lost with it.
-    let is_plain = item.iter().all(|(key, _)| matches!(key, "type" | "text"));
-    serde_json::from_str(item.get("text").filter(|_| is_text && is_plain)?.get()).ok()
 }
 
 /// An error as a participant of this protocol said it. A word that is no refusal's counts as a tool's failure.

@@ -83,6 +83,8 @@ impl CatalogueHost {
                 self.wanted.extend(listings);
                 return Vec::new();
             }
+            // Nothing is forbidden on this stage.
+            RoomQuery::Authority => return Vec::new(),
             RoomQuery::Gather { number, listings } => (number, listings),
         };
         self.wanted.extend(listings);

@@ -61,6 +61,12 @@ pub enum AuditKind {
     Takeover,
     /// Tokens were revoked; `reason` says which.
     Revocation,
+    /// The settings of a topic were changed; `reason` names the version.
+    TopicSettings,
+    /// A call waits for approval; `reason` names it.
+    ApprovalRequested,
+    /// Somebody decided about a held call, or it is held no longer; `reason` says what was decided about which.
+    ApprovalDecided,
 }
 
 /// One line of the trail.

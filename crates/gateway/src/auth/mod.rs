@@ -43,6 +43,17 @@ pub(crate) use visits::SignedInVisit;
 #[cfg(feature = "nats")]
 pub(crate) const KEYSPACES: [Keyspace; 3] = [tickets::TICKETS, signouts::SIGN_OUTS, revocations::REVOCATIONS];
 
+/// The stamp of a token. One that is limited has a stamp that says so, whatever it is too long for.
+pub(crate) fn stamp(
+    token: Option<&str>,
+    permissions: &[String],
+    capabilities: Option<&[String]>,
+    is_human: bool,
+) -> Option<Stamp> {
+    let encode = if is_human { Stamp::of_human } else { Stamp::new };
+    encode(token, permissions, capabilities).or_else(|| Stamp::new(None, &[], capabilities.map(|_| &[] as &[String])))
+}
+
 /// A verified token: who, which topics, which permissions, until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
@@ -56,6 +67,8 @@ pub struct Grant {
     pub kind: Option<ParticipantKind>,
     /// What it may do beyond being there.
     pub permissions: Vec<String>,
+    /// The capabilities it is limited to; `None` where it is not limited.
+    pub capabilities: Option<Vec<String>>,
     /// From here on it is invalid.
     pub expires: Timestamp,
     /// When it was issued (`iat`); 1970 where it does not say.
@@ -85,6 +98,7 @@ impl Grant {
             name: None,
             kind: None,
             permissions: Vec::new(),
+            capabilities: None,
             expires,
             issued: Timestamp(0),
             token_id,
@@ -120,7 +134,12 @@ impl Grant {
 
     /// What entries are stamped with that are published with it.
     pub fn stamp(&self) -> Option<Stamp> {
-        Stamp::new(self.token_id.as_deref(), &self.permissions)
+        stamp(self.token_id.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human())
+    }
+
+    /// Whether the token says that its owner is a person.
+    pub(crate) fn is_human(&self) -> bool {
+        self.kind == Some(ParticipantKind::Human)
     }
 
     /// Whether its time is over.

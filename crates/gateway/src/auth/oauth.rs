@@ -106,7 +106,7 @@ impl OAuthRules {
         own.insert("sub".into(), json!(subject::participant_of_subject(subject)?));
         own.insert("aud".into(), json!(self.topics(claims, &audiences)?));
         own.insert("permissions".into(), json!(self.permissions(claims)));
-        for name in ["exp", "nbf", "iat", "jti", "cnf", "require_integrity"] {
+        for name in ["exp", "nbf", "iat", "jti", "cnf", "require_integrity", "capabilities"] {
             own.extend(claims.get(name).map(|value| (name.to_owned(), value.clone())));
         }
         // They have other meanings elsewhere, so what is none of ours is left out rather than refused.

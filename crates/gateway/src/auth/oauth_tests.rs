@@ -54,6 +54,17 @@ impl IssuingServer {
     }
 }
 
+#[test]
+fn capabilities_limit_access_tokens_too() {
+    let server = IssuingServer::new(Some(rules()));
+    let mut claims = good();
+    claims["capabilities"] = json!(["read", "call:robot/look*"]);
+    let grant = server.verify(None, &claims).expect("a grant");
+    assert_eq!(grant.capabilities, Some(vec!["read".to_owned(), "call:robot/look*".to_owned()]));
+    claims["capabilities"] = json!(["fly"]);
+    assert!(server.verify(None, &claims).is_err(), "a limit that cannot be read is not left out");
+}
+
 fn good() -> Value {
     json!({
         "iss": "https://id.example/", "aud": "https://chat.example/salon", "sub": "auth0|1", "client_id": "c", "jti": "t",

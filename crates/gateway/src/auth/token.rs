@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, decode, decode_header, encode};
+use salon_control::CapabilitySet;
 use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -278,6 +279,9 @@ pub(super) fn claims(grant: &Grant, issued: Timestamp) -> Map<String, Value> {
     if !grant.permissions.is_empty() {
         claims.insert("permissions".into(), json!(grant.permissions));
     }
+    if let Some(capabilities) = &grant.capabilities {
+        claims.insert("capabilities".into(), json!(capabilities));
+    }
     if grant.require_integrity {
         claims.insert("require_integrity".into(), json!(true));
     }
@@ -317,6 +321,7 @@ struct Claims {
     name: Option<Value>,
     kind: Option<Value>,
     permissions: Option<Value>,
+    capabilities: Option<Value>,
     require_integrity: Option<Value>,
     cnf: Option<Value>,
     origin: Option<Value>,
@@ -351,13 +356,11 @@ impl Claims {
             None => None,
             Some(kind) => Some(text("kind", kind)?.parse().map_err(|why: &str| invalid("kind", why))?),
         };
-        let permissions = match &self.permissions {
-            None => Vec::new(),
-            Some(Value::Array(list)) => {
-                list.iter().map(|p| text("permissions", p).map(str::to_owned)).collect::<Result<_, _>>()?
-            }
-            Some(_) => return Err(invalid("permissions", "it is not a list of strings")),
-        };
+        let permissions = self.permissions.as_ref().map(|list| texts("permissions", list)).transpose()?;
+        let capabilities = self.capabilities.as_ref().map(|list| texts("capabilities", list)).transpose()?;
+        if let Some(list) = &capabilities {
+            CapabilitySet::parse(list).map_err(|why| invalid("capabilities", why))?;
+        }
         let token_id = self.jti.as_ref().map(|id| text("jti", id)).transpose()?;
         if token_id.is_some_and(|id| id.is_empty() || id.len() > 256 || id.chars().any(char::is_control)) {
             return Err(invalid("jti", "it is not 1 to 256 characters without control characters"));
@@ -371,7 +374,8 @@ impl Claims {
             topics,
             name: name.map(str::to_owned),
             kind,
-            permissions,
+            permissions: permissions.unwrap_or_default(),
+            capabilities,
             expires,
             issued,
             token_id: token_id.map(str::to_owned),
@@ -395,6 +399,11 @@ fn topics(aud: &Value) -> Result<Vec<TopicPattern>, AuthError> {
 
 pub(super) fn text<'a>(claim: &'static str, value: &'a Value) -> Result<&'a str, AuthError> {
     value.as_str().ok_or_else(|| invalid(claim, "it is not a string"))
+}
+
+fn texts(claim: &'static str, value: &Value) -> Result<Vec<String>, AuthError> {
+    let list = value.as_array().ok_or_else(|| invalid(claim, "it is not a list of strings"))?;
+    list.iter().map(|item| text(claim, item).map(str::to_owned)).collect()
 }
 
 fn optional_text(claim: &'static str, value: Option<&Value>) -> Result<Option<String>, AuthError> {

@@ -33,9 +33,10 @@ pub use settings::{
     TimeOverrides, TimeSettings, TlsOverrides, TlsSettings, UiOverrides, UiSettings,
 };
 pub use value::{
-    Address, ClaimName, Count, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName, IntegrityKey,
-    InvalidValue, Issuer, KeysAt, Kind, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge,
-    RetentionCount, Servers, Size, Span, Store, StoreName, StoreUrl, ToolPattern, Topics, UrlTransport,
+    Address, ClaimName, Count, Creation, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName,
+    IntegrityKey, InvalidValue, Issuer, KeysAt, Kind, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl,
+    RetentionAge, RetentionCount, Servers, Size, Span, Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
+    UrlTransport,
 };
 
 /// The name of the audit trail's file in the data directory, where it is there.

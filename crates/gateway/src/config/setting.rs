@@ -10,9 +10,9 @@ use salon_log::Durability;
 
 use super::Overrides;
 use super::value::{
-    Address, ClaimName, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
-    LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, Store, StoreName,
-    StoreUrl, ToolPattern, Topics,
+    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
+    Issuer, KeysAt, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span,
+    Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
 };
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
@@ -181,6 +181,7 @@ setting_values! {
     ClaimName(String) "CLAIM";
     IntegrityKey((String, Confirmation)) "ID=KEY";
     ToolPattern(String) "PATTERN";
+    Creation(TopicCreation) "anyone|permitted|operator";
     StoreUrl(Store) "sqlite|URL" secret;
     StoreName(String) "NAME";
     Durable(Durability) "full|os";

@@ -22,9 +22,9 @@ use super::file::{TopicKey, TopicOf};
 use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
-    Address, ClaimName, Count, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue, Issuer, KeysAt,
-    Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName, StoreUrl,
-    ToolPattern, Topics,
+    Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
+    Issuer, KeysAt, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName,
+    StoreUrl, ToolPattern, Topics,
 };
 use crate::timings::Timings;
 
@@ -114,6 +114,11 @@ settings! {
             ///
             /// In `scope` a permission is `permission:NAME`; otherwise like `auth.topics_claim`.
             permissions_claim: ClaimName = "scope";
+            /// Who may make the first settings of a topic, and own it
+            ///
+            /// `permitted`: a token with the capability `manage` or the permission `operator`. `operator`: a token with that permission. `anyone`:
+            /// every token that names the topic, as always with `--dev`. See [control](../how-to/control.md).
+            create_topics: Creation = "permitted";
             /// How long a token may last, from when it was issued to when it expires; 0 is any time
             ///
             /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.
@@ -183,7 +188,7 @@ settings! {
             message: Size = "1MiB";
             /// Size of one envelope that answers a call
             ///
-            /// By MCPx and REST. Never less than `limits.message`; the caller gets an error where the answer is longer.
+            /// By MCPx, REST, and MCP over a WebSocket; by other ways `limits.message` holds. Never less than `limits.message`; the caller gets an error where the answer is longer.
             answer: Size = "4MiB";
             /// Levels of nesting in one envelope, from 1 to 1024; cannot be switched off
             depth: Depth = "64";
@@ -195,9 +200,10 @@ settings! {
             ///
             /// `0`: no limit.
             ///
-            /// The answer to a call, and its progress, are paid for by the call: they do not count against the rate of the
-            /// participant that answers. Joins have the same rate, with a budget of their own. `0` switches the limits of bytes a second
-            /// off, too.
+            /// The answer to a call is paid for by the call: it does not count against the rate of the participant that answers. Nor
+            /// does its progress, up to 20 notifications a second of one call (100 at once) of at most 4 KiB, while the caller has some left
+            /// of a budget for progress and cancellations, which has this rate too. Joins have the same rate, with a budget of their
+            /// own. `0` switches the limits of bytes a second off, too.
             rate: Count = "100";
             /// Messages of one participant at once
             ///
@@ -205,7 +211,7 @@ settings! {
             burst: Count = "1000";
             /// Bytes of envelopes a second of one participant, in the long run
             ///
-            /// The bytes of an answer count against the participant that called. `0`: no limit.
+            /// The bytes of an answer, and of progress that the call pays for, count against the participant that called. `0`: no limit.
             byte_rate: Size = "4MiB";
             /// Bytes of envelopes of one participant at once
             ///

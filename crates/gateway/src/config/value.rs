@@ -63,6 +63,27 @@ macro_rules! value {
     };
 }
 
+/// Who may make the first settings of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopicCreation {
+    /// Everybody whose token names the topic.
+    Anyone,
+    /// Who has the capability `manage` in the token, or the permission `operator`.
+    Permitted,
+    /// Who has the permission `operator`.
+    Operator,
+}
+
+impl TopicCreation {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::Permitted => "permitted",
+            Self::Operator => "operator",
+        }
+    }
+}
+
 value!(
     /// Where to listen.
     Address(SocketAddr),
@@ -187,6 +208,12 @@ value!(
         let fits = |part: &str| !part.is_empty() && part.len() <= 256 && !part.chars().any(char::is_control);
         (fits(who) && fits(tool)).then(|| text.to_owned())
     }
+);
+value!(
+    /// Who may make the first settings of a topic.
+    Creation(TopicCreation),
+    "`anyone`, `permitted` or `operator`",
+    |text| [TopicCreation::Anyone, TopicCreation::Permitted, TopicCreation::Operator].into_iter().find(|who| who.word() == text)
 );
 value!(
     /// What a store is called on its servers.

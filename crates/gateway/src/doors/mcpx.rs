@@ -179,6 +179,7 @@ async fn enter(
         recent: connect_query.recent.filter(|_| gateway.has_history(&connect_query.topic)),
         deliver: connect_query.deliver,
         echo: connect_query.echo,
+        stamp: grant.stamp(),
     };
     let arrival = gateway.rooms.enter(&connect_query.topic, admission).await?;
     Ok((arrival, counted))

@@ -14,6 +14,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
+use salon_control::Authority;
 use salon_dialects::{
     CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, RoomAnswer, RoomQuery, Stamps,
 };
@@ -112,7 +113,7 @@ fn session<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
 
 /// Admits a participant that is in the room once: two of them would both do what one was asked.
 fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
-    let (id, name, kind) = (grant.participant.clone(), grant.name.clone(), grant.kind);
+    let (id, name, kind, stamp) = (grant.participant.clone(), grant.name.clone(), grant.kind, grant.stamp());
     move |Introduction { mcp, capabilities, .. }| Admission {
         participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
         claim: Claim::Exclusive,
@@ -120,6 +121,7 @@ fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'sta
         recent: None,
         deliver: Deliver::Directed,
         echo: false,
+        stamp: stamp.clone(),
     }
 }
 
@@ -171,10 +173,11 @@ where
 {
     let library = gateway.library.clone();
     let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    let (rooms, stamps) = (gateway.rooms.clone(), connection.stamps.clone());
     let follower = library.follow(&topic, &asker, is_announced_to);
     Box::new(move |query: RoomQuery| match query {
         RoomQuery::One(query) => {
-            let found = library.consult(&topic, &asker, &query.who, query.listing);
+            let found = library.consult(&topic, (&asker, stamps.own()), &query.who, query.listing);
             Box::pin(async move { RoomAnswer::One(CatalogueAnswer { query, items: found.await }) })
         }
         RoomQuery::Gather { number, listings } => {
@@ -189,6 +192,10 @@ where
             let next = follower.next(after);
             Box::pin(async move { RoomAnswer::Next(next.await) })
         }
+        RoomQuery::Authority => {
+            let authority = Authority::new(rooms.settings(&topic).as_ref(), stamps.own().as_ref());
+            Box::pin(std::future::ready(RoomAnswer::Authority(authority.map(Arc::new))))
+        }
     })
 }
 
@@ -199,8 +206,9 @@ where
 {
     let library = gateway.library.clone();
     let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
+    let stamps = connection.stamps.clone();
     Box::new(move |query: CatalogueQuery| {
-        let found = library.consult(&topic, &asker, &query.who, query.listing);
+        let found = library.consult(&topic, (&asker, stamps.own()), &query.who, query.listing);
         Box::pin(async move { CatalogueAnswer { query, items: found.await } })
     })
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::Dialect;
-use salon_protocol::{Refusal, TopicName};
+use salon_protocol::{ParticipantId, Refusal, TopicName};
 
 use crate::auth::Grant;
 use crate::carriers::{Inbox, SessionLines, StreamCarrier};
@@ -117,9 +117,11 @@ impl<K: Clone + Eq + Hash + Send + 'static, H: Handle> SessionTable<K, H> {
         self.records.lock()
     }
 
-    /// The handle of a session that is reached by knowing its key.
-    pub(super) fn get(&self, key: &K) -> Option<H> {
-        self.records().by_key.get(key).map(|record| record.handle.clone())
+    /// The handle of a session that is reached by knowing its key, and whose it is.
+    pub(super) fn get(&self, key: &K) -> Option<(H, ParticipantId)> {
+        let records = self.records();
+        let record = records.by_key.get(key)?;
+        Some((record.handle.clone(), record.connection.participant.clone()))
     }
 
     /// A session that belongs to the grant's participant, where the grant opens its topic and `is_meant` accepts it. One that is not

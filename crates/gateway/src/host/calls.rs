@@ -36,6 +36,8 @@ pub(super) enum Lack {
     TooLong,
     /// What it answered made no sense.
     Unreadable,
+    /// The participant that asks may not call the tool, or not without approval.
+    Forbidden,
     /// The gateway could not ask.
     Unasked,
 }
@@ -51,6 +53,7 @@ impl Lack {
             Self::Declined => "answered the handshake with an error",
             Self::TooLong => "lists more than the gateway keeps",
             Self::Unreadable => "gave an answer that could not be read",
+            Self::Forbidden => "may not be asked by you, or not without approval",
             Self::Unasked => "could not be asked",
         }
     }

@@ -3,24 +3,40 @@
 use std::sync::{Arc, LazyLock};
 
 use salon_mcp::listing::{ListItem, Listing, read_page};
+use salon_protocol::{ParticipantId, Stamp};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::control::ControlCall;
+use super::office::Office;
 use super::speech::text;
 use super::tools::MAX_ENTRIES;
-use super::{context, find, gather, waiting};
+use super::{context, control, find, gather, waiting};
 use crate::host::arguments::MAX_TIME;
 
 /// The tools.
-pub(super) static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
-    let tools = [talking(), tools_of_others(), wait(), context::descriptions()].concat();
+static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
+    let tools = [talking(), tools_of_others(), wait(), control::descriptions(), context::descriptions()].concat();
     let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
     page.map(|(tools, _)| tools.into()).unwrap_or_default()
 });
 
-/// All of them, for `tools/list`.
-pub(super) fn list() -> Box<RawValue> {
-    let tools: Vec<&RawValue> = TOOLS.iter().map(|tool| &*tool.raw).collect();
+/// The tools that are listed to a participant. Those for control are listed where it may use them.
+pub(super) fn tools(office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> Arc<[ListItem]> {
+    let is_listed = |tool: &&ListItem| match ControlCall::is_one(&tool.name) {
+        true => control::is_listed(&tool.name, office, caller, stamp),
+        false => {
+            let authority = office.desk.authority(caller, stamp);
+            authority.is_none_or(|authority| authority.lists(caller, &ParticipantId::host(), &tool.name))
+        }
+    };
+    TOOLS.iter().filter(is_listed).cloned().collect()
+}
+
+/// The same as the result of `tools/list`.
+pub(super) fn list(office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> Box<RawValue> {
+    let tools = tools(office, caller, stamp);
+    let tools: Vec<&RawValue> = tools.iter().map(|tool| &*tool.raw).collect();
     text(&json!({ "tools": tools }))
 }
 
@@ -167,8 +183,10 @@ fn wait() -> Vec<serde_json::Value> {
                     "description": "How many events to answer with at most"
                 }
             },
-            "additionalProperties": false
+            "additionalProperties": false,
+            "examples": [{ "for": ["mention"], "timeout_ms": 60_000 }]
         },
+        "outputSchema": waiting::output_schema(),
         "annotations": { "readOnlyHint": true }
     })]
 }
@@ -181,7 +199,8 @@ mod tests {
     fn every_tool_is_listed_with_a_schema() {
         let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
         let expected = "presence.get chat.say history.get room.find_tools room.call_all room.wait \
-            context.get context.list context.history context.put context.delete context.watch";
+            topic.get topic.configure participant.pause participant.resume participant.remove participant.readmit room.stop room.resume \
+            approval.list approval.decide context.get context.list context.history context.put context.delete context.watch";
         assert_eq!(names.join(" "), expected);
         for tool in TOOLS.iter() {
             let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");

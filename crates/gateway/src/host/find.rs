@@ -14,7 +14,7 @@ use super::arguments::Arguments;
 use super::calls::{Lacking, some};
 use super::catalogue::{Consulted, OfferedList};
 use super::descriptions;
-use super::office::Office;
+use super::office::{HostRequest, Office};
 use super::speech::{HostOutcome, cut, text, told};
 
 pub(super) const MAX_TOOLS: usize = 500;
@@ -64,14 +64,26 @@ async fn offers(
 }
 
 /// Answers once everybody who was consulted has answered, or had time enough to.
-pub(super) async fn find(office: Arc<Office>, wish: FindRequest, consulted: Vec<Consulted>) -> HostOutcome {
+pub(super) async fn find(
+    office: Arc<Office>,
+    request: HostRequest,
+    wish: FindRequest,
+    consulted: Vec<Consulted>,
+) -> HostOutcome {
     let (offers, unanswered) = offers(consulted, Instant::now() + FIND_TIMEOUT).await;
     let host = ParticipantId::host();
     let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
-    let own = own.then_some((&host, &**descriptions::TOOLS));
+    let (caller, stamp) = (request.caller(), request.entry.stamp.as_ref());
+    let own_tools = descriptions::tools(&office, caller, stamp);
+    let own = own.then_some((&host, &*own_tools));
     let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, &*offer.items)));
-    let tools =
-        lists.flat_map(|(participant, tools)| tools.iter().filter_map(move |tool| ToolView::of(participant, tool)));
+    let authority = office.desk.authority(caller, stamp);
+    let may_call = |participant: &ParticipantId, tool: &ListItem| {
+        authority.as_ref().is_none_or(|authority| authority.lists(caller, participant, &tool.name))
+    };
+    let tools = lists.flat_map(|(participant, tools)| tools.iter().map(move |tool| (participant, tool)));
+    let tools = tools.filter(|(participant, tool)| may_call(participant, tool));
+    let tools = tools.filter_map(|(participant, tool)| ToolView::of(participant, tool));
     let mut found = rank(tools.collect(), wish.query.as_deref().unwrap_or_default());
 
     let total = found.len();

@@ -125,6 +125,9 @@ pub(super) async fn call_all(
                 match offer {
                     Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
                     Ok(_) if gathered.asked == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, Lack::Unasked),
+                    Ok(_) if !may_call(&office, &request, &participant, &wish.tool) => {
+                        gathered.lack(participant, Lack::Forbidden);
+                    }
                     Ok(_) => {
                         gathered.asked += 1;
                         waiting.insert(participant);
@@ -183,6 +186,12 @@ struct GatherProgress<'a> {
     progress_token: &'a RawValue,
     progress: usize,
     total: usize,
+}
+
+/// Whether the participant that asks may call the tool itself, and at once. What the host asks for it is asked in the host's name.
+fn may_call(office: &Office, request: &HostRequest, callee: &ParticipantId, tool: &str) -> bool {
+    let authority = office.desk.authority(request.caller(), request.entry.stamp.as_ref());
+    authority.is_none_or(|authority| authority.check_call(request.caller(), callee, tool).is_ok())
 }
 
 type GatherReply = Result<(ToolAnswer, Duration), Lack>;

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::CatalogueSnapshot;
 use salon_mcp::listing::{ListItem, Listing};
-use salon_protocol::{ParticipantId, TopicName};
+use salon_protocol::{ParticipantId, Stamp, TopicName};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// Questions that may wait for one host.
@@ -20,7 +20,13 @@ const MAX_WAITING: usize = 1024;
 /// A question.
 pub(super) enum CatalogueRequest {
     /// What one participant offers to `asker`.
-    One { asker: ParticipantId, who: ParticipantId, listing: Listing, answer: oneshot::Sender<Option<Arc<[ListItem]>>> },
+    One {
+        asker: ParticipantId,
+        stamp: Option<Stamp>,
+        who: ParticipantId,
+        listing: Listing,
+        answer: oneshot::Sender<Option<Arc<[ListItem]>>>,
+    },
     /// Bring these lists of everybody's but the asker's up to date.
     Gather { asker: ParticipantId, listings: &'static [Listing], answer: oneshot::Sender<Arc<CatalogueSnapshot>> },
 }
@@ -153,7 +159,7 @@ impl Library {
     pub(crate) fn consult(
         &self,
         topic: &TopicName,
-        asker: &ParticipantId,
+        (asker, stamp): (&ParticipantId, Option<Stamp>),
         who: &ParticipantId,
         listing: Listing,
     ) -> BoxFuture<'static, Option<Arc<[ListItem]>>> {
@@ -161,7 +167,7 @@ impl Library {
         let (asker, who) = (asker.clone(), who.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(CatalogueRequest::One { asker, who, listing, answer }).await.ok()?;
+            host?.send(CatalogueRequest::One { asker, stamp, who, listing, answer }).await.ok()?;
             answered.await.ok().flatten()
         })
     }
@@ -320,6 +326,6 @@ mod tests {
         let library = Arc::<Library>::default();
         let who = ParticipantId::host();
         assert!(library.gather(&topic(), &who, &[Listing::Tools]).await.is_none());
-        assert!(library.consult(&topic(), &who, &who, Listing::Tools).await.is_none());
+        assert!(library.consult(&topic(), (&who, None), &who, Listing::Tools).await.is_none());
     }
 }

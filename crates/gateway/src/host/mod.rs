@@ -10,6 +10,7 @@ mod arguments;
 mod calls;
 mod catalogue;
 mod context;
+mod control;
 mod descriptions;
 mod events;
 mod find;
@@ -36,6 +37,8 @@ use serde_json::{Value, json};
 
 use resident::Resident;
 
+use crate::config::TopicCreation;
+
 pub(crate) use library::Library;
 use tools::HostToolbox;
 
@@ -51,6 +54,8 @@ pub(crate) struct HostSettings {
     pub(crate) namespace: [u8; 16],
     /// How old a list in a catalogue may be, where its owner does not say; and how far announcements of a participant's changed tools are apart.
     pub(crate) list_times: (Duration, Duration),
+    /// Who may make the first settings of a topic.
+    pub(crate) topic_creation: TopicCreation,
 }
 
 /// The host of every room.

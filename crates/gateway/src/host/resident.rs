@@ -26,6 +26,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 use super::arguments::Arguments;
 use super::catalogue::REVALIDATION_INTERVAL;
 use super::context::RoomContext;
+use super::control::ControlCall;
 use super::library::{CatalogueRequest, Library, LibraryDesk};
 use super::office::{HostRequest, Office};
 use super::speech::{self, HostOutcome, failed, text};
@@ -152,8 +153,8 @@ impl Resident {
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
                     match query {
-                        CatalogueRequest::One { asker, who, listing, answer } => {
-                            self.look_up(&asker, &who, listing, answer).await;
+                        CatalogueRequest::One { asker, stamp, who, listing, answer } => {
+                            self.look_up((&asker, stamp.as_ref()), &who, listing, answer).await;
                         }
                         CatalogueRequest::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
                     }
@@ -215,7 +216,7 @@ impl Resident {
         let begun = match method {
             "initialize" => Ok(Some(text(&initialize(params)))),
             "ping" => Ok(Some(text(&json!({})))),
-            "tools/list" => Ok(Some(descriptions::list())),
+            "tools/list" => Ok(Some(descriptions::list(&self.office, request.caller(), entry.stamp.as_ref()))),
             "tools/call" => self.call(&mut request, params).await,
             other => match self.context.serve(&self.office, &request, other, params).await {
                 Some(outcome) => outcome.map(Some),
@@ -258,6 +259,9 @@ impl Resident {
                 self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
             }
             WAIT => self.wait(request, arguments),
+            other if ControlCall::is_one(other) => {
+                ControlCall::serve(&self.office, request, other, arguments).await.map(Some)
+            }
             other => match self.context.call(&self.office, request, other, arguments).await {
                 Some(outcome) => outcome.map(Some),
                 None => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
@@ -277,7 +281,7 @@ impl Resident {
             },
         };
         let consulted = self.consult(&roster, Listing::Tools);
-        self.begin(request, false, Box::pin(find::find(self.office.clone(), wish, consulted)));
+        self.begin(request, false, Box::pin(find::find(self.office.clone(), request.clone(), wish, consulted)));
         Ok(None)
     }
 

@@ -18,6 +18,7 @@ use super::catalogue::ListBudget;
 use super::office::HostRequest;
 use super::places::ReadPositions;
 use super::speech::{HostOutcome, compose, derived_id, failed, structured};
+use crate::config::TopicCreation;
 use crate::history::{self, StoredPage, Window};
 
 /// The longest page `history.get` answers, and how many bytes of envelopes fit into one.
@@ -36,6 +37,8 @@ pub(super) struct HostToolbox {
     pub(super) list_budget: Arc<ListBudget>,
     /// As in [`HostSettings::list_times`].
     pub(super) list_times: (Duration, Duration),
+    /// Who may make the first settings of a topic.
+    pub(super) topic_creation: TopicCreation,
     /// How far everyone has come with `room.wait`.
     places: Mutex<ReadPositions>,
 }
@@ -49,9 +52,9 @@ enum SayFormat {
 
 impl HostToolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
-        let HostSettings { history_off, message_limit, namespace, list_times } = settings;
+        let HostSettings { history_off, message_limit, namespace, list_times, topic_creation } = settings;
         let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
-        Self { log, history_off, message_limit, namespace, list_budget, list_times, places }
+        Self { log, history_off, message_limit, namespace, list_budget, list_times, topic_creation, places }
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, ReadPositions> {

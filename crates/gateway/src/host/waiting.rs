@@ -11,6 +11,7 @@ use salon_protocol::{Entry, EnvelopeId, ParticipantId, RpcError};
 use salon_rooms::{Happening, Interest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
@@ -153,6 +154,46 @@ pub(super) fn read_span(entry: &Entry) -> Option<(EnvelopeId, EnvelopeId)> {
     Some((since, cursor))
 }
 
+/// The structured result, as [`output_schema`] describes it.
+#[derive(Serialize)]
+struct WaitResult<'a> {
+    events: Vec<Box<RawValue>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    omitted: &'a [EnvelopeId],
+    since: &'a EnvelopeId,
+    cursor: &'a EnvelopeId,
+    more: bool,
+    timed_out: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    gap: bool,
+}
+
+/// The `outputSchema` of the tool (MCP 2025-06-18, Tools, "Output Schema"). Clients hold results to it.
+pub(super) fn output_schema() -> Value {
+    let id = |about: &str| json!({ "type": "string", "description": about });
+    let flag = |about: &str| json!({ "type": "boolean", "description": about });
+    json!({
+        "type": "object",
+        "properties": {
+            "events": {
+                "type": "array", "items": { "type": "object" },
+                "description": "What happened, oldest first: envelopes with `id`, `ts`, `from`, `kind` and `payload`. The text of a chat line \
+                    is `payload.params.text`"
+            },
+            "omitted": {
+                "type": "array", "items": { "type": "string" },
+                "description": "Ids of envelopes that are too long to show here"
+            },
+            "since": id("The envelope after which this wait began"),
+            "cursor": id("The last envelope this wait has passed; `after` of the next wait"),
+            "more": flag("There are more events already; call again at once"),
+            "timed_out": flag("Nothing happened in the time; call again to go on waiting"),
+            "gap": flag("What happened first is no longer stored")
+        },
+        "required": ["events", "since", "cursor", "more", "timed_out"]
+    })
+}
+
 /// What has been seen so far.
 struct SeenEvents {
     interests: Interests,
@@ -203,20 +244,8 @@ impl SeenEvents {
     }
 
     fn answer(&self, since: &ReadPosition) -> Box<RawValue> {
-        #[derive(Serialize)]
-        struct Waited<'a> {
-            events: Vec<Box<RawValue>>,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            omitted: &'a [EnvelopeId],
-            since: &'a EnvelopeId,
-            cursor: &'a EnvelopeId,
-            more: bool,
-            timed_out: bool,
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            gap: bool,
-        }
         let timed_out = !self.has_something() && !self.more;
-        let waited = Waited {
+        let waited = WaitResult {
             events: self.events.iter().map(|entry| history::raw(entry)).collect(),
             omitted: &self.omitted,
             since: &since.id,
@@ -236,5 +265,26 @@ impl SeenEvents {
             lines.push("There is more; call again.");
         }
         told(&lines.join("\n"), &text(&waited), false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_schema_describes_the_result() {
+        let id: EnvelopeId = "e-1".parse().expect("an id");
+        let keys = |omitted: &[EnvelopeId], gap| {
+            let result =
+                WaitResult { events: Vec::new(), omitted, since: &id, cursor: &id, more: false, timed_out: true, gap };
+            let Value::Object(result) = serde_json::to_value(result).expect("plain data") else { panic!("an object") };
+            result.keys().cloned().collect::<HashSet<String>>()
+        };
+        let schema = output_schema();
+        let described = schema["properties"].as_object().expect("properties").keys().cloned().collect();
+        let required = schema["required"].as_array().expect("a list");
+        let required = required.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        assert_eq!((keys(std::slice::from_ref(&id), true), keys(&[], false)), (described, required));
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn guard(State(gateway): State<Arc<GatewayState>>, mut request:
 }
 
 /// Counts a refusal, and waits where the address has been refused too often.
-async fn pace(refusals: &Failures, address: IpAddr) {
+pub(crate) async fn pace(refusals: &Failures, address: IpAddr) {
     if refusals.are_too_many(address, clock::now()) {
         sleep(REFUSAL_DELAY).await;
     }

@@ -43,6 +43,7 @@ pub(super) async fn page(incoming: Incoming, request: Request) -> Result<Json<Hi
     let grant = incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
     let Incoming { gateway, query, .. } = incoming;
     gateway.reads.take(&grant.participant)?;
+    gateway.rooms.check_access(&topic, &grant.participant, grant.stamp().as_ref()).await?;
     let wrong_limit = || invalid("`limit` must be a whole number from 1 to 1000");
     let limit = match query.get("limit") {
         None => DEFAULT_LIMIT,

@@ -84,14 +84,19 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code {
             Code::Unauthorized => StatusCode::UNAUTHORIZED,
-            Code::Forbidden | Code::FromMismatch | Code::ReservedKind => StatusCode::FORBIDDEN,
+            Code::Forbidden
+            | Code::Paused
+            | Code::Archived
+            | Code::ApprovalDenied
+            | Code::FromMismatch
+            | Code::ReservedKind => StatusCode::FORBIDDEN,
             Code::NotFound | Code::RecipientNotFound => StatusCode::NOT_FOUND,
             Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => {
                 StatusCode::CONFLICT
             }
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            Code::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Code::Timeout | Code::ApprovalExpired => StatusCode::REQUEST_TIMEOUT,
             Code::Closing => StatusCode::SERVICE_UNAVAILABLE,
             Code::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -3,6 +3,8 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use salon_control::ControlNotice;
+use salon_log::Appended;
 use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -19,6 +21,9 @@ pub(super) struct Published {
     position: Position,
     /// Whether the very same envelope had been stored before
     repeated: bool,
+    /// Whether it is a call that waits for approval. `position` is then that of the notice about it
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    held: bool,
 }
 
 fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
@@ -29,6 +34,7 @@ fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S
     params(("topic" = String, Path)),
     request_body(content = Object, description = "An MCPx envelope", content_type = "application/json"),
     responses((status = 201, description = "Stored", body = Published), (status = 200, description = "Had been stored before", body = Published),
+        (status = 202, description = "Stored once somebody has approved it", body = Published),
         (status = "4XX", description = "Refused", body = super::ProblemBody), (status = 503, description = "Not now", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(StatusCode, Json<Published>), Problem> {
@@ -43,10 +49,14 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
     let not_text = |_| spent(Refusal::new(Code::InvalidJson, "the body is not UTF-8"));
     let text = std::str::from_utf8(&body).map_err(not_text)?;
     let draft = Draft::parse(text, &limits).map_err(spent)?.stamped(grant.stamp());
+    let id = draft.envelope().id().clone();
     let appended = gateway.rooms.publish(&topic, &grant.participant, draft).await?.outcome().await?;
-    let status = if appended.repeated { StatusCode::OK } else { StatusCode::CREATED };
-    let entry = appended.entry;
-    let published =
-        Published { id: entry.envelope.id().clone(), position: entry.position, repeated: appended.repeated };
-    Ok((status, Json(published)))
+    let Appended { entry, repeated } = appended;
+    let held = ControlNotice::holds_call(&entry.envelope);
+    let status = match (held, repeated) {
+        (true, _) => StatusCode::ACCEPTED,
+        (false, true) => StatusCode::OK,
+        (false, false) => StatusCode::CREATED,
+    };
+    Ok((status, Json(Published { id, position: entry.position, repeated, held })))
 }

@@ -44,7 +44,8 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
     gateway.reads.take(&grant.participant)?;
     let counted = gateway.count(&grant, &peer)?;
     gateway.rooms.count_refused(&grant.participant).map_err(|wait| gateway.rooms.too_many(wait))?;
-    let reader = Some(&grant.participant);
+    let stamp = grant.stamp();
+    let reader = Some((&grant.participant, stamp.as_ref()));
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default(), reader).await?;
     let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -51,7 +51,7 @@ pub(super) struct Participants {
     participants: Vec<Arc<Participant>>,
 }
 
-#[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens and somebody has entered",
+#[utoipa::path(get, path = "/v0/topics", tag = "MCPx", summary = "The topics that the token opens, somebody has entered and the participant may read",
     params(("detail" = Option<bool>, Query, description = "true answers objects instead of names")),
     responses((status = 200, description = "Their names, or with `detail=true` what there is to say of them", body = TopicList), (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = []), ("session" = [])))]
@@ -60,9 +60,12 @@ pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<To
     let Incoming { gateway, query, .. } = incoming;
     gateway.reads.take(&grant.participant)?;
     let topics = gateway.rooms.log().topics().await.map_err(|error| salon_rooms::unreadable(&error))?;
-    let visible = topics.into_iter().filter(|topic| grant.opens(&topic.name));
+    let opened = topics.into_iter().filter(|topic| grant.opens(&topic.name)).collect();
+    let visible = gateway.rooms.visible(opened, &grant.participant, grant.stamp().as_ref()).await?;
     if !query.flag("detail")?.unwrap_or(false) {
-        return Ok(Json(TopicList::Names(TopicNames { topics: visible.map(|topic| topic.name).collect() })));
+        return Ok(Json(TopicList::Names(TopicNames {
+            topics: visible.into_iter().map(|topic| topic.name).collect(),
+        })));
     }
     let mut details = Vec::new();
     for topic in visible {
@@ -80,6 +83,7 @@ pub(super) async fn participants(incoming: Incoming, request: Request) -> Result
     let topic = incoming.topic()?;
     let grant = incoming.credentials(request.headers(), Some(&topic)).by_header_or_cookie(request.method())?;
     incoming.gateway.reads.take(&grant.participant)?;
+    incoming.gateway.rooms.check_access(&topic, &grant.participant, grant.stamp().as_ref()).await?;
     let participants = incoming.gateway.rooms.roster(&topic).await?;
     Ok(Json(Participants { topic, participants }))
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
+use salon_control::ControlNotice;
 use salon_dialects::{Dialect, DialectEvent, Ticket};
 use salon_log::Appended;
 use salon_protocol::{Code, Draft, Refusal};
@@ -118,6 +119,11 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
 
     fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
         match outcome {
+            Ok(Appended { entry, .. }) if ControlNotice::holds_call(&entry.envelope) => {
+                if let Some(ControlNotice::Requested(held)) = ControlNotice::of(&entry.envelope) {
+                    self.dialect.handle_event(DialectEvent::Held { ticket, held }, now);
+                }
+            }
             Ok(Appended { entry, repeated }) => {
                 // One that lies ahead is still to be delivered in its place.
                 let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));

@@ -80,6 +80,7 @@ impl Dialect for Script {
             DialectEvent::Joined(_) => self.note("joined"),
             DialectEvent::NotJoined(refusal) => self.note(format!("not joined: {}", refusal.code)),
             DialectEvent::Accepted { ticket, .. } => self.note(format!("{} accepted", ticket.0)),
+            DialectEvent::Held { ticket, .. } => self.note(format!("{} held", ticket.0)),
             DialectEvent::Refused { ticket, refusal } => self.note(format!("{} refused: {}", ticket.0, refusal.code)),
             DialectEvent::StreamOpened(_, None) => self.note("listening"),
             DialectEvent::StreamOpened(stream, Some(word)) => self.hear(stream, word, now),
@@ -198,7 +199,15 @@ impl Stage {
 
 fn admission(id: &str, mcp: McpVersion) -> Admission {
     let participant = Participant { mcp, ..Participant::new(ParticipantId::new(id).expect("an id")) };
-    Admission { participant, claim: Claim::Shared, after: None, recent: None, deliver: Deliver::Directed, echo: false }
+    Admission {
+        participant,
+        claim: Claim::Shared,
+        after: None,
+        recent: None,
+        deliver: Deliver::Directed,
+        echo: false,
+        stamp: None,
+    }
 }
 
 async fn within<T>(wait: impl Future<Output = T>) -> T {

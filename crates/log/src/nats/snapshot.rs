@@ -3,12 +3,14 @@
 //!
 //! It is cut into parts that fit into a message. The first is the one that counts: it names the others, which are stored before it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Timestamp, TopicName};
+use salon_protocol::{
+    Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -35,12 +37,16 @@ pub(super) struct Snapshot {
 /// A call: the request's offset, its envelope, caller, callee, JSON-RPC id as JSON.
 type CallForm = (u64, EnvelopeId, ParticipantId, ParticipantId, Box<str>);
 
+/// A notice: offset, time of arrival, text, stamp.
+type NoticeForm = (u64, u64, Box<str>, Option<Box<str>>);
+
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum IgnoredForm {
     AnsweredCall,
     FailedCall,
     AbsentParticipant,
+    Stale,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,6 +68,42 @@ struct SnapshotForm {
     /// How many bytes the authors of the entries have stored. Versions up to 0.2 did not count.
     #[serde(default)]
     stored: AuthorsForm,
+    /// The notices of the gateway that settings and held calls follow from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    control: Vec<NoticeForm>,
+    /// Why calls have failed that somebody stopped, by the offsets of their requests or of the notices that held them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stopped: Vec<(u64, StoppedForm)>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoppedForm {
+    Denied,
+    Expired,
+    Withdrawn,
+    Stopped,
+}
+
+impl StoppedForm {
+    fn of(cause: FailureCause) -> Option<Self> {
+        match cause {
+            FailureCause::CalleeLeft | FailureCause::TooManyWaiting => None,
+            FailureCause::Denied => Some(Self::Denied),
+            FailureCause::Expired => Some(Self::Expired),
+            FailureCause::Withdrawn => Some(Self::Withdrawn),
+            FailureCause::Stopped => Some(Self::Stopped),
+        }
+    }
+
+    fn cause(self) -> FailureCause {
+        match self {
+            Self::Denied => FailureCause::Denied,
+            Self::Expired => FailureCause::Expired,
+            Self::Withdrawn => FailureCause::Withdrawn,
+            Self::Stopped => FailureCause::Stopped,
+        }
+    }
 }
 
 impl Snapshot {
@@ -69,9 +111,9 @@ impl Snapshot {
         Self { head: standing.head.offset, standing, ignored, authors }
     }
 
-    /// Whether nobody was present.
+    /// Whether nobody was present, and there are no settings.
     pub(super) fn is_empty(&self) -> bool {
-        self.standing.present.is_empty()
+        self.standing.present.is_empty() && self.standing.control.is_empty()
     }
 
     /// The fold, the entries that count for nothing, and what the authors have stored.
@@ -144,6 +186,11 @@ impl Snapshot {
 
     fn write(&self) -> Vec<u8> {
         let present = |entry: &Arc<Entry>| (entry.position.offset, entry.arrived.0, entry.envelope.text().into());
+        let control = |entry: &Arc<Entry>| {
+            let (offset, arrived, text) = present(entry);
+            (offset, arrived, text, entry.stamp.as_ref().map(|stamp| stamp.text().into()))
+        };
+        let stopped = |call: &FailedRequest| Some((call.open.offset, StoppedForm::of(call.cause)?));
         let cancelled = self.standing.failed.iter().filter(|call| call.cause == FailureCause::TooManyWaiting);
         let form = SnapshotForm {
             head: self.head,
@@ -153,27 +200,30 @@ impl Snapshot {
             cancelled: cancelled.map(|call| call.open.offset).collect(),
             ignored: self.ignored.iter().map(|(offset, why)| (*offset, write_ignored(*why))).collect(),
             stored: self.authors.clone(),
+            control: self.standing.control.iter().map(control).collect(),
+            stopped: self.standing.failed.iter().filter_map(stopped).collect(),
         };
         serde_json::to_vec(&form).expect("plain JSON")
     }
 
     fn read(bytes: &[u8], epoch: u32) -> Option<Self> {
         let form: SnapshotForm = serde_json::from_slice(bytes).ok()?;
-        let present = form.present.into_iter().map(|(offset, arrived, text)| {
+        let entry = |offset, arrived, text: Box<str>, stamp: Option<Box<str>>| {
             let envelope = Envelope::restore(text).ok()?;
-            Some(Arc::new(Entry {
-                position: Position { epoch, offset },
-                arrived: Timestamp(arrived),
-                stamp: None,
-                envelope,
-            }))
-        });
+            let stamp = stamp.and_then(|text| Stamp::restore(&text));
+            Some(Arc::new(Entry { position: Position { epoch, offset }, arrived: Timestamp(arrived), stamp, envelope }))
+        };
+        let present = form.present.into_iter().map(|(offset, arrived, text)| entry(offset, arrived, text, None));
+        let control =
+            form.control.into_iter().map(|(offset, arrived, text, stamp)| entry(offset, arrived, text, stamp));
+        let stopped: HashMap<_, _> = form.stopped.into_iter().collect();
         let cancelled: HashSet<_> = form.cancelled.into_iter().collect();
         let failed = form.failed.into_iter().map(|(at, call)| {
             let open = read_call(call)?;
-            let cause = match cancelled.contains(&open.offset) {
-                true => FailureCause::TooManyWaiting,
-                false => FailureCause::CalleeLeft,
+            let cause = match (stopped.get(&open.offset), cancelled.contains(&open.offset)) {
+                (Some(stopped), _) => stopped.cause(),
+                (None, true) => FailureCause::TooManyWaiting,
+                (None, false) => FailureCause::CalleeLeft,
             };
             Some(FailedRequest { at, open, cause })
         });
@@ -182,6 +232,7 @@ impl Snapshot {
             present: present.collect::<Option<_>>()?,
             waiting: form.unanswered.into_iter().map(read_call).collect::<Option<_>>()?,
             failed: failed.collect::<Option<_>>()?,
+            control: control.collect::<Option<_>>()?,
         };
         let ignored = form.ignored.into_iter().map(|(offset, why)| (offset, read_ignored(why)));
         Some(Self::new(standing, ignored.collect(), form.stored))
@@ -193,6 +244,7 @@ fn write_ignored(why: Ignored) -> IgnoredForm {
         Ignored::Answer(CallClosure::Answered) => IgnoredForm::AnsweredCall,
         Ignored::Answer(CallClosure::Failed) => IgnoredForm::FailedCall,
         Ignored::Leave => IgnoredForm::AbsentParticipant,
+        Ignored::Stale => IgnoredForm::Stale,
     }
 }
 
@@ -201,6 +253,7 @@ fn read_ignored(why: IgnoredForm) -> Ignored {
         IgnoredForm::AnsweredCall => Ignored::Answer(CallClosure::Answered),
         IgnoredForm::FailedCall => Ignored::Answer(CallClosure::Failed),
         IgnoredForm::AbsentParticipant => Ignored::Leave,
+        IgnoredForm::Stale => Ignored::Stale,
     }
 }
 

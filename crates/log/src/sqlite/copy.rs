@@ -179,7 +179,7 @@ mod tests {
             before.push(id);
         }
         log.trim_now().await;
-        let stamp = Stamp::new(Some("t1"), &["drive".into()]);
+        let stamp = Stamp::new(Some("t1"), &["drive".into()], None);
         let unsettled = log.append_stamped(&room, line("unsettled", "alice", "short"), stamp.clone());
         unsettled.await.expect("stored");
         before.push("unsettled".into());
@@ -202,7 +202,7 @@ mod tests {
         })
         .expect("copied");
         assert!(steps > 1, "one step shows nothing");
-        assert_eq!(summary, LogSummary { version: 4, topics: 1, entries: 201, context_keys: 1 });
+        assert_eq!(summary, LogSummary { version: 5, topics: 1, entries: 201, context_keys: 1 });
         let mode = fs::metadata(&target).expect("there").permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         let files: Vec<_> = fs::read_dir(&elsewhere.0).expect("read").map(|f| f.expect("a file").file_name()).collect();
@@ -271,14 +271,14 @@ mod tests {
             let told = summarize(&path).map_or_else(|error| error.to_string(), |summary| format!("{summary:?}"));
             told.replace(&data.0.display().to_string(), "DATA")
         };
-        assert_eq!(told(), "LogSummary { version: 4, topics: 0, entries: 0, context_keys: 0 }");
+        assert_eq!(told(), "LogSummary { version: 5, topics: 0, entries: 0, context_keys: 0 }");
         let run = |sql: &str| Connection::open(&path).and_then(|db| db.execute_batch(sql)).expect("done");
         run("CREATE TRIGGER t AFTER INSERT ON journal BEGIN DELETE FROM entries; END");
         assert_eq!(told(), "the database `DATA/log.db` is damaged: it has triggers or views, which no log has");
         run("DROP TRIGGER t; INSERT INTO journal (entries) VALUES (x'0102')");
         assert_eq!(told(), "the database `DATA/log.db` is damaged: a row of the journal is damaged");
         run("PRAGMA user_version = 99");
-        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 4");
+        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 5");
         fs::write(&path, "hello").expect("written");
         assert_eq!(told(), "`DATA/log.db` is not a database");
     }

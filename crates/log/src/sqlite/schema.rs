@@ -68,6 +68,12 @@ const MIGRATIONS: &[&str] = &[
     -- topic, as contexts are.
     CREATE TABLE stored (topic TEXT NOT NULL, author TEXT NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (topic, author)) WITHOUT ROWID;
     ",
+    "
+    -- The notices that a topic's settings and its held calls follow from. Their texts are copied here when retention removes the entries.
+    CREATE TABLE control (
+        topic INTEGER NOT NULL, key INTEGER NOT NULL, arrived INTEGER, text TEXT, stamp TEXT, PRIMARY KEY (topic, key)
+    ) WITHOUT ROWID;
+    ",
 ];
 
 /// The migration that makes the table `stored`, which is then filled.

@@ -222,7 +222,25 @@ fn settle_topic(step: &Transaction<'_>, slice: &TopicSlice, state: &TopicState) 
         keep.raw_execute()?;
     }
     settle_calls(step, slice, state)?;
+    settle_control(step, slice.topic, &state.settled_fold)?;
     settle_presence(step, slice, &state.settled_fold)
+}
+
+/// Stores which notices the settings and the held calls follow from. There is none held in a topic that never had settings.
+fn settle_control(step: &Transaction<'_>, topic: i64, fold: &Fold) -> Result<(), SqliteFault> {
+    if fold.is_uncontrolled() {
+        return Ok(());
+    }
+    let wanted: BTreeSet<i64> = fold.control_entries().iter().map(|entry| key(topic, entry.position.offset)).collect();
+    let mut list = step.prepare_cached("SELECT key FROM control WHERE topic = ?1")?;
+    let stored = list.query_map([topic], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>()?;
+    for gone in stored.difference(&wanted) {
+        step.prepare_cached("DELETE FROM control WHERE topic = ?1 AND key = ?2")?.execute([topic, *gone])?;
+    }
+    for new in wanted.difference(&stored) {
+        step.prepare_cached("INSERT INTO control (topic, key) VALUES (?1, ?2)")?.execute([topic, *new])?;
+    }
+    Ok(())
 }
 
 /// Stores which calls wait and which have failed, as far as the entries have changed that.

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
+use salon_control::{ControlNotice, Decision};
 use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, Position, Stamp, Timestamp, TopicName};
 
 use super::SqliteFault;
@@ -159,6 +160,15 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
     while let Some(row) = rows.next()? {
         standing.present.push(entry(epoch, row)?);
     }
+    let mut notices = db.prepare_cached(
+        "SELECT control.key, coalesce(control.arrived, entries.arrived), coalesce(control.text, entries.text),
+             coalesce(control.stamp, entries.stamp)
+         FROM control LEFT JOIN entries ON entries.key = control.key WHERE control.topic = ?1 ORDER BY control.key",
+    )?;
+    let mut rows = notices.query([topic])?;
+    while let Some(row) = rows.next()? {
+        standing.control.push(entry(epoch, row)?);
+    }
     let mut calls = db.prepare_cached(
         "SELECT entries.key, arrived, text, stamp, failed FROM unanswered JOIN entries ON entries.key = unanswered.key
          WHERE unanswered.key BETWEEN ?1 AND ?2 ORDER BY unanswered.key DESC LIMIT ?3",
@@ -168,13 +178,18 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
     let mut rows = calls.query(bounds)?;
     let mut causes = HashMap::new();
     while let Some(row) = rows.next()? {
-        let Some(open) = OpenRequest::of(&*entry(epoch, row)?) else { continue };
+        let asked = entry(epoch, row)?;
+        let Some(open) = OpenRequest::of(&asked).or_else(|| OpenRequest::held_by(&asked)) else { continue };
         match row.get(4)? {
             Some(at) => {
-                let cause = match causes.entry((at, at == open.offset)) {
+                let mut cause = match causes.entry((at, at == open.offset)) {
                     Slot::Occupied(cause) => *cause.get(),
                     Slot::Vacant(cause) => *cause.insert(failure_cause(db, topic, at, open.offset)?),
                 };
+                // A call that was held ends by the leave of its caller.
+                if cause == FailureCause::CalleeLeft && ControlNotice::is_one(&asked.envelope) {
+                    cause = FailureCause::Withdrawn;
+                }
                 standing.failed.push(FailedRequest { at, open, cause });
             }
             None => standing.waiting.push(open),
@@ -184,7 +199,8 @@ pub(super) fn fold(db: &Connection, epoch: u32, extent: &Extent) -> Result<Fold,
     Ok(Fold::restore(&standing))
 }
 
-/// Why a call failed at an offset. It follows from the entry there: too many calls wait by another request, and callees leave by presence.
+/// Why a call failed at an offset. It follows from the entry there: too many calls wait by another request, callees leave by presence, held
+/// calls end by a decision or by their callers' cancellation.
 fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<FailureCause, SqliteFault> {
     if at == asked {
         return Ok(FailureCause::CalleeLeft);
@@ -197,6 +213,13 @@ fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<Fai
     let envelope = Envelope::restore(text).map_err(|_| SqliteFault::Entry { key })?;
     Ok(match envelope.message() {
         Some(Message::Request { .. }) => FailureCause::TooManyWaiting,
+        Some(Message::Notification { .. }) => match ControlNotice::of(&envelope) {
+            Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Expired => FailureCause::Expired,
+            Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Dropped => FailureCause::Withdrawn,
+            Some(ControlNotice::Decided(_)) => FailureCause::Denied,
+            Some(_) => FailureCause::Stopped,
+            None => FailureCause::Withdrawn,
+        },
         _ => FailureCause::CalleeLeft,
     })
 }

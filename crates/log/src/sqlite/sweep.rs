@@ -87,6 +87,12 @@ impl Writer<'_> {
              WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
         )?
         .execute([topic, first, last])?;
+        // So do the settings.
+        step.prepare_cached(
+            "UPDATE control SET (arrived, text, stamp) = (SELECT arrived, text, stamp FROM entries WHERE entries.key = control.key)
+             WHERE topic = ?1 AND key BETWEEN ?2 AND ?3",
+        )?
+        .execute([topic, first, last])?;
         // From the topic's beginning: rows of requests that were removed before are of no use, either.
         step.prepare_cached("DELETE FROM unanswered WHERE key BETWEEN ?1 AND ?2")?.execute([key(topic, 0), last])?;
         let removed = stored::trim(&step, name, (first, last))?;
@@ -98,17 +104,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Forgets a topic of which nothing is kept, unless somebody is present. Whatever is called so later begins after everything
+    /// Forgets a topic of which nothing is kept, unless somebody is present or it has settings. Whatever is called so later begins after everything
     /// that was ever forgotten, so that an old position in it is a gap.
     fn forget(&mut self, name: &TopicName, topic: i64, trimmed: u64) -> Result<(), SqliteFault> {
         if self.source.fresh().of(name).is_some() {
             return Ok(());
         }
         let step = Transaction::new_unchecked(self.db, TransactionBehavior::Immediate)?;
-        let present: bool = step
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1)")?
-            .query_row([topic], |row| row.get(0))?;
-        if !present {
+        let in_use =
+            "SELECT EXISTS (SELECT 1 FROM present WHERE topic = ?1) OR EXISTS (SELECT 1 FROM control WHERE topic = ?1)";
+        let in_use: bool = step.prepare_cached(in_use)?.query_row([topic], |row| row.get(0))?;
+        if !in_use {
             step.prepare_cached("UPDATE meta SET value = max(value, ?1) WHERE name = 'floor'")?.execute([trimmed])?;
             step.prepare_cached("DELETE FROM topics WHERE topic = ?1")?.execute([topic])?;
             step.commit()?;

@@ -143,6 +143,35 @@ async fn answers_are_paid_for_by_the_call() {
     assert_eq!(refused.code, Code::RateLimited);
 }
 
+/// How far bob has come with a call of somebody's.
+fn progress(id: &str, request: &str, caller: &str) -> Draft {
+    let text = format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"bob","to":["{caller}"],"correlation_id":"{request}","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":1}}}}}}"#
+    );
+    Draft::parse(text, &Limits::default()).expect("a draft")
+}
+
+#[tokio::test]
+async fn progress_is_paid_for_by_the_call() {
+    let log = Faulty::new();
+    let rooms = log.rooms_with(Settings { rate: Rate { per_second: 1, burst: 10 }, ..settings() });
+    let mut bob = rooms.enter(&topic(1), admission("bob", None)).await.expect("a seat").seat;
+    let mut callers = Vec::new();
+    for number in 0..60 {
+        let caller = format!("caller{number}");
+        let seat = rooms.enter(&topic(1), admission(&caller, None)).await.expect("a seat").seat;
+        seat.publish(request(&format!("r{number}"), &caller, "bob")).outcome().await.expect("asked");
+        callers.push(seat);
+        hear(&mut bob, &format!("r{number}")).await;
+        let told = progress(&format!("p{number}"), &format!("r{number}"), &caller);
+        bob.publish(told).outcome().await.expect("progress costs bob nothing");
+    }
+    for number in 0..10 {
+        let told = progress(&format!("own{number}"), "unknown", "caller0");
+        bob.publish(told).outcome().await.expect("bob has all of its own rate");
+    }
+}
+
 /// A client that hangs up while its room is opened leaves nothing behind.
 #[tokio::test]
 async fn an_opening_that_is_given_up_is_not_listed() {
@@ -164,8 +193,9 @@ async fn a_reader_counts_as_the_opener_of_its_room() {
     let log = Faulty::new();
     let rooms = log.rooms_with(Settings { rooms_each: 1, ..settings() });
     let alice = who("alice");
-    let _first = rooms.observe(&topic(1), None, Interest::default(), Some(&alice)).await.expect("a cursor");
-    let refused = rooms.observe(&topic(2), None, Interest::default(), Some(&alice)).await.err().expect("one is open");
+    let _first = rooms.observe(&topic(1), None, Interest::default(), Some((&alice, None))).await.expect("a cursor");
+    let refused =
+        rooms.observe(&topic(2), None, Interest::default(), Some((&alice, None))).await.err().expect("one is open");
     assert_eq!(refused.code, Code::RateLimited);
     let unknown = EnvelopeId::new("unknown").expect("an id");
     let missing = rooms.observe(&topic(3), Some(&unknown), Interest::default(), None).await.err().expect("no such id");

@@ -210,6 +210,24 @@ fn a_caller_that_cancels_or_leaves_is_not_answered() {
 }
 
 #[test]
+fn an_answer_to_a_call_that_has_ended_is_not_waited_for() {
+    for ended in ["call_ended", "correlation_mismatch"] {
+        let script = format!(
+            r#"
+            bob? q1 tools/call {{"name":"echo.say"}}
+            refuse {ended}
+            response r1@q1 bob {{"result":1}}
+            response r2@q1 bob {{"result":1}}
+            tick 60000
+            "#
+        );
+        let told = armed().act(&script);
+        assert_eq!(told.matches("re q1").count(), 1, "{told}");
+        assert!(told.contains("`q1` is no request that waits for your answer"), "{told}");
+    }
+}
+
+#[test]
 fn what_cannot_be_registered_is_told() {
     let register = |parameters: &str| {
         let script = format!(

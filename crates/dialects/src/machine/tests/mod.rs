@@ -218,7 +218,7 @@ impl Play {
             }
             "permit" => {
                 let granted: Vec<String> = more.split_whitespace().map(Into::into).collect();
-                match Stamp::new(None, &granted) {
+                match Stamp::new(None, &granted, None) {
                     Some(stamp) => self.stamps.insert(second.to_owned(), stamp),
                     None => self.stamps.remove(second),
                 };

@@ -41,6 +41,39 @@ fn a_notification_goes_to_one_or_to_all() {
 }
 
 #[test]
+fn chat_streams_and_progress_keep_context_and_metadata() {
+    let script = r#"
+        notification m1 * {"chat":{"text":"hello"},"context":{"n": 12345678901234567890}} # {"m":1}
+        notification m2 bob {"stream":{"id":"s1","sequence":0},"context":{"a":1.0}}
+        notification m3 bob {"chat":{"text":"hello","_meta":{"x":1}},"context":7}
+        bob* notifications/chat/message {"text":"hi","_meta":{"context":{"a": 1.0},"metadata":{"m":1},"x":1}}
+        bob! notifications/stream {"id":"s1","sequence":3,"_meta":{"context":7}}
+        system:gateway! notifications/context/changed {"scope":"topic","key":"k","version":3,"_meta":{"context":7}}
+        bob? q1 tools/call {"name":"echo.say","_meta":{"progressToken":9}}
+        notification m4@q1 bob {"stream":{"progress":1},"context":{"a":1.0}} # {"m":2}
+        request m5 bob {"tool":{"id":"t"}}
+        list bob {"tools":[{"name":"t"}]}
+        bob: initialize
+        bob! notifications/progress {"progressToken":"m5","progress":1,"_meta":{"context":{"a":1.0},"metadata":{"m":2}}}
+    "#;
+    assert_snapshot!(Play::seated().after(REGISTER).act(script), @r#"
+    ⇒ * m1 {"method":"notifications/chat/message","params":{"text":"hello","_meta":{"context":{"n": 12345678901234567890},"metadata":{"m":1}}}}
+    ⇒ bob m2 {"method":"notifications/stream","params":{"id":"s1","sequence":0,"_meta":{"context":{"a":1.0}}}}
+    ⇒ bob m3 {"method":"notifications/chat/message","params":{"text":"hello","_meta":{"x":1,"context":7}}}
+    ← {"header":{"id":"e1","type":"notification","source":"bob","destination":"*"},"payload":{"context":{"a": 1.0},"chat":{"text":"hi"}},"metadata":{"m":1}}
+    ← {"header":{"id":"e2","type":"notification","source":"bob","destination":"alice"},"payload":{"context":7,"stream":{"id":"s1","sequence":3}}}
+    ← {"header":{"id":"e3","type":"notification","source":"system:gateway","destination":"alice"},"payload":{"context":{"scope":"topic","key":"k","version":3}}}
+    ← {"header":{"id":"q1","type":"request","source":"bob","destination":"alice"},"payload":{"tool":{"id":"echo","capability":"say","parameters":{}}}}
+    ⇒ bob m4 re q1 {"method":"notifications/progress","params":{"progressToken":9,"progress":1,"_meta":{"context":{"a":1.0},"metadata":{"m":2}}}}
+    consult bob tools
+    ⇒ bob s-4 {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ bob s-5 {"method":"notifications/initialized"}
+    ⇒ bob m5 {"id":"m5","method":"tools/call","params":{"name":"t","arguments":{},"_meta":{"progressToken":"m5"}}}
+    ← {"header":{"id":"e6","type":"notification","requestId":"m5","source":"bob","destination":"alice"},"payload":{"context":{"a":1.0},"stream":{"sequence":1,"progress":1,"final":false}},"metadata":{"m":2}}
+    "#);
+}
+
+#[test]
 fn what_others_tell_comes_as_notifications() {
     let script = r#"
         bob! notifications/context {"messageType":"notification","payload":{"context":{"n": 12345678901234567890}},"metadata":{"m":1}}

@@ -126,6 +126,7 @@ impl Door {
                 self.settle_gathers(now);
             }
             RoomAnswer::Watching => {}
+            RoomAnswer::Authority(authority) => self.lists.merged.set_authority(authority),
             RoomAnswer::Next(snapshot) => {
                 self.catalogue_changed(snapshot, now);
                 self.follow_catalogue();

@@ -269,6 +269,7 @@ impl Dialect for Door {
                 self.sessions.seated(&joined.open_calls);
                 self.meet(&joined.roster);
                 self.follow_catalogue();
+                self.outbox.query(RoomQuery::Authority);
                 self.seated(now);
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal),
@@ -277,6 +278,13 @@ impl Dialect for Door {
                     self.peer_ready(&who, now);
                 }
                 self.taken(entry.envelope.id(), now);
+            }
+            DialectEvent::Held { ticket, held } => {
+                if let Some(who) = self.outbox.accepted(ticket) {
+                    self.peer_ready(&who, now);
+                }
+                self.taken(&held.id, now);
+                self.held(&held, now);
             }
             DialectEvent::Refused { ticket, refusal } => {
                 let is_kept = self.outbox.keeps(ticket);

@@ -1,18 +1,22 @@
 //! What happens in the room, as far as the client is to know.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use salon_control::{APPROVAL_DECIDED_METHOD, ApprovalRequest, SETTINGS_METHOD};
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, meta};
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members, Message, ParticipantId, rpc};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Door;
 use super::calls::CALL_TIMEOUT;
 use super::door_call::CallPurpose;
 use super::incoming::text_of;
+use super::{Door, RoomQuery};
 use crate::streams::Channel;
+
+/// How long a call may be held at most, which the rules of topics are bounded by.
+const MAX_HOLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
@@ -63,6 +67,11 @@ impl Door {
         if !self.peers.has(from) {
             return;
         }
+        match method {
+            SETTINGS_METHOD if from.is_host() => return self.settings_changed(now),
+            APPROVAL_DECIDED_METHOD if from.is_host() => return self.decided(envelope, now),
+            _ => {}
+        }
         // What names a call of another session of the same participant is for that one.
         let is_elsewhere =
             |request: &EnvelopeId| self.calls.of_envelope(request).is_none() && !self.outbox.made(request);
@@ -100,6 +109,30 @@ impl Door {
         }
     }
 
+    /// A call waits for approval. It may do so for longer than a callee is waited for; what becomes of it the room tells.
+    pub(super) fn held(&mut self, held: &ApprovalRequest, now: Instant) {
+        let Some(number) = self.calls.of_envelope(&held.id) else { return };
+        self.calls.renew(number, now + MAX_HOLD);
+        let message = format!("waits for approval: `{}` of `{}`", held.tool, held.callee);
+        let params = json!({ "progressToken": held.id, "progress": 0, "message": message });
+        let params = to_raw_value(&params).expect("texts are plain JSON");
+        self.report_progress(number, &params);
+    }
+
+    /// Somebody has decided about a held call. The time for its callee begins.
+    fn decided(&mut self, envelope: &Envelope, now: Instant) {
+        if let Some(number) = envelope.correlation().and_then(|request| self.calls.of_envelope(request)) {
+            self.calls.renew(number, now + CALL_TIMEOUT);
+        }
+    }
+
+    /// What the client may call may be something else now.
+    fn settings_changed(&mut self, now: Instant) {
+        self.outbox.query(RoomQuery::Authority);
+        self.list_stale(&ParticipantId::host(), &[Listing::Tools], now);
+        self.list_changed(Listing::Tools, now);
+    }
+
     fn offer_changed(&mut self, from: &ParticipantId, listings: &[Listing], method: &str, now: Instant) {
         if !self.peers.has(from) {
             return;
@@ -116,12 +149,18 @@ impl Door {
     }
 
     fn progressed(&mut self, from: &ParticipantId, params: Option<&RawValue>, now: Instant) {
-        let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
+        let Some(params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let token = params.get("progressToken").and_then(|token| serde_json::from_str::<String>(token.get()).ok());
         let request = token.and_then(|token| EnvelopeId::new(token).ok());
         let Some(number) = request.and_then(|request| self.calls.call_to(&request, from)) else { return };
         // A callee that reports progress is not silent.
         self.calls.renew(number, now + CALL_TIMEOUT);
+        self.report_progress(number, &params.to_raw());
+    }
+
+    /// Tells the client of a call's progress, where it wants to know.
+    fn report_progress(&mut self, number: u64, params: &RawValue) {
+        let Some(mut params) = Members::parse(params.get()) else { return };
         let Some(asked) = self.calls.client(number) else { return };
         if let Some(token) = asked.token.as_ref().filter(|_| !asked.pause.is_parked()) {
             params.set("progressToken", token);

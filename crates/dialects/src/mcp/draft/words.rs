@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Number, json};
 
 use super::{INVALID_PARAMETERS, VERSION};
+use crate::tool_result::{only_text, take_own_result};
 
 /// The total of a progress in percent.
 const WHOLE: u64 = 100;
@@ -189,14 +190,16 @@ pub fn call_to_draft(params: Option<&RawValue>) -> Option<Box<RawValue>> {
     Some(without_token().unwrap_or_else(|| params.to_owned()))
 }
 
-/// What `tools/call` results in, as `tools/invoke` does: the structured content, else the text, else the content as it is.
+/// What `tools/call` results in, as `tools/invoke` does: the structured content, else the text, else the content as it is. An output that MCP
+/// has no place for stands beside the content, and counts where that says the same.
 pub fn outcome_to_draft(result: &RawValue) -> Box<RawValue> {
     let mut said = Members::parse(result.get()).unwrap_or_default();
     let failed = said.get("isError").is_some_and(|said| said.get() == "true");
     let content = said.remove("content").filter(|content| content.get() != "[]");
     let structured = said.remove("structuredContent").filter(|said| said.get() != "null");
     let mut meta = said.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
-    let output = match (meta.remove(meta::RESULT).or(structured), content) {
+    let own = take_own_result(&mut meta, only_text(content.as_deref()).as_deref());
+    let output = match (own.or(structured), content) {
         (Some(output), _) => output,
         (None, Some(content)) => text_of(&content).map_or(content, |text| raw(&text)),
         (None, None) => RawValue::NULL.to_owned(),

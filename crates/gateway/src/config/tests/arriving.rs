@@ -76,6 +76,7 @@ fn every_setting_arrives() {
         resource = "https://resource.example"
         topics_claim = "topics"
         permissions_claim = "/a/b"
+        create_topics = "operator"
         max_token_lifetime = "30s"
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [ui]
@@ -147,6 +148,7 @@ fn every_setting_arrives() {
             ),
             topics_claim: "topics",
             permissions_claim: "/a/b",
+            create_topics: Operator,
             max_token_lifetime: 30s,
             integrity_keys: [
                 (

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
 use salon_dialects::framed::{self, Connect, Decoder, FrameRoute, refuse_header};
-use salon_protocol::{Code, Refusal};
+use salon_protocol::{Code, ParticipantId, Refusal};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ use super::door::{self, FramedConnection, FramedDoor};
 use crate::carriers::{Answers, LineInput, MAX_LINES, NotOpened, SessionLines, Socket};
 use crate::clock;
 use crate::http::Requester;
+use crate::http::guard::pace;
 
 /// What is read at once.
 const READ_BUFFER: usize = 8 * 1024;
@@ -69,6 +70,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
         stall,
         decoder: Decoder::new(max_body),
         lines: HashMap::new(),
+        sender: None,
         room: None,
         out,
     };
@@ -82,12 +84,22 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
         ending = reader.read(&mut read) => ending,
     };
     if let Ending::Because(last) = ending {
+        reader.pace().await;
         // A writer that has ended has nobody to tell.
         let _ = reader.out.send(WriterCommand::Last(last)).await;
         if writing.await.is_ok() {
             hang_up(&mut read).await;
         }
     }
+}
+
+/// Says one thing and closes. Its caller limits how long that takes.
+pub(super) async fn refuse(socket: Socket, answer: &[u8]) -> io::Result<()> {
+    let (mut read, mut write) = tokio::io::split(socket);
+    write.write_all(answer).await?;
+    write.shutdown().await?;
+    hang_up(&mut read).await;
+    Ok(())
 }
 
 /// Waits for the peer to end its side. Closing at once would, with bytes of the peer's still unread, make the system throw away
@@ -141,6 +153,8 @@ struct Reader {
     decoder: Decoder,
     /// The sessions this connection uses, and some it has used that have ended.
     lines: HashMap<Box<str>, LineInput>,
+    /// The participant whose session this connection has used last: it pays for frames that reach none.
+    sender: Option<ParticipantId>,
     /// For a large frame that has begun, and belongs to no session yet.
     room: Option<OwnedSemaphorePermit>,
     out: mpsc::Sender<WriterCommand>,
@@ -223,14 +237,19 @@ impl Reader {
     /// Brings a frame to the session or the door that answers it. An error is the connection's end.
     async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
         if self.stopping {
-            return self.refuse(&frame, &Refusal::new(Code::Closing, "the gateway is shutting down")).await;
+            let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
+            self.record_refusal(refusal.code, &Requester::default());
+            return self.say(framed::refuse(&frame, &refusal, clock::now())).await;
         }
         match framed::route(&frame) {
             FrameRoute::Refused(refusal) => self.refuse(&frame, &refusal).await,
             FrameRoute::Connect(connect) => {
                 let requester = Requester::default();
                 match self.connect(&connect, &requester) {
-                    Ok((id, way)) => self.open(id, &way, frame).await,
+                    Ok((id, way)) => {
+                        let who = requester.get().map(|(participant, _)| participant);
+                        self.open(id, &way, who, frame).await
+                    }
                     Err(refusal) => self.refuse_to(&requester, &frame, &refusal).await,
                 }
             }
@@ -266,12 +285,18 @@ impl Reader {
         }
         let found = self.room_for_one().and_then(|()| self.caller.door.find(&id).ok_or_else(door::unknown));
         match found {
-            Ok(way) => self.open(id, &way, frame).await,
+            Ok((way, who)) => self.open(id, &way, Some(who), frame).await,
             Err(refusal) => self.refuse(&frame, &refusal).await,
         }
     }
 
-    async fn open(&mut self, id: Box<str>, way: &SessionLines, frame: Box<[u8]>) -> Result<(), Gone> {
+    async fn open(
+        &mut self,
+        id: Box<str>,
+        way: &SessionLines,
+        who: Option<ParticipantId>,
+        frame: Box<[u8]>,
+    ) -> Result<(), Gone> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
             Err(NotOpened::Ended) => return self.refuse(&frame, &door::unknown()).await,
@@ -284,6 +309,7 @@ impl Reader {
         match line.send(frame).await {
             Ok(()) => {
                 self.lines.insert(id, line);
+                self.sender = who;
                 Ok(())
             }
             Err(frame) => self.refuse(&frame, &door::unknown()).await,
@@ -299,9 +325,24 @@ impl Reader {
         self.refuse_to(&Requester::default(), frame, refusal).await
     }
 
+    /// Refuses a frame, which spends the rate of its sender like a message, as far as it is known whose it is. Nothing more is read while an
+    /// address that is refused too often waits.
     async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+        let who = requester.get().map(|(participant, _)| participant).or_else(|| self.sender.clone());
+        let spent = who.map(|who| self.caller.door.gateway.spend(&who, refusal.clone()));
+        let refusal = spent.as_ref().unwrap_or(refusal);
         self.record_refusal(refusal.code, requester);
-        self.out.send(WriterCommand::Say(framed::refuse(frame, refusal, clock::now()))).await.map_err(|_| Gone)
+        self.pace().await;
+        self.say(framed::refuse(frame, refusal, clock::now())).await
+    }
+
+    async fn say(&self, answer: Box<[u8]>) -> Result<(), Gone> {
+        self.out.send(WriterCommand::Say(answer)).await.map_err(|_| Gone)
+    }
+
+    /// Counts a refusal of the connection's address, and waits where there were too many.
+    async fn pace(&self) {
+        pace(&self.caller.door.gateway.refusals, self.caller.peer.ip()).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use salon_dialects::framed::{Connect, Framed, FramedOptions, refuse};
-use salon_protocol::{Code, Refusal, TopicName};
+use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::super as doors;
@@ -81,8 +81,8 @@ impl FramedDoor {
         self.strangers.clone().try_acquire_many_owned(kibibytes).ok()
     }
 
-    /// The way into a session.
-    pub(super) fn find(&self, id: &str) -> Option<SessionLines> {
+    /// The way into a session, and whose it is.
+    pub(super) fn find(&self, id: &str) -> Option<(SessionLines, ParticipantId)> {
         self.sessions.get(&id.into())
     }
 

@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use salon_dialects::framed::refuse_header;
+use salon_protocol::Refusal;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -17,8 +19,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::Instrument;
 
+use crate::clock;
 use crate::gateway::{Counted, GatewayState, KeyedCounter, network};
-use crate::server;
+use crate::http::Requester;
+use crate::server::{self, OVERFLOW, OVERFLOW_HEAD_TIME, OVERFLOW_OF_ADDRESS};
 use door::FramedDoor;
 
 /// How long to wait when the system gives no more connections.
@@ -41,6 +45,7 @@ pub(crate) async fn accept(
     }
     let mut connections = JoinSet::new();
     let open = KeyedCounter::new(gateway.config.limits.connections_per_address);
+    let (beyond, beyond_of_all) = (KeyedCounter::new(OVERFLOW_OF_ADDRESS), KeyedCounter::new(OVERFLOW));
     let door = Arc::new(FramedDoor::new(gateway));
     loop {
         let accepted = tokio::select! { biased;
@@ -49,14 +54,24 @@ pub(crate) async fn accept(
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
         match accepted {
-            Ok((stream, peer)) => match open.enter(&network(peer.ip()), "address") {
-                Ok(counted) => {
-                    let serving = serve(door.clone(), stream, peer, tls.clone(), stop.clone(), counted);
-                    drop(connections.spawn(serving.instrument(crate::connection::span(peer))));
+            Ok((stream, peer)) => {
+                let (network, tls, span) = (network(peer.ip()), tls.clone(), crate::connection::span(peer));
+                match open.enter(&network, "address") {
+                    Ok(counted) => {
+                        let serving = serve(door.clone(), stream, peer, tls, stop.clone(), counted);
+                        drop(connections.spawn(serving.instrument(span)));
+                    }
+                    Err(refusal) => {
+                        let counted = (beyond.enter(&network, "address"), beyond_of_all.enter(&(), "gateway"));
+                        let (Ok(one), Ok(all)) = counted else {
+                            tracing::debug!(%peer, "framed: too many connections of this address, connection dropped");
+                            continue;
+                        };
+                        let refusing = refuse(door.gateway.clone(), stream, peer, tls, refusal, (one, all));
+                        drop(connections.spawn(refusing.instrument(span)));
+                    }
                 }
-                // No frame has come yet, so there is nothing to answer.
-                Err(refusal) => tracing::debug!(%peer, %refusal, "framed: connection dropped"),
-            },
+            }
             Err(error) => {
                 tracing::warn!(%error, "framed: accept failed, retrying in 100 ms");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
@@ -65,6 +80,28 @@ pub(crate) async fn accept(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+}
+
+/// Tells a connection beyond the limit of its address why it is closed. No frame has come, so the answer is to none.
+async fn refuse(
+    gateway: Arc<GatewayState>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    refusal: Refusal,
+    _counted: impl Send,
+) {
+    gateway.refused(refusal.code, &Requester::default(), peer.ip());
+    let answer = refuse_header(None, &refusal, clock::now());
+    let told = async {
+        let socket = server::secure(stream, tls, OVERFLOW_HEAD_TIME).await?;
+        connection::refuse(socket, &answer).await
+    };
+    match tokio::time::timeout(OVERFLOW_HEAD_TIME, told).await {
+        Ok(Ok(())) => tracing::debug!(%refusal, "framed: connection refused"),
+        Ok(Err(error)) => tracing::debug!(%error, "connection: ended with an error"),
+        Err(_) => tracing::debug!(%refusal, "framed: connection refused, and its peer did not hang up"),
+    }
 }
 
 async fn serve(

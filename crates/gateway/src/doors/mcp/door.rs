@@ -256,7 +256,7 @@ fn dialect(
 
 /// Admits a client beside its participant's other sessions.
 fn admit(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
-    let (id, name) = (grant.participant.clone(), grant.name.clone());
+    let (id, name, stamp) = (grant.participant.clone(), grant.name.clone(), grant.stamp());
     // A program that speaks MCP acts for a model, unless the token says otherwise.
     let kind = grant.kind.or(Some(ParticipantKind::Agent));
     move |introduction| {
@@ -270,6 +270,7 @@ fn admit(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
             deliver: Deliver::Directed,
             // What another session of the same participant says to somebody can concern this one.
             echo: true,
+            stamp: stamp.clone(),
         }
     }
 }

@@ -59,6 +59,9 @@ pub(crate) struct McpRequest {
     expires: Instant,
 }
 
+/// Messages, and the session they are for where they name one or begin one.
+type RoutedRequest = (Option<Inbox<McpOpening>>, StreamRequest<McpOpening>);
+
 /// A session that exists.
 struct SessionRef {
     id: Box<str>,
@@ -134,33 +137,62 @@ impl McpRequest {
 
     /// `POST`: messages, of a session that exists, of a new one, or of none.
     pub(super) async fn post(self, request: Request) -> Result<Response, McpRejection> {
+        match self.route(request).await.map_err(|rejection| self.counted(rejection))? {
+            (Some(inbox), asked) => self.ask(&inbox, asked).await,
+            (None, asked) => self.ask_shared(asked).await,
+        }
+    }
+
+    /// The session that messages are for; `None` for whichever session hears them.
+    async fn route(&self, request: Request) -> Result<RoutedRequest, McpRejection> {
         let (headers, text) = self.read(request).await?;
         let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
         let inbox = match body.route {
-            PostRoute::Modern => return self.ask_shared(post(&headers, body, false)).await,
-            PostRoute::Initialize => match self.session_id(&headers)? {
+            PostRoute::Modern => None,
+            PostRoute::Initialize => Some(match self.session_id(&headers)? {
                 Some(id) => self.find(id)?.inbox,
                 None => self.door.begin(&self.visitor, &self.session_key()?, Lifetime::Session)?.1,
-            },
+            }),
             PostRoute::Legacy => {
                 self.check_version(&headers)?;
-                self.find(self.session_id(&headers)?.ok_or_else(missing_session)?)?.inbox
+                Some(self.find(self.session_id(&headers)?.ok_or_else(missing_session)?)?.inbox)
             }
         };
-        self.ask(&inbox, post(&headers, body, false)).await
+        Ok((inbox, post(&headers, body, false)))
+    }
+
+    /// What reaches no session spends the rate of its sender like a message: what is said instead, where there was too much.
+    fn counted(&self, rejection: McpRejection) -> McpRejection {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        match gateway.rooms.count_refused(&grant.participant) {
+            Ok(()) => rejection,
+            Err(wait) => gateway.rooms.too_many(wait).into(),
+        }
     }
 
     /// `POST /message`: messages that are answered on the session's stream.
     pub(super) async fn message(self, request: Request) -> Result<Response, McpRejection> {
-        let id = self.session_id(request.headers())?.ok_or_else(missing_session)?;
-        let inbox = self.find(id)?.inbox;
-        let (headers, text) = self.read(request).await?;
-        let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
-        self.ask(&inbox, post(&headers, body, true)).await
+        let routed = async {
+            let id = self.session_id(request.headers())?.ok_or_else(missing_session)?;
+            let inbox = self.find(id)?.inbox;
+            let (headers, text) = self.read(request).await?;
+            let body = Body::read(version(&headers), &text).map_err(McpRejection::Fault)?;
+            Ok((inbox, post(&headers, body, true)))
+        };
+        let (inbox, asked) = routed.await.map_err(|rejection| self.counted(rejection))?;
+        self.ask(&inbox, asked).await
     }
 
     /// `POST …/poll`: messages or none, answered with what there is to be said, or will be in a while.
     pub(super) async fn poll(self, request: Request) -> Result<Response, McpRejection> {
+        let (inbox, asked) = self.route_poll(request).await.map_err(|rejection| self.counted(rejection))?;
+        self.ask(&inbox, asked).await
+    }
+
+    async fn route_poll(
+        &self,
+        request: Request,
+    ) -> Result<(Inbox<McpOpening>, StreamRequest<McpOpening>), McpRejection> {
         let wait = Duration::from_secs(self.wait()?);
         let id = self.session_id(request.headers())?;
         let found = id.map(|id| self.find(id)).transpose()?;
@@ -175,7 +207,7 @@ impl McpRequest {
             }
             (None, _) => return Err(McpRejection::no_poll()),
         };
-        self.ask(&inbox, StreamRequest { opening: McpOpening::Poll(wait, body), is_message: true }).await
+        Ok((inbox, StreamRequest { opening: McpOpening::Poll(wait, body), is_message: true }))
     }
 
     /// How many seconds a poll waits.
@@ -239,9 +271,9 @@ impl McpRequest {
 
     /// A request of the stateless revision: whichever session hears it.
     async fn ask_shared(&self, mut asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
-        let session_key = self.session_key()?;
+        let session_key = self.session_key().map_err(|rejection| self.counted(rejection))?;
         for _ in 0..MAX_TRIES {
-            let inbox = self.door.shared(&self.visitor, &session_key)?;
+            let inbox = self.door.shared(&self.visitor, &session_key).map_err(|no| self.counted(no.into()))?;
             asked = match inbox.ask(asked, self.expires).await {
                 ExchangeOutcome::Answered(response) => return Ok(response),
                 ExchangeOutcome::Undelivered(asked) => asked,

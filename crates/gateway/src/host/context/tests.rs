@@ -42,6 +42,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         message_limit: 0,
         namespace: [7; 16],
         list_times: (Duration::from_secs(60), Duration::from_secs(10)),
+        topic_creation: crate::config::TopicCreation::Anyone,
     };
     let host = super::super::host((log.clone(), log.clone()), host_settings, Arc::new(Library::default()));
     let rooms = Rooms::new(log.clone(), settings, host);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use salon_dialects::CatalogueSnapshot;
 use salon_mcp::listing::{ListItem, Listing};
-use salon_protocol::{CloseReason, Message, Participant, ParticipantId, PresenceEvent};
+use salon_protocol::{CloseReason, Message, Participant, ParticipantId, PresenceEvent, Stamp};
 use salon_rooms::{Happening, Interest};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -156,14 +156,14 @@ impl Resident {
     /// Answers a door, when it is known what somebody offers. The door waits as long as it likes.
     pub(super) async fn look_up(
         &mut self,
-        asker: &ParticipantId,
+        (asker, stamp): (&ParticipantId, Option<&Stamp>),
         who: &ParticipantId,
         listing: Listing,
         answer: oneshot::Sender<Option<Arc<[ListItem]>>>,
     ) {
         if who.is_host() {
             let own = match listing {
-                Listing::Tools => Some(descriptions::TOOLS.clone()),
+                Listing::Tools => Some(descriptions::tools(&self.office, asker, stamp)),
                 Listing::Prompts => Some(Arc::default()),
                 Listing::Resources | Listing::Templates => self.context.offer(&self.office, asker, listing).await,
             };

@@ -14,7 +14,7 @@ async fn a_log_of_the_first_version_is_migrated() {
     let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
     db.execute_batch(
         "ALTER TABLE unanswered DROP COLUMN failed; ALTER TABLE entries DROP COLUMN stamp;
-         DROP TABLE stored; DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
+         DROP TABLE control; DROP TABLE stored; DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
          DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
     )
     .expect("what later versions made can be unmade");
@@ -100,8 +100,8 @@ fn files_that_are_no_log_are_refused() {
     );
     assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
     assert_eq!(
-        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 5; CREATE TABLE newer (a)")),
-        "`/log.db` has version 5, but this program knows versions up to 4"
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 6; CREATE TABLE newer (a)")),
+        "`/log.db` has version 6, but this program knows versions up to 5"
     );
     assert_eq!(
         refusal(&|path| {

@@ -96,7 +96,7 @@ async fn entries_of_an_earlier_version_are_counted() {
     put(&log, "k", "value", 0).await;
     drop(log);
     let db = Connection::open(directory.0.join(DATABASE)).expect("a database");
-    db.execute_batch("DROP TABLE stored; PRAGMA user_version = 3;").expect("an earlier version");
+    db.execute_batch("DROP TABLE control; DROP TABLE stored; PRAGMA user_version = 3;").expect("an earlier version");
     drop(db);
     drop(Sqlite::open(&directory.0, quick()).expect("it is migrated"));
     let (counted, found) = counted(&directory.0);

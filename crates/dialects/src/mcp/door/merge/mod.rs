@@ -11,6 +11,7 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use salon_control::Authority;
 use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
 
@@ -56,6 +57,8 @@ pub(super) struct MergedLists {
     own_merged: [Merged; 4],
     own_bytes: usize,
     links: ResourceLinks,
+    /// What the client may call, where the room or its token forbids something.
+    authority: Option<Arc<Authority>>,
 }
 
 impl Default for MergedLists {
@@ -68,6 +71,7 @@ impl Default for MergedLists {
             own_merged: Listing::ALL.map(|listing| Merged::new(listing, 0)),
             own_bytes: 0,
             links: ResourceLinks::default(),
+            authority: None,
         }
     }
 }
@@ -111,6 +115,21 @@ impl MergedLists {
             }
         };
         changed.into_iter().filter(is_told).collect()
+    }
+
+    /// The room's settings, or what they allow this client, have changed.
+    pub(super) fn set_authority(&mut self, authority: Option<Arc<Authority>>) {
+        self.authority = authority;
+    }
+
+    /// Whether the client may call a tool, and so is shown it. What the host lists depends on the client already.
+    fn is_permitted(&self, listing: Listing, who: &ParticipantId, name: &str) -> bool {
+        match (&self.authority, &self.me) {
+            (Some(authority), Some(me)) if listing == Listing::Tools && !who.is_host() => {
+                authority.lists(me, who, name)
+            }
+            _ => true,
+        }
     }
 
     /// The version of the snapshot that is shown.
@@ -206,7 +225,10 @@ impl MergedLists {
         let aliased: Vec<_> = self.own_merged(listing).aliased(name).chain(room).collect();
         match aliased.as_slice() {
             [] => {}
-            [(owner, own)] => return OwnerLookup::One((*owner).clone(), (*own).to_owned()),
+            [(owner, own)] if catalogue::ends_at_first_underscores(owner) => {
+                return OwnerLookup::One((*owner).clone(), (*own).to_owned());
+            }
+            [_] => return OwnerLookup::Nobody,
             several => return OwnerLookup::Several(several.iter().map(|(owner, _)| (*owner).clone()).collect()),
         }
         // What looks like a name of somebody's is nobody else's, even while that somebody is away.

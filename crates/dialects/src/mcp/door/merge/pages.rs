@@ -63,6 +63,9 @@ impl MergedLists {
     ) -> Option<Cow<'a, RawValue>> {
         let label = offered.label(index)?;
         let item = &offered.items()[index];
+        if !self.is_permitted(listing, who, &item.name) {
+            return None;
+        }
         if matches!(listing, Listing::Resources | Listing::Templates) {
             // For this client it may be another participant's too, or no longer.
             let is_plain = self.owners_of(listing, &item.name).len() < 2 && !item.name.starts_with(SCHEME);

@@ -160,8 +160,23 @@ fn two_never_have_one_name() {
     a__x
     a__b__c_089a7a89
     ");
-    assert_snapshot!(told(shelf.find(Listing::Tools, "a__b__c")), @"nobody");
+    assert_snapshot!(told(shelf.find(Listing::Tools, "a__b__c")), @r#"several: ["a", "a__b"]"#);
     assert_snapshot!(told(shelf.find(Listing::Tools, "a__b__c_089a7a89")), @"a__b c");
+}
+
+/// A name is read as beginning with the owner that ends at its first `__`, whoever is present.
+#[test]
+fn a_name_with_more_underscores_leads_to_the_owner_before_the_first_two() {
+    let shelf =
+        shelf(Listing::Tools, &[("bob", &["get__user", "_private", "a_"]), ("carol_", &["x"]), ("dave__d", &["y"])]);
+    let find = |name: &str| told(shelf.find(Listing::Tools, name));
+    assert_snapshot!(find("bob__get__user"), @"bob get__user");
+    assert_snapshot!(find("bob___private"), @"bob _private");
+    assert_snapshot!(find("bob__a_"), @"bob a_");
+    assert_snapshot!(find("carol___x"), @"nobody");
+    assert_snapshot!(find("dave__d__y"), @"nobody");
+    assert_snapshot!(find("get__user"), @"nobody");
+    assert_snapshot!(find("y"), @"dave__d y");
 }
 
 #[test]

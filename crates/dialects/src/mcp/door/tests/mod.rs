@@ -449,7 +449,7 @@ impl Stage for Play {
                     format!("join {} {}", name.as_deref().unwrap_or("-"), mcp.version)
                 }
                 DialectAction::Ask(query) => {
-                    self.asks += usize::from(!matches!(query, RoomQuery::Next { .. }));
+                    self.asks += usize::from(!matches!(query, RoomQuery::Next { .. } | RoomQuery::Authority));
                     let consults = self.host.asked(query, self.now, self.door.options.list_max_age);
                     self.consult(consults);
                     continue;

@@ -137,6 +137,24 @@ fn a_tools_parameters_both_ways() {
 }
 
 #[test]
+fn nobody_is_shown_another_output_than_all_others() {
+    let to_draft = |result: &str| words::outcome_to_draft(&raw(result)).get().to_owned();
+    assert_snapshot!(rows(to_draft, &[
+        r#"{"content":[{"type":"text","text":"[1, 2]"}],"_meta":{"salon/result":[1, 2]}}"#,
+        r#"{"content":[{"type":"text","text":"no"}],"_meta":{"salon/result":"yes"}}"#,
+        r#"{"content":[],"structuredContent":{"ok":false},"_meta":{"salon/result":{"ok":true}}}"#,
+        r#"{"content":[{"type":"text","text":"1"},{"type":"text","text":"2"}],"_meta":{"salon/result":12}}"#,
+        r#"{"_meta":{"salon/result":1,"x":1}}"#,
+    ]), @r#"
+    {"status":"success","output":[1, 2]}
+    {"status":"success","output":"no"}
+    {"status":"success","output":{"ok":false}}
+    {"status":"success","output":"1\n2"}
+    {"status":"success","output":null,"_meta":{"x":1}}
+    "#);
+}
+
+#[test]
 fn what_a_tool_came_to_both_ways() {
     let to_draft = |result: &str| words::outcome_to_draft(&raw(result)).get().to_owned();
     assert_snapshot!(rows(to_draft, &[

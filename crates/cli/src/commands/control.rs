@@ -1,0 +1,222 @@
+//! How commands for control call the gateway's tools, and `salon approvals`, `approve` and `deny`.
+
+use std::io::{BufRead, IsTerminal};
+
+use anyhow::anyhow;
+use clap::Args;
+use salon_client::Room;
+use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, TopicName};
+use serde_json::{Value, json};
+
+use super::call::failed;
+use super::outcome::{HintContext, REFUSED};
+use crate::access::{Access, GatewayUrl, Reach};
+use crate::trouble::Trouble;
+use crate::{hand_over, note, safe};
+
+/// The permission of tokens that these commands make with the gateway's key, which allows everything anyway.
+const PERMISSION: &str = "operator";
+
+#[derive(Debug, Args)]
+pub(crate) struct ControlOptions {
+    /// Why, for everybody in the topic to read
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Print what the gateway answers as one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl ControlOptions {
+    /// Arguments of a tool with the reason, where it takes one.
+    pub(super) fn with_reason(&self, mut arguments: Value, takes_reason: bool) -> Value {
+        if let Some(reason) = self.reason.as_ref().filter(|_| takes_reason) {
+            arguments["reason"] = json!(reason);
+        }
+        arguments
+    }
+}
+
+/// A seat from which the gateway's tools are called.
+pub(super) struct HostCaller {
+    room: Room,
+    place: GatewayUrl,
+    topic: TopicName,
+}
+
+impl HostCaller {
+    pub(super) async fn enter(options: &ControlOptions, topic: TopicName) -> Result<Self, Trouble> {
+        let Reach { place, client } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        // Shared, so that it takes nobody else's seat.
+        let joining = client.room(topic.clone()).kind(ParticipantKind::Human).share().directed().join().await;
+        let room = joining.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
+        Ok(Self { room, place, topic })
+    }
+
+    pub(super) async fn leave(self) {
+        self.room.leave().await;
+    }
+
+    /// Calls a tool. An error of the tool is a refusal.
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Trouble> {
+        let host = ParticipantId::host();
+        let asking = HintContext { place: &self.place, topic: Some(&self.topic) };
+        let answer = self.room.peer(&host).call_tool(tool, &arguments).await;
+        let result = answer.map_err(|error| failed(&error, &host, &asking))?;
+        let result = serde_json::to_value(&result).map_err(Trouble::failed)?;
+        if result["isError"] == json!(true) {
+            let told = result["content"][0]["text"].as_str().unwrap_or("the gateway refused");
+            return Err(Trouble::Coded(REFUSED, anyhow!("{}", safe::line(told))));
+        }
+        Ok(result["structuredContent"].clone())
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  salon approvals room:lab
+  salon approvals room:lab --json | jq -r '.approvals[].id'")]
+pub(crate) struct ApprovalsArgs {
+    /// Which room
+    topic: TopicName,
+    #[command(flatten)]
+    options: ControlOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without `--digest` the call is shown, and you are asked. With it there is no question: the digest, which
+`salon approvals` shows, says which text you have read.
+
+Examples:
+  salon approve room:lab 0198c5a2-…
+  salon deny room:lab 0198c5a2-… --reason 'not today'")]
+pub(crate) struct DecideArgs {
+    /// Which room
+    topic: TopicName,
+    /// Id of the held call
+    id: EnvelopeId,
+    /// Digest of the text that you have read
+    #[arg(long, value_name = "DIGEST")]
+    digest: Option<String>,
+    #[command(flatten)]
+    options: ControlOptions,
+}
+
+pub(crate) fn list(args: ApprovalsArgs) -> Result<(), Trouble> {
+    super::run(approvals(args))
+}
+
+pub(crate) fn decide(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
+    super::run(decided(args, decision))
+}
+
+async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<(), Trouble> {
+    let caller = HostCaller::enter(&options, topic).await?;
+    let answer = caller.call("approval.list", json!({})).await;
+    caller.leave().await;
+    let answer = answer?;
+    if options.json {
+        return hand_over(format_args!("{answer}"));
+    }
+    let held = answer["approvals"].as_array().cloned().unwrap_or_default();
+    held.iter().try_for_each(check_digest)?;
+    if held.is_empty() {
+        note(format_args!("no call waits for approval there"));
+        return Ok(());
+    }
+    let shown: Vec<_> = held.iter().map(describe).collect();
+    hand_over(format_args!("{}", shown.join("\n\n")))
+}
+
+/// The person decides about the text that is shown, so its digest is not believed but computed.
+fn check_digest(held: &Value) -> Result<(), Trouble> {
+    let text = |name: &str| held[name].as_str().unwrap_or_default();
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text("request").as_bytes());
+    let digest = digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"));
+    if digest == text("digest") {
+        return Ok(());
+    }
+    let id = safe::line(text("id"));
+    Err(Trouble::failed(anyhow!("the digest of the held call `{id}` is not that of its text: do not approve it")))
+}
+
+/// A held call: what it is, and its exact text.
+fn describe(held: &Value) -> String {
+    let text = |name: &str| safe::line(held[name].as_str().unwrap_or_default());
+    let approved = held["approved_by"].as_array().map_or(0, Vec::len);
+    format!(
+        "{}\n  {} calls {} of {}\n  {approved} of {} approvals, expires {}\n  digest {}\n  request {}",
+        text("id"),
+        text("caller"),
+        text("tool"),
+        text("callee"),
+        held["needs"],
+        text("expires"),
+        text("digest"),
+        text("request"),
+    )
+}
+
+async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
+    let DecideArgs { topic, id, digest, options } = args;
+    let caller = HostCaller::enter(&options, topic).await?;
+    let answer = decide_there(&caller, &id, digest, decision, &options).await;
+    caller.leave().await;
+    let answer = answer?;
+    if options.json {
+        return hand_over(format_args!("{answer}"));
+    }
+    note(format_args!(
+        "{}: {} of {} approvals",
+        answer["decision"].as_str().unwrap_or_default(),
+        answer["approvals"],
+        answer["needs"]
+    ));
+    Ok(())
+}
+
+async fn decide_there(
+    caller: &HostCaller,
+    id: &EnvelopeId,
+    digest: Option<String>,
+    decision: &str,
+    options: &ControlOptions,
+) -> Result<Value, Trouble> {
+    let digest = match digest {
+        Some(digest) => digest,
+        None => {
+            let listed = caller.call("approval.list", json!({})).await?;
+            let held = listed["approvals"].as_array().into_iter().flatten().find(|held| held["id"] == json!(id));
+            let Some(held) = held else {
+                return Err(Trouble::Coded(REFUSED, anyhow!("no call `{id}` waits for approval there")));
+            };
+            check_digest(held)?;
+            confirm(&describe(held), decision)?;
+            held["digest"].as_str().unwrap_or_default().to_owned()
+        }
+    };
+    let arguments = options.with_reason(json!({ "id": id, "digest": digest, "decision": decision }), true);
+    caller.call("approval.decide", arguments).await
+}
+
+/// Asks the person.
+fn confirm(call: &str, decision: &str) -> Result<(), Trouble> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Trouble::usage(anyhow!(
+            "there is no terminal to ask at\n\nhint: read the call with `salon approvals`, and give its `--digest`"
+        )));
+    }
+    note(format_args!("{call}\n\n{decision} this call? [y/N]"));
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer).map_err(Trouble::failed)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Trouble::usage(anyhow!("nothing was decided")))
+    }
+}

@@ -1,0 +1,170 @@
+//! The notifications by which a gateway writes into a topic's log what was decided there. Only those of the gateway's own participant count.
+
+use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::rule::Principal;
+use crate::settings::TopicSettings;
+
+/// The settings were changed.
+pub const SETTINGS_METHOD: &str = "notifications/topic/settings";
+/// A call is held until somebody decides.
+pub const APPROVAL_REQUESTED_METHOD: &str = "notifications/approval/requested";
+/// Somebody has decided about a held call, or it is held no longer.
+pub const APPROVAL_DECIDED_METHOD: &str = "notifications/approval/decided";
+
+/// The parameters of [`SETTINGS_METHOD`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingsChange {
+    /// All of the settings as they are now.
+    pub settings: TopicSettings,
+    /// The participant that changed them.
+    pub by: ParticipantId,
+    /// What it was for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The parameters of [`APPROVAL_REQUESTED_METHOD`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRequest {
+    /// The id of the envelope that is held, by which it is decided about.
+    pub id: EnvelopeId,
+    /// The text of that envelope, as its sender wrote it.
+    pub request: String,
+    /// The SHA-256 of the text, as `sha256:` and hexadecimal digits.
+    pub digest: String,
+    /// The participant that calls.
+    pub caller: ParticipantId,
+    /// The participant that is called.
+    pub callee: ParticipantId,
+    /// The tool that is called.
+    pub tool: String,
+    /// Who may decide; nobody named means everyone with `approve` for the call.
+    #[serde(default)]
+    pub approvers: Vec<Principal>,
+    /// How many of them have to approve.
+    pub needs: u32,
+    /// Whether the caller may be one of them.
+    #[serde(default)]
+    pub self_approval: bool,
+    /// When the call is given back undecided.
+    #[serde(deserialize_with = "timestamp")]
+    pub expires: Timestamp,
+}
+
+fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Timestamp::parse(&text).ok_or_else(|| serde::de::Error::custom("not a time of RFC 3339"))
+}
+
+/// What was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// An approver approves.
+    Approved,
+    /// An approver denies.
+    Denied,
+    /// Nobody decided in time.
+    Expired,
+    /// It was approved, and cannot be stored: its id is taken, or it is too large.
+    Dropped,
+}
+
+/// The parameters of [`APPROVAL_DECIDED_METHOD`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalDecision {
+    /// The id of the envelope that is held.
+    pub id: EnvelopeId,
+    /// Of the text that was decided about. A decision about another text counts for nothing.
+    pub digest: String,
+    /// What was decided.
+    pub decision: Decision,
+    /// The approver, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<ParticipantId>,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlNotice {
+    /// See [`SettingsChange`].
+    Settings(Box<SettingsChange>),
+    /// See [`ApprovalRequest`].
+    Requested(Box<ApprovalRequest>),
+    /// See [`ApprovalDecision`].
+    Decided(Box<ApprovalDecision>),
+}
+
+impl ControlNotice {
+    /// Reads an envelope, where it is one of them.
+    pub fn of(envelope: &Envelope) -> Option<Self> {
+        if !Self::is_one(envelope) {
+            return None;
+        }
+        let Some(Message::Notification { method }) = envelope.message() else { return None };
+        let params = envelope.params()?;
+        match &**method {
+            SETTINGS_METHOD => read_settings(params).map(Box::new).map(Self::Settings),
+            APPROVAL_REQUESTED_METHOD => serde_json::from_str(params).ok().map(Self::Requested),
+            _ => serde_json::from_str(params).ok().map(Self::Decided),
+        }
+    }
+
+    /// Whether an envelope says that a call is held.
+    pub fn holds_call(envelope: &Envelope) -> bool {
+        let is_request = |method: &str| method == APPROVAL_REQUESTED_METHOD;
+        envelope.from().is_host()
+            && matches!(envelope.message(), Some(Message::Notification { method }) if is_request(method))
+    }
+
+    /// Whether an envelope is one of them, by its sender and method.
+    pub fn is_one(envelope: &Envelope) -> bool {
+        const METHODS: [&str; 3] = [SETTINGS_METHOD, APPROVAL_REQUESTED_METHOD, APPROVAL_DECIDED_METHOD];
+        envelope.from().is_host()
+            && matches!(envelope.message(), Some(Message::Notification { method }) if METHODS.contains(&&**method))
+    }
+}
+
+/// Settings that this version cannot read are not ignored: nobody but operators may enter then.
+fn read_settings(params: &str) -> Option<SettingsChange> {
+    #[derive(Deserialize)]
+    struct Unreadable {
+        settings: Version,
+        by: ParticipantId,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: u64,
+    }
+    serde_json::from_str(params).ok().or_else(|| {
+        let Unreadable { settings, by } = serde_json::from_str(params).ok()?;
+        Some(SettingsChange { settings: TopicSettings::closed(settings.version), by, reason: None })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use salon_protocol::{Draft, Limits};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_read_let_nobody_in() {
+        let settings = json!({ "version": 7, "access": "by_invitation_of_a_later_version" });
+        let payload =
+            json!({ "jsonrpc": "2.0", "method": SETTINGS_METHOD, "params": { "settings": settings, "by": "alice" } });
+        let text = json!({ "protocol": "mcp-x/v0", "id": "e1", "ts": "2026-01-01T00:00:00Z", "from": "system:gateway", "to": [], "kind": "mcp", "payload": payload });
+        let envelope = Envelope::restore(text.to_string()).expect("an envelope");
+        let Some(ControlNotice::Settings(change)) = ControlNotice::of(&envelope) else { panic!("settings") };
+        assert_eq!((change.settings.version, change.settings.role_of(&change.by)), (7, None));
+        let forged = text.to_string().replace("system:gateway", "mallory");
+        let forged = Draft::parse(forged, &Limits::default()).expect("a draft").trust();
+        assert_eq!(ControlNotice::of(&forged), None);
+    }
+}
