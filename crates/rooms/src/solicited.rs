@@ -132,8 +132,13 @@ mod tests {
     fn a_call_pays_for_some_progress_and_no_more() {
         let mut fold = Fold::default();
         let request = envelope("alice", "bob", "", r#""id":1,"method":"ping""#);
-        let (position, arrived) = (Position::start(1), Timestamp(0));
-        fold.apply(&Arc::new(Entry { position, arrived, stamp: None, envelope: request }));
+        let join = Envelope::restore(
+            r#"{"protocol":"mcp-x/v0","id":"j1","ts":"2025-08-17T14:00:00Z","from":"system:gateway","kind":"presence","payload":{"event":"join","participant":{"id":"bob"}}}"#,
+        );
+        for (offset, envelope) in [(1, join.expect("an envelope")), (2, request)] {
+            let position = Position { offset, ..Position::start(1) };
+            fold.apply(&Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope }));
+        }
         let solicited = Solicited::default();
         let paid = |from: &str, envelope: &Envelope, second: u64| {
             solicited.at(&id(from), envelope, &fold, Duration::from_secs(second))

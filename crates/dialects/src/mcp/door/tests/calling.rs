@@ -355,6 +355,6 @@ fn a_name_that_looks_like_anothers_is_nobody_elses() {
     "#;
     assert_snapshot!(play.act(script), @r#"
     ← {"id":1,"error":{"code":-32602,"message":"nobody here offers a tool `bob__pay`"}}
-    ← {"id":2,"error":{"code":-32602,"message":"nobody here offers a tool `mallory__bob__pay`"}}
+    ⇒ mallory {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
     "#);
 }
