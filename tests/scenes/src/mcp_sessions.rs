@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use libtest_mimic::Trial;
 use salon_testkit::http::{EventStream, HttpAnswer, HttpCall};
-use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
+use salon_testkit::{
+    Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken, eventually,
+};
 use serde_json::{Value, json};
 
 use crate::room::{join, next};
@@ -460,6 +462,12 @@ async fn token_ends(engine: TestEngine) -> Result<(), Failure> {
     extended.token = long.clone();
     expect(200, extended.post(ROOM, &ping(1)).await?)?;
     ends(ending.listen(ROOM).await?).await?;
+    // The stream ends before its session does, and a request in between would extend it.
+    eventually("the end of the session", async || {
+        let metrics = HttpCall::new("GET", "/metrics").send(gateway.address()).await.ok()?;
+        metrics.body.lines().any(|line| line == "salon_connections 1").then_some(())
+    })
+    .await?;
     ending.token = long;
     expect(404, ending.post(ROOM, &ping(2)).await?)?;
     expect(200, extended.post(ROOM, &ping(3)).await?)?;
