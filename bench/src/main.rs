@@ -3,6 +3,7 @@
 
 mod attacks;
 mod ceiling;
+mod commands;
 mod contender;
 mod guests;
 mod lines;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         BenchCommand::Ceiling(listen) => ceiling::run(listen).map(|()| true),
+        BenchCommand::Commands(options) => commands::measure(&options).map(|()| true),
         BenchCommand::Guests(options) => guests::measure(&options).map(|()| true),
         BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
         BenchCommand::Attacker => attacks::attack_until_told().map(|()| true),

@@ -19,9 +19,10 @@ Usage:
   bench run   [options]           measure, print tables, write raw.jsonl and summary.md
   bench check [options]           the same, then judge the targets; fails when one is missed
   bench check --from DIR          judge what an earlier run wrote
+  bench commands [options]        measure how long `salon call` and other commands take, on a terminal and off it
   bench guests [options]          measure calls of a guest's tool, directly and through a room
   bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
-  bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 500 topics
+  bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 10,000 topics
   bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
@@ -35,7 +36,7 @@ Options:
   --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
   --without LIST  contenders to leave out: ceiling, salon
   --salon PATH    the gateway [default: target/release/salon]
-  --server PATH   the MCP server to call, of `guests` and `mcp` [default: target/release/rmcp-server]
+  --server PATH   the MCP server to call, of `commands`, `guests` and `mcp` [default: target/release/rmcp-server]
   --ways LIST     what `mcp` measures: direct, mcp-proxy, supergateway, salon, salon-room, salon-modern, and the last three
                   with -unflushed after their names [default: all]
   --proxies DIR   where `scripts/bench-proxies` has put the proxies of `mcp` [default: target/bench-mcp]
@@ -48,6 +49,7 @@ Options:
 pub(crate) enum BenchCommand {
     Run(BenchOptions),
     Check(BenchOptions),
+    Commands(BenchOptions),
     Guests(BenchOptions),
     Mcp(BenchOptions),
     Attacks(BenchOptions),
@@ -143,6 +145,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         None | Some("help" | "--help" | "-h") => Ok(BenchCommand::Help),
         Some("run") => Ok(BenchCommand::Run(options)),
         Some("check") => Ok(BenchCommand::Check(options)),
+        Some("commands") => Ok(BenchCommand::Commands(options)),
         Some("guests") => Ok(BenchCommand::Guests(options)),
         Some("attacker") => Ok(BenchCommand::Attacker),
         Some("attacks") => Ok(BenchCommand::Attacks(options)),
@@ -186,6 +189,7 @@ mod tests {
             ("run --rounds", "`--rounds` needs a value"),
             ("run --seconds -1", "invalid value `-1` for `--seconds`"),
             ("run --fast 1", "unknown option `--fast`"),
+            ("commands --rounds 2", "Commands(BenchOptions"),
             ("race", "unknown command `race`"),
             ("mcp --ways direct,salon-room-unflushed", "ways: [Direct, SalonRoomUnflushed]"),
             ("nats --only calls,topics", "parts: [Calls, Topics]"),

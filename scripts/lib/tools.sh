@@ -28,6 +28,8 @@ install_packages() {
   command -v tmux >/dev/null || packages+=(tmux)
   command -v npm >/dev/null || packages+=(nodejs npm)
   command -v chromium >/dev/null || packages+=(chromium)
+  # Other systems call it otherwise; the page is then tested in Chromium alone.
+  command -v firefox-esr >/dev/null || ! apt-cache show firefox-esr >/dev/null 2>&1 || packages+=(firefox-esr)
   python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3 python3-venv)
   if [ ${#packages[@]} -eq 0 ]; then
     echo "nothing to install"
@@ -35,6 +37,24 @@ install_packages() {
   fi
   as_root apt-get update --quiet &&
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
+}
+
+# Servers of chat platforms and clients for the tests of bridges, which start them. The stand-in for Slack runs on the Node of install_interop.
+install_bridge_servers() {
+  local home=$target/bridges pinned=tests/bridges packages=()
+  mkdir -p "$home" &&
+    npm_packages "$home" "$pinned" &&
+    python_packages "$home/synapse" "$pinned/requirements-synapse.txt" &&
+    python_packages "$target/bridge-tests" "$pinned/requirements.txt" || return
+  for server in ngircd prosody ejabberdctl; do
+    PATH=$PATH:/usr/sbin command -v "$server" >/dev/null || packages+=("${server%ctl}")
+  done
+  if [ ${#packages[@]} -eq 0 ]; then
+    echo "no packages to install"
+    return
+  fi
+  as_root apt-get update --quiet &&
+    as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install --yes --quiet --no-install-recommends "${packages[@]}"
 }
 
 # The newer Node that the MCP conformance suite needs, MCP servers and SDKs by others, the suite itself.

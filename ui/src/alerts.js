@@ -4,6 +4,7 @@ import { chatText } from './model/envelope.js';
 import { nameOf } from './model/people.js';
 import { roomName } from './model/route.js';
 import { clip } from './model/text.js';
+import { isForMe } from './powers.js';
 import { preference, prefer } from './view/theme.js';
 
 /** @typedef {import('./app.js').Salon} Salon */
@@ -40,12 +41,27 @@ export class Alerts {
   /** An envelope has come. @param {Visit} visit @param {Envelope} envelope */
   heard(visit, envelope) {
     const { room } = visit;
+    this.held(visit, envelope);
     if (!room.namesMe(envelope)) return;
     const who = nameOf(room.people, envelope.from);
     const text = clip((chatText(envelope) ?? '').replace(/\s+/g, ' '), MAX_BODY);
     const show = () => this.salon.goTo(room.topic, envelope.id);
     if (visit !== this.salon.visit) this.salon.say(`${who} mentions you in ${roomName(room.topic)}: ${clip(text, 100)}`, 'info', undefined, show);
     if (document.hidden) this.notify(`${who} mentions you in ${roomName(room.topic)}`, text, envelope.id, show);
+  }
+
+  /** A call is held, perhaps for the person to decide. @param {Visit} visit @param {Envelope} envelope */
+  held(visit, envelope) {
+    const { room } = visit;
+    const approval = room.control.approvals.get(envelope.payload?.params?.id);
+    if (approval?.notice !== envelope.id || !isForMe(room, this.salon.session, approval)) return;
+    const text = `${nameOf(room.people, approval.caller)} wants to call ${clip(approval.tool, 60)} of ${nameOf(room.people, approval.callee)} in ${roomName(room.topic)}`;
+    const show = () => {
+      this.salon.goTo(room.topic);
+      this.salon.open({ panel: 'asks' });
+    };
+    if (visit !== this.salon.visit) this.salon.say(`${text}. It needs an approval.`, 'info', undefined, show);
+    if (document.hidden) this.notify('An approval is needed', text, envelope.id, show);
   }
 
   /** Something about the questions of a room has changed. @param {Visit} visit */

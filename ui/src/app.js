@@ -40,6 +40,8 @@ export class Salon extends Watched {
     this.route = { view: 'lobby' };
     /** @type {Envelope|null} what the composer replies to */
     this.replyTo = null;
+    /** @type {Envelope|null} the message of the person's own that the composer changes */
+    this.editing = null;
     /** @type {((item: Item) => boolean)|null} which rows are shown; set by `Filters` */
     this.filter = null;
     /** @type {{id: string|null}|null} the row that the transcript is to scroll to, null being the end; a new object each time */
@@ -99,7 +101,7 @@ export class Salon extends Watched {
     };
     addEventListener('online', wake);
     document.addEventListener('visibilitychange', wake);
-    // Whoever waits for an answer waits on for a reload, but not for ever.
+    // A caller that waits for an answer keeps waiting during a reload, but not for ever.
     addEventListener('beforeunload', (event) => { if (this.visits.asks > 0) event.preventDefault(); });
     await this.follow();
   }
@@ -151,7 +153,7 @@ export class Salon extends Watched {
     const { route } = this;
     if (route.view === 'lobby') return;
     const link = new URL(hashOf({ view: route.view, topic: route.topic, ...what }), document.baseURI).href;
-    await this.copy(link, 'Link copied. Whoever opens it needs access to this room.');
+    await this.copy(link, 'Link copied. To open it, one needs access to this room.');
   }
 
   /** @param {string} text @param {string} done what is said then */
@@ -172,6 +174,7 @@ export class Salon extends Watched {
     this.panels.swap(next?.panel ?? null);
     this.toasts.dismissAbout(next?.panel?.panel);
     this.replyTo = null;
+    this.editing = null;
     this.filter = null;
     this.target = null;
     this.past.problem = null;
@@ -212,7 +215,9 @@ export class Salon extends Watched {
     this.go({ view: 'room', topic });
     // The address is followed later; what is shown is needed now.
     this.arrive();
-    if (envelopeId !== undefined) void this.show(envelopeId);
+    const { visit } = this;
+    // A room that is only being entered has no past yet.
+    if (envelopeId !== undefined && visit) whenLive(visit.connection, () => { if (this.visit === visit) void this.show(envelopeId); });
   }
 
   /** @param {Panel} panel */
@@ -235,6 +240,15 @@ export class Salon extends Watched {
   /** @param {Envelope|null} envelope */
   reply(envelope) {
     this.replyTo = envelope;
+    this.editing = null;
+    this.changed();
+    if (envelope) document.getElementById('composer')?.focus();
+  }
+
+  /** Puts a message of the person's own into the composer. @param {Envelope|null} envelope null: not any more */
+  edit(envelope) {
+    this.editing = envelope;
+    this.replyTo = null;
     this.changed();
     if (envelope) document.getElementById('composer')?.focus();
   }

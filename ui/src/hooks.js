@@ -28,16 +28,19 @@ function drawAll() {
   for (const draw of draws) draw();
 }
 
+/** @param {() => void} draw */
+function drawNext(draw) {
+  if (waiting.size === 0) requestAnimationFrame(drawAll);
+  waiting.add(draw);
+}
+
 /** Renders again after a change, at most once per animation frame. @param {Changing} changing @returns {number} its revision */
 export function useRevision(changing) {
   const [, redraw] = useState(0);
   const seen = changing.revision;
   useEffect(() => {
     const draw = () => redraw((times) => times + 1);
-    const later = () => {
-      if (waiting.size === 0) requestAnimationFrame(drawAll);
-      waiting.add(draw);
-    };
+    const later = () => drawNext(draw);
     const end = changing.subscribe(later);
     // Something may have changed between drawing and subscribing.
     if (changing.revision !== seen) later();
@@ -49,11 +52,15 @@ export function useRevision(changing) {
   return seen;
 }
 
+/** Between two drawings of what only accompanies the conversation, such as lists and counts, in milliseconds. */
+const SLOW_INTERVAL = 250;
+
 /**
- * The same, at most so often: for what takes longer to draw than a frame lasts. The first change after a pause is drawn at once.
- * @param {Changing} changing @param {number} ms @returns {number} the revision that is drawn
+ * The same, at most so often: for what takes longer to draw than a frame lasts, or need not follow every envelope. The first change after a pause
+ * is drawn with the next frame; while the page is hidden nothing is.
+ * @param {Changing} changing @param {number} [ms] @returns {number} the revision that is drawn
  */
-export function useSlowRevision(changing, ms) {
+export function useSlowRevision(changing, ms = SLOW_INTERVAL) {
   const [seen, setSeen] = useState(changing.revision);
   useEffect(() => {
     let last = 0;
@@ -64,12 +71,13 @@ export function useSlowRevision(changing, ms) {
       last = performance.now();
       setSeen(changing.revision);
     };
-    const later = () => { timer ??= setTimeout(draw, Math.max(0, last + ms - performance.now())); };
+    const later = () => { timer ??= setTimeout(() => drawNext(draw), Math.max(0, last + ms - performance.now())); };
     later();
     const end = changing.subscribe(later);
     return () => {
       end();
       clearTimeout(timer);
+      waiting.delete(draw);
     };
   }, [changing, ms]);
   return seen;

@@ -1,4 +1,4 @@
-// The rooms that this tab is in. Looking at another one, or at the list, leaves none of them: whoever asks the person something there can wait for the answer.
+// The rooms that this tab is in. Looking at another one, or at the list, leaves none of them: a participant that asks the person something there can wait for the answer.
 
 import { keep, kept } from './model/kept.js';
 import { Rights } from './model/rights.js';
@@ -84,10 +84,22 @@ export class Visits extends Watched {
       }),
     ]);
     this.open.set(topic, visit);
+    whenLive(connection, () => void this.learn(room));
     connection.open();
     this.remember(me);
     this.changed();
     return visit;
+  }
+
+  /** Reads the settings of a room, where what is loaded of its log does not have them. @param {RoomModel} room */
+  async learn(room) {
+    if (room.control.settings) return;
+    try {
+      room.control.learn((await this.gateway.topic(room.topic)).settings);
+      room.changed();
+    } catch {
+      // Without them the page offers less, and the gateway decides all the same.
+    }
   }
 
   /** The person looks at it now. @param {Visit} visit */

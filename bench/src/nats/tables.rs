@@ -111,6 +111,8 @@ pub(super) fn of_topics(censuses: &[Census]) -> Result<String> {
         row("topics", &|c| c.topics.to_string()),
         row("made in, s", &|c| format!("{:.1}", c.made_seconds)),
         row("made in, ms each", &|c| format!("{:.0}", c.made_seconds * 1000.0 / c.topics as f64)),
+        row("entering one that is not there, p50 ms", &|c| format!("{:.1}", c.entered_p50_us / 1000.0)),
+        row("entering one that is not there, p99 ms", &|c| format!("{:.1}", c.entered_p99_us / 1000.0)),
         row("publishing, p50 µs", &|c| format!("{:.0}", c.p50_us)),
         row("publishing, p99 µs", &|c| format!("{:.0}", c.p99_us)),
         row("idle, one in each: CPU of 3 NATS servers, of the gateway", &|c| cpu(&c.occupied)),
@@ -158,9 +160,7 @@ pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[NatsRecord
         write!(out, "\n## Topics\n\n{about}\n\n{}", of_topics(censuses)?)?;
     }
     for census in censuses {
-        if let Some(refusal) = &census.refusal {
-            write!(out, "\nOne topic more than {}:\n\n```\n{refusal}\n```\n", census.topics)?;
-        }
+        write!(out, "\nOne topic more than the limit, beside {}:\n\n```\n{}\n```\n", census.topics, census.refusal)?;
     }
     save_run(directory, setting, &lines, &out)
 }

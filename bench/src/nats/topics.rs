@@ -28,6 +28,9 @@ pub(super) struct Census {
     pub(super) topics: usize,
     /// From the first to enter until all topics are there, with their participants in them.
     pub(super) made_seconds: f64,
+    /// How long it takes to enter a topic that is not yet there, one at a time, beside all the others: its first append.
+    pub(super) entered_p50_us: f64,
+    pub(super) entered_p99_us: f64,
     pub(super) messages: u64,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
@@ -38,9 +41,8 @@ pub(super) struct Census {
     pub(super) stopped: Restart,
     /// After an orderly restart, with nobody in any topic.
     pub(super) empty: Idle,
-    /// The refusal of one topic more; only where that is too many.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) refusal: Option<String>,
+    /// The refusal of one topic more than the limit.
+    pub(super) refusal: String,
 }
 
 #[derive(Serialize)]
@@ -57,16 +59,22 @@ pub(super) struct Restart {
     pub(super) back_seconds: f64,
 }
 
-/// The numbers of topics to be measured; the last is the limit.
+/// The numbers of topics to be measured.
 pub(super) fn steps(quick: bool) -> &'static [usize] {
-    if quick { &[10, 20] } else { &[10, 100, 500] }
+    if quick { &[10, 20] } else { &[1000, 10_000] }
+}
+
+/// How many topics are entered one at a time afterwards.
+fn late_topics(quick: bool) -> usize {
+    if quick { 5 } else { 200 }
 }
 
 /// Measures with so many topics, on servers of their own.
 pub(super) fn measure(programs: &SitePrograms, topics: usize, duration: Duration, quick: bool) -> Result<Census> {
-    // The usual limit is the one to be shown, but a smoke test need not go that far.
-    let quick_limit = steps(true).last().map_or_else(String::new, usize::to_string);
-    let further: &[&str] = if quick { &["--nats-topics", &quick_limit] } else { &[] };
+    let all = topics + late_topics(quick);
+    let limit = all.to_string();
+    // One participant opens all of them.
+    let further: &[&str] = &["--nats-topics", &limit, "--limits-rooms-per-participant", "0"];
     let idle = if quick { ONE_SECOND } else { IDLE };
     let (mut site, data) = programs.start_cluster(further)?;
 
@@ -74,6 +82,18 @@ pub(super) fn measure(programs: &SitePrograms, topics: usize, duration: Duration
     let start = Instant::now();
     crowd.connect(MAKING).context("the topics could not be made")?;
     let made_seconds = start.elapsed().as_secs_f64();
+    let mut entered = Vec::with_capacity(all - topics);
+    for at in topics..all {
+        let start = Instant::now();
+        let (status, body) = enter(&site, at)?;
+        if !status.starts_with("HTTP/1.1 101") {
+            bail!("topic {at} was not made: {status}: {body}");
+        }
+        entered.push(start.elapsed().as_nanos() as u64);
+    }
+    entered.sort_unstable();
+    let entering = |p| percentile(&entered, p).map(|nanos| nanos as f64 / 1000.0).context("nobody entered");
+    let (entered_p50_us, entered_p99_us) = (entering(0.5)?, entering(0.99)?);
     let pace = PublishPace::Every(ONE_SECOND / RATE);
     crowd.run(pace, Until::Sent(1), || Ok(()))?;
     let length = if quick { duration } else { duration.max(10 * ONE_SECOND) };
@@ -102,11 +122,27 @@ pub(super) fn measure(programs: &SitePrograms, topics: usize, duration: Duration
     let (crowd, back_seconds) = come_back(&site, topics)?;
     let stopped = Restart { ready_seconds, back_seconds };
 
-    let is_limit = steps(quick).last() == Some(&topics);
-    let refusal = is_limit.then(|| one_more(&site, topics)).transpose()?;
+    let (status, body) = enter(&site, all)?;
+    if status.starts_with("HTTP/1.1 101") {
+        bail!("topic {} was made, and should have been refused", all + 1);
+    }
+    let refusal = format!("{status}: {body}");
     drop(crowd);
     let messages = delivered.messages;
-    Ok(Census { topics, made_seconds, messages, p50_us, p99_us, occupied, killed, stopped, empty, refusal })
+    Ok(Census {
+        topics,
+        made_seconds,
+        entered_p50_us,
+        entered_p99_us,
+        messages,
+        p50_us,
+        p99_us,
+        occupied,
+        killed,
+        stopped,
+        empty,
+        refusal,
+    })
 }
 
 /// A participant for each topic, who has not come yet.
@@ -136,9 +172,9 @@ fn rest(site: &Site, crowd: &mut LoadCrowd, length: Duration) -> Result<Idle> {
     Ok(Idle { cpu_percent, resident_mib: site.resident_mib()? })
 }
 
-/// What is said to somebody who would enter a topic that is too many.
-fn one_more(site: &Site, topics: usize) -> Result<String> {
-    let greeting = site.gateway(0).greeting(&topic(topics), "publisher", None)?;
+/// Enters a topic and leaves it; gives the first line and the body of the answer.
+fn enter(site: &Site, at: usize) -> Result<(String, String)> {
+    let greeting = site.gateway(0).greeting(&topic(at), "publisher", None)?;
     let mut stream = TcpStream::connect(greeting.server)?;
     stream.set_read_timeout(Some(10 * ONE_SECOND))?;
     stream.write_all(&greeting.bytes)?;
@@ -152,12 +188,8 @@ fn one_more(site: &Site, topics: usize) -> Result<String> {
         }
     }
     let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").context("no answer to who would make one topic more")?;
-    let status = head.lines().next().unwrap_or_default();
-    if status.starts_with("HTTP/1.1 101") {
-        bail!("topic {} was made, and should have been refused", topics + 1);
-    }
-    Ok(format!("{status}: {}", body.trim()))
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer to who would enter a topic")?;
+    Ok((head.lines().next().unwrap_or_default().to_owned(), body.trim().to_owned()))
 }
 
 fn is_whole(answer: &[u8]) -> bool {

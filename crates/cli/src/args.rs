@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use salon_control::{InvalidNamespace, Namespace};
 use salon_gateway::auth::Confirmation;
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, ParticipantKind, TopicPattern};
@@ -18,6 +19,7 @@ use crate::chat;
 use crate::commands;
 use crate::guests;
 use crate::key;
+use crate::log_copy;
 use crate::mcp;
 use crate::note;
 use crate::serve::{ServeArgs, flags};
@@ -27,10 +29,11 @@ use crate::serve::{ServeArgs, flags};
 #[command(
     name = "salon",
     version,
-    disable_help_subcommand = true,
-    after_help = "Try it, nothing needed:\n  salon demo\n\n\
-                  A room of your own, in two terminals:\n  salon serve\n  salon chat room:alpha\n\n\
-                  A token for somebody else:\n  salon token --topic room:alpha --id alice"
+    help_template = "{about}\n\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}",
+    before_help = grouped_commands(),
+    after_help = "Try it:\n  salon demo\n\n\
+                  Your own room, in two terminals:\n  salon serve\n  salon chat room:alpha\n\n\
+                  A token for another person:\n  salon token room:alpha --as alice"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -41,45 +44,68 @@ pub(crate) struct Cli {
 pub(crate) enum CliCommand {
     /// Run the gateway
     Serve(Box<ServeArgs>),
-    /// Make a token with which somebody can enter topics
+    /// Make a token, which lets one participant enter topics
     Token(TokenArgs),
-    /// Watch a room live: a gateway, a robot and two agents, and you if you like
+    /// Watch a room live: a gateway, a robot, two agents, and you
     Demo(DemoArgs),
     /// Bring an MCP server into a room: a command, or a URL
     Join(Box<guests::join::JoinArgs>),
-    /// Take over the MCP servers that other programs know of, as guests of a room
+    /// Import the MCP servers of other programs as guests of a room
     Import(guests::import::ImportArgs),
-    /// Show a room to an MCP client as one server, on standard input and output
+    /// Show rooms in channels of chat platforms
+    #[cfg(feature = "bridges")]
+    Bridge(Box<crate::bridges::BridgeArgs>),
+    /// Show a room to an MCP client as one server, over stdio
     Mcp(Box<mcp::McpArgs>),
-    /// Be in a room: talk, watch, call tools, answer questions
+    /// Open a room as a full screen: talk, watch, call tools, answer questions
     Chat(Box<chat::ChatArgs>),
     /// Say something in a room
     Say(commands::say::SayArgs),
+    /// Edit something you said in a room
+    Edit(commands::revise::EditArgs),
+    /// Retract something you said in a room
+    Retract(commands::revise::RetractArgs),
+    /// Send a direct message, which only its participants can read
+    Dm(commands::dm::DmArgs),
     /// Call a participant's tool
     Call(Box<commands::call::CallArgs>),
-    /// Show what the participants of a room can do
+    /// Read a participant's resource, or list its resources
+    Read(commands::read::ReadArgs),
+    /// Get a participant's prompt, or list its prompts
+    Prompt(commands::read::PromptArgs),
+    /// List the guests of salon.toml, and whether they are in their rooms
+    Guests(commands::guests::GuestsArgs),
+    /// List the tools of a room's participants
     Tools(commands::tools::ToolsArgs),
-    /// Show who is in a room
+    /// List the participants of a room
     Who(commands::who::WhoArgs),
-    /// Show which rooms there are
+    /// List the rooms
     Topics(commands::topics::TopicsArgs),
-    /// Show and change a topic's settings; pause, remove and stop participants
+    /// Show and change a topic's settings; pause and remove participants
     Topic(Box<commands::topic::TopicArgs>),
-    /// Show the calls that wait for approval
+    /// List the calls that wait for approval
     Approvals(commands::control::ApprovalsArgs),
     /// Approve a call that waits for it
     Approve(commands::control::DecideArgs),
     /// Deny a call that waits for approval
     Deny(commands::control::DecideArgs),
-    /// Show what was said in a room
+    /// Remove the text of a message for good
+    Redact(commands::message::RedactArgs),
+    /// Show the status of a message: who got it, acknowledged it, answered it
+    Status(commands::message::StatusArgs),
+    /// Show the history of a room
     History(commands::history::HistoryArgs),
-    /// Follow a room as it happens, without being in it
+    /// Put a file into a room, read or remove one
+    File(commands::file::FileArgs),
+    /// Search messages, in all rooms or in one
+    Search(commands::search::SearchArgs),
+    /// Follow a room live, without entering it
     Tail(commands::tail::TailArgs),
-    /// Speak the Multi-Component Protocol: connect, send, receive, disconnect
+    /// Speak the Multi-Component Protocol
     Framed(Box<commands::framed::FramedArgs>),
-    /// Keep a token for a gateway, so that other commands need not be told, or sign in to the server of a guest
+    /// Store a token for a gateway, or sign in to the server of a guest
     Login(commands::login::LoginArgs),
-    /// Forget the token for a gateway, or for the server of a guest
+    /// Delete the stored token for a gateway, or for the server of a guest
     Logout(commands::login::LogoutArgs),
     /// List, rotate and remove the keys that tokens are signed with
     Key(key::KeyArgs),
@@ -89,9 +115,11 @@ pub(crate) enum CliCommand {
     Backup(backup::BackupArgs),
     /// Put a backup into a data directory
     Restore(backup::RestoreArgs),
+    /// Copy a store to another one, or migrate it
+    Log(Box<log_copy::LogArgs>),
     /// Check the audit trail of a gateway
     Audit(audit::AuditArgs),
-    /// Look at what stands between you and a room, and say what to do
+    /// Check the connection to a room step by step, and say what to fix
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completions for a shell
     Completions {
@@ -107,6 +135,32 @@ pub(crate) enum CliCommand {
     /// Print the description of the REST endpoints (OpenAPI, JSON)
     #[command(hide = true)]
     Openapi,
+}
+
+/// The commands by what they are for. One that stands nowhere comes last.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Take part in a room", &["chat", "say", "dm", "edit", "retract", "call", "read", "prompt", "file"]),
+    ("Look at rooms", &["topics", "who", "tools", "history", "tail", "search", "status"]),
+    ("Bring programs in", &["join", "import", "guests", "mcp", "framed", "bridge"]),
+    ("Control a room", &["topic", "approvals", "approve", "deny", "redact"]),
+    ("Run a gateway", &["serve", "demo", "backup", "restore", "log", "audit"]),
+    ("Let people in", &["token", "login", "logout", "key", "revoke", "doctor"]),
+];
+
+/// The list of commands that `--help` begins with.
+fn grouped_commands() -> String {
+    let all = CliCommand::augment_subcommands(clap::Command::new("salon"));
+    let about = |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+    let shown: Vec<_> = all.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+    let line = |command: &&clap::Command| format!("  {:<12}{}\n", command.get_name(), about(command));
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        let lines = names.iter().filter_map(|name| shown.iter().find(|command| command.get_name() == *name));
+        text.push_str(&format!("{heading}:\n{}\n", lines.map(line).collect::<String>()));
+    }
+    let is_grouped = |command: &&&clap::Command| GROUPS.iter().any(|(_, names)| names.contains(&command.get_name()));
+    let rest: String = shown.iter().filter(|command| !is_grouped(command)).map(line).collect();
+    format!("{text}More:\n{rest}  {:<12}Print this, or the help of a command\n", "help")
 }
 
 /// Where the configuration and the data are: the same for every command that needs them.
@@ -150,16 +204,19 @@ impl Locations {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The token alone goes to stdout:
-  TOKEN=$(salon token --topic room:alpha --id alice)
+  TOKEN=$(salon token room:alpha --as alice)
 
 An agent that may enter every room for a week:
-  salon token --topic 'room:*' --id helper --kind agent --ttl 7d")]
+  salon token 'room:*' --as helper --kind agent --ttl 7d")]
 pub(crate) struct TokenArgs {
-    /// Topic the token opens, or all that begin so: `room:*`; may be repeated
-    #[arg(long, value_name = "TOPIC", required = true)]
+    /// Topics the token opens, or all that begin so: `room:*`
+    #[arg(value_name = "TOPIC", required_unless_present = "topic")]
+    pub(crate) topics: Vec<TopicPattern>,
+    /// The same, as earlier versions had it
+    #[arg(long, value_name = "TOPIC", hide = true)]
     pub(crate) topic: Vec<TopicPattern>,
     /// Who the token is for
-    #[arg(long, value_name = "ID", value_parser = own_id)]
+    #[arg(long = "as", alias = "id", value_name = "ID", value_parser = own_id)]
     pub(crate) id: ParticipantId,
     /// Name shown to people
     #[arg(long)]
@@ -167,7 +224,7 @@ pub(crate) struct TokenArgs {
     /// What they are
     #[arg(long, value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
     pub(crate) kind: Option<ParticipantKind>,
-    /// How long the token is good for: 30s, 15m, 12h, 7d; at most 365d
+    /// How long the token is valid: 30s, 15m, 12h, 7d; at most 365d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = ttl)]
     pub(crate) ttl: Deadline,
     /// Permission the token carries; may be repeated
@@ -176,6 +233,18 @@ pub(crate) struct TokenArgs {
     /// Capability the token is limited to, such as `say` or `call:robot-*/look*`; may be repeated
     #[arg(long, value_name = "CAPABILITY")]
     pub(crate) capability: Vec<String>,
+    /// Participant ids that a bridge speaks for, such as `matrix:*`; may be repeated. The gateway must give them to it (`auth.namespaces`)
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub(crate) acts_for: Vec<Namespace>,
+    /// How many ghosts the bridge may have at one gateway [default: as many as the gateway allows]
+    #[arg(long, value_name = "COUNT", requires = "acts_for", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ghosts_max: Option<u32>,
+    /// What its ghosts may be; may be repeated [default: human]
+    #[arg(long, value_name = "KIND", requires = "acts_for", value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
+    pub(crate) ghost_kind: Vec<ParticipantKind>,
+    /// Let its ghosts call the tools of others, and not only chat
+    #[arg(long, requires = "acts_for")]
+    pub(crate) ghosts_call: bool,
     /// Have every message signed; the token is then good for the Machine Context Protocol alone
     #[arg(long)]
     pub(crate) require_integrity: bool,
@@ -189,6 +258,10 @@ pub(crate) struct TokenArgs {
 pub(crate) fn own_id(text: &str) -> Result<ParticipantId, String> {
     let id = ParticipantId::new(text).map_err(|error| error.to_string())?;
     if id.is_reserved() { Err("ids that begin with `system:` are the gateway's own".into()) } else { Ok(id) }
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    text.parse().map_err(|why: InvalidNamespace| why.to_string())
 }
 
 fn public_key(text: &str) -> Result<Confirmation, &'static str> {

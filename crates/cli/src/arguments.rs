@@ -87,6 +87,14 @@ impl ArgumentSchema {
         Ok(made)
     }
 
+    /// The same for a form that a person fills in: formats such as `email` and `date` are checked as well (MCP 2025-11-25, Elicitation,
+    /// "Requested Schema").
+    pub(crate) fn fill_in<T: AsRef<str>>(&self, pairs: &[T]) -> Result<Box<RawValue>, ArgumentErrors> {
+        let made = self.read(pairs)?;
+        self.check(&made, true)?;
+        Ok(made)
+    }
+
     /// Looks at one argument while the others are not known yet: what was typed for it, more than one for a list.
     pub(crate) fn try_one<T: AsRef<str>>(&self, pairs: &[T]) -> Result<(), ArgumentErrors> {
         let made =
@@ -126,6 +134,11 @@ impl ArgumentSchema {
         let Some(property) = property else { return Ok(Argument { path, json: guessed(value), listed: false }) };
         let listed = self.types(property) == ["array"] && !value.starts_with('[');
         let property = if listed { self.follow(&property["items"]) } else { property };
+        let value = match (self.types(property).as_slice(), value.to_ascii_lowercase().as_str()) {
+            (["boolean"], "yes" | "y") => "true",
+            (["boolean"], "no" | "n") => "false",
+            _ => value,
+        };
         // A value may be called by its title, unless that is another's value.
         let choices = self.choices(property);
         let titled = choices.iter().find(|choice| !value.is_empty() && choice.title.eq_ignore_ascii_case(value));
@@ -161,10 +174,10 @@ impl ArgumentSchema {
             }
             let others = level.get("additionalProperties");
             match known.filter(|_| others.is_none_or(|others| *others == Value::Bool(false))) {
-                Some(known) if known.is_empty() => return Err(format!("`{key}` is not known: there are no arguments")),
+                Some(known) if known.is_empty() => return Err(format!("`{key}` is not an argument; there are none")),
                 Some(known) => {
                     let names: Vec<_> = known.keys().map(String::as_str).collect();
-                    return Err(format!("`{key}` is not known; there is {}", names.join(", ")));
+                    return Err(format!("`{key}` is not an argument; there are: {}", names.join(", ")));
                 }
                 None if split.is_some() => path.extend(rest.split('.')),
                 None => path.push(rest),
@@ -296,6 +309,7 @@ mod tests {
         );
         assert_snapshot!(made(SCHEMA, &["x=12345678901234567890123", "any=7", "tags=[\"k=v\"]"]), @r#"{"x":12345678901234567890123,"any":7,"tags":["k=v"]}"#);
         assert_snapshot!(made(SCHEMA, &[r#"{"x":1,"more":2}"#]), @r#"{"x":1,"more":2}"#);
+        assert_snapshot!(made(SCHEMA, &["x=1", "careful=Yes", "label=yes"]), @r#"{"x":1,"careful":true,"label":"yes"}"#);
         assert_snapshot!(made(SCHEMA, &["x:=1", "label:=\"a\"", "new:=[1]"]), @r#"{"x":1,"label":"a","new":[1]}"#);
     }
 
@@ -308,7 +322,7 @@ mod tests {
             (&[], "`x` is missing (number)"),
             (
                 &["x=1", "speed=3"],
-                "`speed` is not known; there is any, careful, count, gear, label, limit, tags, where, x",
+                "`speed` is not an argument; there are: any, careful, count, gear, label, limit, tags, where, x",
             ),
             (&["x=1", "count=0"], "`count`: 0 is less than the minimum of 1"),
             (&["x=1", "count=1.5"], "`count`: 1.5 is not of type \"integer\""),
@@ -323,6 +337,30 @@ mod tests {
         ] {
             assert_eq!(made(SCHEMA, pairs), told);
         }
+    }
+
+    #[test]
+    fn a_form_holds_its_answers_to_their_formats() {
+        let schema = r#"{"properties":{
+            "mail":{"type":"string","format":"email"},"day":{"type":"string","format":"date"},
+            "page":{"type":"string","format":"uri"},"at":{"type":"string","format":"date-time"}
+        }}"#;
+        let schema: Box<RawValue> = serde_json::from_str(schema).expect("a schema");
+        let schema = ArgumentSchema::new(Some(&schema));
+        let fits = |pair: &str| schema.fill_in(&[pair]).map(drop).map_err(|unfit| unfit.to_string());
+        for pair in ["mail=a@example.org", "day=2026-02-28", "page=https://example.org/x", "at=2026-02-28T10:00:00Z"] {
+            assert_eq!(fits(pair), Ok(()), "{pair}");
+        }
+        for (pair, told) in [
+            ("mail=a at example", "`mail`: \"a at example\" is not a \"email\""),
+            ("day=2026-02-30", "`day`: \"2026-02-30\" is not a \"date\""),
+            ("page=example", "`page`: \"example\" is not a \"uri\""),
+            ("at=tomorrow", "`at`: \"tomorrow\" is not a \"date-time\""),
+        ] {
+            assert_eq!(fits(pair), Err(told.to_owned()));
+        }
+        // To a tool, formats are hints.
+        assert!(schema.read(&["day=soon"]).is_ok());
     }
 
     #[test]
@@ -368,7 +406,7 @@ mod tests {
             (&["maybe={\"x\":1}", "spots={\"x\":2}"], r#"{"maybe":{"x":1},"spots":[{"x":2}]}"#),
             (&["maybe=null", "loop=1"], r#"{"maybe":null,"loop":1}"#),
             (&["where.x=far"], "`where.x` must be an integer, not `far`"),
-            (&["where.y=1"], "`where.y` is not known; there is tags, x"),
+            (&["where.y=1"], "`where.y` is not an argument; there are: tags, x"),
             (&["where={}", "where.x=1"], "`where.x` is given twice"),
             (&["where.x=1", "where={}"], "`where` is given twice"),
             (&["where:={\"x\":\"far\"}"], "`where.x`: \"far\" is not of type \"integer\""),
@@ -383,7 +421,7 @@ mod tests {
     fn a_schema_that_says_little_asks_for_little() {
         assert_eq!(made("{}", &["a=1", "b=x"]), r#"{"a":1,"b":"x"}"#);
         assert_eq!(made("true", &[]), "{}");
-        assert_eq!(made(r#"{"type":"object","properties":{}}"#, &["a=1"]), "`a` is not known: there are no arguments");
+        assert_eq!(made(r#"{"type":"object","properties":{}}"#, &["a=1"]), "`a` is not an argument; there are none");
         assert_eq!(made(r#"{"properties":{},"additionalProperties":true}"#, &["a=1"]), r#"{"a":1}"#);
         // Wrong in itself, or leading elsewhere: nothing can be checked by it.
         assert_eq!(made(r#"{"type":"nothing"}"#, &["a=1"]), r#"{"a":1}"#);

@@ -8,15 +8,21 @@ mod args;
 mod arguments;
 mod audit;
 mod backup;
+#[cfg(feature = "bridges")]
+mod bridges;
 mod chat;
 mod clock;
 mod commands;
+mod completions;
 mod demo;
 mod guests;
 mod json;
 mod key;
+mod log_copy;
+mod log_migrate;
 mod mcp;
 mod safe;
+mod scratch;
 mod serve;
 mod signals;
 mod token;
@@ -40,24 +46,36 @@ use crate::trouble::Trouble;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(ended) = guests::watching() {
+    if let Some(ended) = guests::watching().or_else(completions::answered) {
         return ended;
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&serve::variables::blame(error)),
     };
+    if !matches!(cli.command, CliCommand::Serve(_) | CliCommand::Completions { .. } | CliCommand::Man { .. }) {
+        // `serve` says it in its log.
+        serve::variables::unknown().iter().for_each(|warning| note(format_args!("warning: {warning}")));
+    }
     let done = match cli.command {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Token(args) => token::run(args),
         CliCommand::Key(args) => key::run(args),
         CliCommand::Demo(args) => demo::run(&args),
         CliCommand::Join(args) => commands::run(guests::join::run(&args)),
+        #[cfg(feature = "bridges")]
+        CliCommand::Bridge(args) => bridges::run(*args),
         CliCommand::Import(args) => guests::import::run(&args),
         CliCommand::Mcp(args) => mcp::run(*args),
         CliCommand::Chat(args) => chat::run(*args),
         CliCommand::Say(args) => commands::say::run(args),
+        CliCommand::Edit(args) => commands::revise::edit(args),
+        CliCommand::Retract(args) => commands::revise::retract(args),
+        CliCommand::Dm(args) => commands::dm::run(args),
         CliCommand::Call(args) => commands::call::run(*args),
+        CliCommand::Read(args) => commands::read::run(args),
+        CliCommand::Prompt(args) => commands::read::run_prompt(args),
+        CliCommand::Guests(args) => commands::guests::run(&args),
         CliCommand::Tools(args) => commands::tools::run(args),
         CliCommand::Who(args) => commands::who::run(args),
         CliCommand::Topics(args) => commands::topics::run(args),
@@ -65,21 +83,22 @@ fn main() -> ExitCode {
         CliCommand::Approvals(args) => commands::control::list(args),
         CliCommand::Approve(args) => commands::control::decide(args, "approve"),
         CliCommand::Deny(args) => commands::control::decide(args, "deny"),
+        CliCommand::Redact(args) => commands::message::redact(args),
+        CliCommand::Status(args) => commands::message::status(args),
         CliCommand::Revoke(args) => commands::revoke::run(args),
         CliCommand::History(args) => commands::history::run(args),
+        CliCommand::File(args) => commands::file::run(args),
+        CliCommand::Search(args) => commands::search::run(args),
         CliCommand::Tail(args) => commands::tail::run(args),
         CliCommand::Framed(args) => commands::framed::run(*args),
         CliCommand::Login(args) => commands::login::run(args),
         CliCommand::Logout(args) => commands::login::logout(&args),
         CliCommand::Backup(args) => backup::backup(args),
         CliCommand::Restore(args) => backup::restore(args),
+        CliCommand::Log(args) => log_copy::run(*args),
         CliCommand::Audit(args) => audit::run(args),
         CliCommand::Doctor(args) => commands::doctor::run(args),
-        CliCommand::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "salon", &mut script);
-            hand_over(format_args!("{}", String::from_utf8_lossy(&script).trim_end()))
-        }
+        CliCommand::Completions { shell } => completions::print_script(shell),
         CliCommand::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
             .map_err(|error| Trouble::failed(anyhow!("`{}` cannot be written: {error}", folder.display()))),
         CliCommand::Openapi => hand_over(format_args!("{}", salon_gateway::openapi())),

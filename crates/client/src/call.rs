@@ -37,13 +37,16 @@ pub struct Progress {
 
 /// A request on its way. Dropping it before its answer cancels it.
 ///
-/// The time it may take is renewed by every report of progress; a callee that asks something back has ten minutes for it.
+/// The time it may take is renewed by every report of progress; a callee that asks something back has ten minutes for it. A call that waits for
+/// approval is reported as progress once, and its time begins when the approval would expire.
 ///
 /// A participant of MCP 2026-07-28 asks back by answering `input_required`. The service that this participant offers answers its
 /// questions, and the request is sent again with the answers: [`id`](Self::id) and [`rpc_id`](Self::rpc_id) are then those of the newest
 /// request.
 pub struct Call {
     room: Room,
+    /// Who asks: the participant of the room, or one of its ghosts.
+    caller: ParticipantId,
     id: EnvelopeId,
     number: u64,
     callee: ParticipantId,
@@ -64,6 +67,8 @@ pub struct Call {
 enum Sign {
     Progress(Progress),
     AskedBack,
+    /// The gateway holds the call for approval: what it says, and for how long.
+    Held(String, Duration),
 }
 
 /// The other end of a [`Call`].
@@ -113,6 +118,11 @@ impl CallWaiter {
         }
     }
 
+    /// The gateway holds the call for approval, for so long.
+    pub(crate) fn hold(&self, message: String, time: Duration) {
+        let _ = self.signs.try_send(Sign::Held(message, time));
+    }
+
     /// The callee asked something back because of this call.
     pub(crate) fn extend_for_input(&self) {
         // When nobody looks at the signs there is no deadline that runs.
@@ -124,6 +134,7 @@ impl Call {
     /// A call and its other end.
     pub(crate) fn new(
         room: Room,
+        caller: &ParticipantId,
         id: EnvelopeId,
         number: u64,
         callee: ParticipantId,
@@ -135,6 +146,7 @@ impl Call {
         let deadline = deadline_in(timeout);
         let call = Self {
             room,
+            caller: caller.clone(),
             id,
             number,
             callee,
@@ -194,6 +206,10 @@ impl Call {
                         return Some(progress);
                     }
                     Sign::AskedBack => self.deadline = deadline_in(self.timeout.max(INPUT_GRACE)),
+                    Sign::Held(message, time) => {
+                        self.deadline = deadline_in(self.timeout.saturating_add(time));
+                        return Some(Progress { progress: 0.0, total: None, message: Some(message) });
+                    }
                 },
                 answer = &mut self.answer => self.answered(answer.unwrap_or(Err(CallError::Cancelled))),
                 () = tokio::time::sleep_until(self.deadline) => self.early = Some(Err(CallError::TimedOut)),
@@ -231,7 +247,7 @@ impl Call {
         if self.room.shared().expect_no_answer(&self.id) {
             let params = self.cancellation(reason);
             // When the room is gone, no cancellation can be sent.
-            let _ = self.room.notify(std::slice::from_ref(&self.callee), "notifications/cancelled", &params).await;
+            let _ = self.room.publish_from(&self.caller, self.room.cancellation(&self.callee, &params)).await;
         }
     }
 
@@ -260,7 +276,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.over && self.room.shared().expect_no_answer(&self.id) {
             let reason = self.cancellation("nobody waits for the answer any more");
-            self.room.withdraw(&self.callee, &reason);
+            self.room.withdraw(&self.caller, &self.callee, &reason);
         }
     }
 }

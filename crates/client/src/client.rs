@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{HttpRefusal, ReplyError};
 use crate::gateway::Wire;
+use crate::mcp::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::{Entering, Gateway, RestError, Token, TokenProvider};
 
 /// How long an answer may take.
@@ -104,6 +105,17 @@ pub struct Page {
     pub enabled: bool,
 }
 
+/// A list of one participant's, as its room's gateway has it.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct ParticipantOffer<T> {
+    /// Whose it is.
+    pub id: ParticipantId,
+    /// What is on it; `None` where the participant is not there or did not tell the gateway.
+    #[serde(default = "Option::default")]
+    pub items: Option<Vec<T>>,
+}
+
 /// Which tokens [`Client::revoke`] revokes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -144,7 +156,7 @@ pub struct Health {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum RequestAuth {
+pub(crate) enum RequestAuth {
     WithToken,
     Openly,
 }
@@ -184,6 +196,38 @@ impl Client {
         Ok(answer.topics)
     }
 
+    /// Whether a topic exists: somebody has entered or made it, and it was not deleted since. Asking does not make it.
+    pub async fn topic_exists(&self, topic: &TopicName) -> Result<bool, RestError> {
+        Ok(self.topic_settings(topic).await?.is_some())
+    }
+
+    /// The settings of a topic as JSON; `None` where there is no such topic.
+    pub async fn topic_settings(&self, topic: &TopicName) -> Result<Option<serde_json::Value>, RestError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            settings: serde_json::Value,
+        }
+        let path = format!("/v0/topics/{}", percent_encoded(topic.as_str()));
+        match self.ask::<Answer>(RequestAuth::WithToken, Method::GET, &path, None).await {
+            Ok(answer) => Ok(Some(answer.settings)),
+            Err(RestError::Refused(refusal)) if refusal.status == 404 && refusal.code == "not_found" => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the settings of a topic that has none. The participant becomes its owner.
+    pub async fn create_topic(&self, topic: &TopicName, settings: &serde_json::Value) -> Result<(), RestError> {
+        let path = format!("/v0/topics/{}", percent_encoded(topic.as_str()));
+        self.ask_bytes(RequestAuth::WithToken, Method::PUT, &path, Some(settings.to_string())).await.map(drop)
+    }
+
+    /// Deletes a topic, with everything that was said there. Needs an owner's token, or an operator's.
+    pub async fn delete_topic(&self, topic: &TopicName, reason: Option<&str>) -> Result<(), RestError> {
+        let query = query_string(&[("reason", reason)]);
+        let path = format!("/v0/topics/{}{query}", percent_encoded(topic.as_str()));
+        self.ask_bytes(RequestAuth::WithToken, Method::DELETE, &path, None).await.map(drop)
+    }
+
     /// Who is in a topic.
     pub async fn participants(&self, topic: &TopicName) -> Result<Vec<Participant>, RestError> {
         #[derive(Deserialize)]
@@ -193,6 +237,63 @@ impl Client {
         let path = format!("/v0/topics/{}/participants", percent_encoded(topic.as_str()));
         let answer: Present = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
         Ok(answer.participants)
+    }
+
+    /// The tools of everybody in a topic, or of one participant, as the gateway knows them. Nothing is stored for it, and no seat is needed.
+    pub async fn tools(
+        &self,
+        topic: &TopicName,
+        of: Option<&ParticipantId>,
+    ) -> Result<Vec<ParticipantOffer<Tool>>, RestError> {
+        self.lists(topic, "tools", of).await
+    }
+
+    /// The prompts of everybody in a topic, or of one participant, as the gateway knows them.
+    pub async fn prompts(
+        &self,
+        topic: &TopicName,
+        of: Option<&ParticipantId>,
+    ) -> Result<Vec<ParticipantOffer<Prompt>>, RestError> {
+        self.lists(topic, "prompts", of).await
+    }
+
+    /// The resources of everybody in a topic, or of one participant, as the gateway knows them.
+    pub async fn resources(
+        &self,
+        topic: &TopicName,
+        of: Option<&ParticipantId>,
+    ) -> Result<Vec<ParticipantOffer<Resource>>, RestError> {
+        self.lists(topic, "resources", of).await
+    }
+
+    /// The resource templates of everybody in a topic, or of one participant, as the gateway knows them.
+    pub async fn resource_templates(
+        &self,
+        topic: &TopicName,
+        of: Option<&ParticipantId>,
+    ) -> Result<Vec<ParticipantOffer<ResourceTemplate>>, RestError> {
+        self.lists(topic, "resource_templates", of).await
+    }
+
+    async fn lists<T: DeserializeOwned>(
+        &self,
+        topic: &TopicName,
+        list: &str,
+        of: Option<&ParticipantId>,
+    ) -> Result<Vec<ParticipantOffer<T>>, RestError> {
+        #[derive(Deserialize)]
+        struct Lists {
+            participants: Vec<ParticipantOffer<Box<RawValue>>>,
+        }
+        let query = query_string(&[("participant", of.map(ParticipantId::as_str))]);
+        let path = format!("/v0/topics/{}/lists/{list}{query}", percent_encoded(topic.as_str()));
+        let answer: Lists = self.ask(RequestAuth::WithToken, Method::GET, &path, None).await?;
+        // An item that cannot be read does not hide the others.
+        let read = |items: Vec<Box<RawValue>>| {
+            items.into_iter().filter_map(|item| serde_json::from_str(item.get()).ok()).collect()
+        };
+        let offers = answer.participants.into_iter();
+        Ok(offers.map(|offer| ParticipantOffer { id: offer.id, items: offer.items.map(read) }).collect())
     }
 
     /// A page of a topic's history, the newest first.
@@ -249,13 +350,24 @@ impl Client {
         Ok(())
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
         ask: RequestAuth,
         method: Method,
         path: &str,
         body: Option<String>,
     ) -> Result<T, RestError> {
+        let answer = self.ask_bytes(ask, method, path, body).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.unreadable(error))
+    }
+
+    async fn ask_bytes(
+        &self,
+        ask: RequestAuth,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Bytes, RestError> {
         let body = Bytes::from(body.unwrap_or_default());
         let mut refresh = false;
         loop {
@@ -268,8 +380,25 @@ impl Client {
                 Err(RestError::Refused(refusal)) if refusal.status == 401 && !refresh && token.is_some() => {
                     refresh = true
                 }
-                Err(error) => return Err(error),
-                Ok(answer) => return serde_json::from_slice(&answer).map_err(|error| self.unreadable(error)),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The same with headers of one's own, for what is not JSON.
+    pub(crate) async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(header::HeaderName, header::HeaderValue)],
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), RestError> {
+        let mut refresh = false;
+        loop {
+            let token = self.tokens.token(refresh).await?;
+            match self.exchange_with(&method, path, Some(&token), headers, body.clone()).await {
+                Err(RestError::Refused(refusal)) if refusal.status == 401 && !refresh => refresh = true,
+                answer => return answer,
             }
         }
     }
@@ -281,13 +410,28 @@ impl Client {
         token: Option<&Token>,
         body: Bytes,
     ) -> Result<Bytes, RestError> {
+        self.exchange_with(method, path, token, &[], body).await.map(|(_, answer)| answer)
+    }
+
+    async fn exchange_with(
+        &self,
+        method: &Method,
+        path: &str,
+        token: Option<&Token>,
+        headers: &[(header::HeaderName, header::HeaderValue)],
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), RestError> {
         let request = self.request(path, token).method(method);
-        let request = request.body(Full::new(body)).map_err(|error| self.unreadable(ReplyError::transport(error)))?;
+        let request = request.body(Full::new(body));
+        let mut request = request.map_err(|error| self.unreadable(ReplyError::transport(error)))?;
+        for (name, value) in headers {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
         let (status, answer) = match tokio::time::timeout(ANSWER_TIME, self.send(request)).await {
             Ok(sent) => sent.map_err(|error| self.unreachable(error))?,
             Err(_) => return Err(self.unreachable(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))),
         };
-        if status.is_success() { Ok(answer) } else { Err(refusal(status, &answer).into()) }
+        if status.is_success() { Ok((status, answer)) } else { Err(refusal(status, &answer).into()) }
     }
 
     pub(crate) fn request(&self, path: &str, token: Option<&Token>) -> request::Builder {

@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::SplitStream;
-use salon_protocol::{CloseReason, Code, Envelope, EnvelopeId};
+use salon_protocol::{CloseReason, Code, Envelope, EnvelopeId, ParticipantId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_tungstenite::tungstenite::{self, Message as Frame};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use crate::entering::{EntryOptions, is_stale_token, open};
 use crate::error::HttpRefusal;
 use crate::outbox::{FrameOutbox, RecentIds};
 use crate::shared::{Link, RoomShared};
 use crate::socket::ClientSocket;
-use crate::{Backoff, CallError, End, LostConnection, PublishError, RestError};
+use crate::{Backoff, CallError, End, Ghost, LostConnection, PublishError, RestError, ghosts};
 
 /// How long connecting and saying goodbye may take.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -60,6 +62,8 @@ pub(crate) enum OrderPurpose {
     Call,
     /// Nobody waits.
     Notice,
+    /// Enters a ghost again, after a lost connection.
+    Reenter(ParticipantId),
 }
 
 impl OrderPurpose {
@@ -83,6 +87,7 @@ pub(crate) struct Delayed {
 enum ConnectionEnd {
     Left,
     Replaced,
+    Deleted,
     Lost { why: LostConnection, token_expired: bool },
 }
 
@@ -99,6 +104,8 @@ pub(crate) struct RoomConnection {
     backoff: Option<Backoff>,
     orders: mpsc::Receiver<Order>,
     pub(crate) unheard: VecDeque<Order>,
+    /// What was unheard when a connection was lost, until the ghosts are back that may have said it.
+    pub(crate) held_back: VecDeque<Order>,
     pub(crate) delayed: Option<Delayed>,
     /// Whether an outage was announced, and its end was not.
     pub(crate) is_stalled: bool,
@@ -120,6 +127,7 @@ impl RoomConnection {
             backoff,
             orders,
             unheard: VecDeque::new(),
+            held_back: VecDeque::new(),
             delayed: None,
             is_stalled: false,
             attempt: 0,
@@ -135,7 +143,7 @@ impl RoomConnection {
         while let Ok(order) = self.orders.try_recv() {
             self.unheard.push_back(order);
         }
-        for order in self.unheard.drain(..) {
+        for order in self.unheard.drain(..).chain(self.held_back.drain(..)) {
             order.purpose.tell(Err(PublishError::Ended(end.clone())));
         }
         self.shared.fail_calls(&CallError::Ended(end));
@@ -154,6 +162,8 @@ impl RoomConnection {
             match parting {
                 ConnectionEnd::Left => return End::Left,
                 ConnectionEnd::Replaced => return End::Replaced,
+                // To come back would make the topic again.
+                ConnectionEnd::Deleted => return End::Deleted,
                 ConnectionEnd::Lost { why, token_expired } => match self.come_back(why, token_expired).await {
                     Ok(again) => socket = again,
                     Err(end) => return end,
@@ -210,14 +220,22 @@ impl RoomConnection {
         let (sink, mut stream) = socket.split();
         let mut out = FrameOutbox { sink, waiting: VecDeque::new(), flushed: true };
         self.delayed = None;
+        self.unheard.extend(self.held_back.drain(..));
         self.give_up_on_the_hopeless();
+        self.reenter_ghosts();
         out.waiting.extend(self.unheard.iter().map(|order| Frame::text(order.text.as_str())));
         let shared = self.shared.clone();
         let mut heard_at = Instant::now();
         let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let taking = out.waiting.is_empty() && self.delayed.is_none() && self.unheard.len() < MAX_UNREAD_EVENTS;
+            let is_reentering = self.is_reentering();
+            if !is_reentering {
+                out.waiting.extend(self.held_back.iter().map(|order| Frame::text(order.text.as_str())));
+                self.unheard.extend(self.held_back.drain(..));
+            }
+            let is_free = out.waiting.is_empty() && self.delayed.is_none() && !is_reentering;
+            let taking = is_free && self.unheard.len() < MAX_UNREAD_EVENTS;
             // Not while the last time is still going out: that would pile up at a gateway that reads slowly.
             let due = self.delayed.as_ref().map(|delayed| delayed.due).filter(|_| out.waiting.is_empty());
             // Listening comes last: a room that never falls silent must not keep this participant from speaking.
@@ -260,6 +278,23 @@ impl RoomConnection {
         }
     }
 
+    /// Enters the ghosts of a bridge again. Everything else waits for that: it may be theirs.
+    fn reenter_ghosts(&mut self) {
+        self.unheard.retain(|order| !matches!(order.purpose, OrderPurpose::Reenter(_)));
+        let ghosts = self.shared.ghosts.present();
+        if ghosts.is_empty() {
+            return;
+        }
+        self.held_back = std::mem::take(&mut self.unheard);
+        let reenter = |ghost: Ghost| ghosts::enter(&self.shared.id, &ghost, OrderPurpose::Reenter(ghost.id.clone()));
+        self.unheard = ghosts.into_iter().map(reenter).collect();
+    }
+
+    fn is_reentering(&self) -> bool {
+        // They are sent first, so one that waits is at the front unless those before it have been answered.
+        self.unheard.iter().any(|order| matches!(order.purpose, OrderPurpose::Reenter(_)))
+    }
+
     /// A gateway may have come back with a smaller limit than it went with, and calls have been given up meanwhile.
     fn give_up_on_the_hopeless(&mut self) {
         self.unheard.retain(|order| self.shared.is_still_awaited(order));
@@ -298,10 +333,13 @@ impl RoomConnection {
         for order in self.shared.take_soon() {
             self.send(order, &mut out);
         }
-        if let Some(order) = self.entry_options.share.then(|| self.shared.session_ended()).flatten() {
+        let may_be_kept = self.entry_options.share && !self.entry_options.single_calls;
+        if let Some(order) = may_be_kept.then(|| self.shared.session_ended()).flatten() {
             self.send(order, &mut out);
         }
-        out.waiting.push_back(Frame::Close(None));
+        // RFC 6455 §7.4.1: by 1000 the gateway knows that the participant leaves, and keeps neither its seat nor those of its ghosts.
+        let goodbye = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        out.waiting.push_back(Frame::Close(Some(goodbye)));
         let goodbye = async {
             loop {
                 tokio::select! { biased;
@@ -319,7 +357,7 @@ impl RoomConnection {
     }
 }
 
-fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> ConnectionEnd {
+fn parting(close: Option<CloseFrame>) -> ConnectionEnd {
     let Some(close) = close else {
         let reason = "the gateway closed the connection".into();
         return ConnectionEnd::lost(LostConnection::Closed { code: None, reason });
@@ -327,6 +365,9 @@ fn parting(close: Option<tungstenite::protocol::CloseFrame>) -> ConnectionEnd {
     let code = u16::from(close.code);
     if code == CloseReason::Replaced.code() {
         return ConnectionEnd::Replaced;
+    }
+    if code == CloseReason::Deleted.code() {
+        return ConnectionEnd::Deleted;
     }
     let why = LostConnection::Closed { code: Some(code), reason: close.reason.as_str().into() };
     ConnectionEnd::Lost { why, token_expired: code == CloseReason::TokenExpired.code() }

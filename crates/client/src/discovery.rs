@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use salon_protocol::{ParticipantId, PresenceEvent};
+use salon_protocol::{Participant, ParticipantId, PresenceEvent};
 use tokio::task::JoinSet;
 
+use crate::ghosts::is_ghost;
 use crate::mcp::Tool;
 use crate::{CallError, Event, Events, Room, RoomRef};
 
@@ -44,7 +45,7 @@ impl Room {
     /// Every tool that the others offer, as far as [`Discovery`] lets them be asked. What is known already is not asked again.
     pub async fn tools(&self) -> Offers {
         let asked = match self.shared().directory.discovery {
-            Discovery::Eager | Discovery::Lazy => self.roster().into_iter().map(|one| one.id).collect(),
+            Discovery::Eager | Discovery::Lazy => without_ghosts(self.roster()),
             Discovery::OnDemand => self.shared().directory.greeted(),
         };
         let others = asked.into_iter().filter(|id| id != self.id() && !id.is_host());
@@ -77,10 +78,15 @@ impl Room {
     }
 }
 
+/// The participants that may offer something.
+fn without_ghosts<C: FromIterator<ParticipantId>>(roster: Vec<Participant>) -> C {
+    roster.into_iter().filter(|one| !is_ghost(one)).map(|one| one.id).collect()
+}
+
 /// Starts greeting, where that is wanted. The task ends with the stay, which closes its events.
 pub(crate) fn begin(room: &Room, discovery: Discovery, events: Events) {
     if discovery == Discovery::Eager {
-        let here = room.roster().into_iter().map(|one| one.id).collect();
+        let here = without_ghosts(room.roster());
         tokio::spawn(greet(room.downgrade(), here, events));
     }
 }
@@ -101,14 +107,15 @@ async fn greet(room: RoomRef, mut waiting: VecDeque<ParticipantId>, mut events: 
         match event {
             Some(Event::Envelope(envelope)) => {
                 let Some(presence) = envelope.presence() else { continue };
+                let is_server = !is_ghost(&presence.participant);
                 let id = presence.participant.id;
                 waiting.retain(|one| *one != id);
-                if presence.event == PresenceEvent::Join {
+                if presence.event == PresenceEvent::Join && is_server {
                     waiting.push_back(id);
                 }
             }
             Some(Event::Gap) => {
-                waiting = room.upgrade().map(|room| room.roster()).into_iter().flatten().map(|one| one.id).collect();
+                waiting = room.upgrade().map(|room| without_ghosts(room.roster())).unwrap_or_default();
             }
             // Participants seen before are still here.
             Some(Event::Outage(_) | Event::Recovered) => {}

@@ -38,6 +38,8 @@ pub(crate) struct EntryOptions {
     pub(crate) share: bool,
     pub(crate) directed: bool,
     versions: Vec<String>,
+    handshake_optional: bool,
+    pub(crate) single_calls: bool,
 }
 
 /// Who answers what others ask.
@@ -82,6 +84,13 @@ impl Entering {
         self
     }
 
+    /// Promises that this connection, which [shares](Self::share) its seat, makes single calls and subscribes to nothing. Participants that were called are
+    /// then not told when it ends, which saves an envelope: nothing that matters is kept for it.
+    pub fn single_calls(mut self) -> Self {
+        self.entry_options.single_calls = true;
+        self
+    }
+
     /// Receives only envelopes to everybody and to this participant, not those between others.
     pub fn directed(mut self) -> Self {
         self.entry_options.directed = true;
@@ -97,6 +106,13 @@ impl Entering {
     /// The MCP revisions this participant takes requests of; the room's default alone unless given.
     pub fn versions<V: Into<String>>(mut self, versions: impl IntoIterator<Item = V>) -> Self {
         self.entry_options.versions = versions.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Tells the others that requests are answered without an MCP handshake before them. A [`Service`] says so itself; this is for
+    /// [`answer_by_hand`](Self::answer_by_hand).
+    pub fn handshake_optional(mut self) -> Self {
+        self.entry_options.handshake_optional = true;
         self
     }
 
@@ -142,7 +158,12 @@ impl Entering {
     }
 
     /// Enters, and receives everything from the very first envelope.
-    pub async fn join_listening(self) -> Result<(Room, Events), JoinError> {
+    pub async fn join_listening(mut self) -> Result<(Room, Events), JoinError> {
+        self.entry_options.handshake_optional |= match &self.service {
+            Answering::Default => true,
+            Answering::By(service) => !service.needs_handshake(),
+            Answering::ByHand => false,
+        };
         let opened = match open(&self.client, &self.topic, &self.entry_options, self.after.as_ref(), false).await {
             Err(error) if is_stale_token(&error) => {
                 open(&self.client, &self.topic, &self.entry_options, self.after.as_ref(), true).await?
@@ -177,6 +198,8 @@ pub(crate) struct OpenedConnection {
     pub(crate) message_limit: Option<usize>,
     /// Where an answer may be longer than another message.
     pub(crate) answer_limit: Option<usize>,
+    /// The namespaces that a bridge acts for.
+    pub(crate) acts_for: Vec<String>,
 }
 
 /// Opens one connection and waits for its welcome.
@@ -196,6 +219,7 @@ pub(crate) async fn open(
         ("share", entry_options.share.then_some("true")),
         ("deliver", entry_options.directed.then_some("directed")),
         ("mcp", (!versions.is_empty()).then_some(&*versions)),
+        ("handshake", entry_options.handshake_optional.then_some("optional")),
         ("after", after.map(EnvelopeId::as_str)),
         // The newest envelope is where to resume from before anything else has been received.
         ("history", after.is_none().then_some("1")),
@@ -228,6 +252,13 @@ fn read_welcome(welcome: &Envelope, socket: ClientSocket) -> Result<OpenedConnec
         history: History,
         #[serde(default)]
         limits: Limits,
+        #[serde(default)]
+        ghosts: WelcomedGhosts,
+    }
+    #[derive(Deserialize, Default)]
+    struct WelcomedGhosts {
+        #[serde(default)]
+        acts_for: Vec<String>,
     }
     #[derive(Deserialize, Default)]
     struct Limits {
@@ -252,5 +283,6 @@ fn read_welcome(welcome: &Envelope, socket: ClientSocket) -> Result<OpenedConnec
     let mut roster = read.participants;
     let is_listed = roster.iter().any(|one| one.id == read.participant_id);
     roster.extend(read.participant.filter(|_| !is_listed));
-    Ok(OpenedConnection { socket, id: read.participant_id, roster, last, message_limit, answer_limit })
+    let acts_for = read.ghosts.acts_for;
+    Ok(OpenedConnection { socket, id: read.participant_id, roster, last, message_limit, answer_limit, acts_for })
 }

@@ -190,6 +190,9 @@ pub enum End {
     /// A newer connection of the same participant took the seat.
     #[error("a newer connection of this participant took its seat")]
     Replaced,
+    /// The topic was deleted.
+    #[error("the topic was deleted")]
+    Deleted,
     /// Coming back was refused.
     #[error("the room cannot be entered again: {0}")]
     Refused(#[source] RestError),

@@ -50,7 +50,7 @@ pub enum InvalidAddress {
     #[error("the certificate cannot be read: {0}")]
     Certificate(#[source] Arc<dyn Error + Send + Sync>),
     /// A file of certificates has none.
-    #[error("the certificate cannot be read: there is none in the file")]
+    #[error("the file has no certificate")]
     NoCertificate,
 }
 

@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, PresenceEvent, Refusal};
+use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, Participant, PresenceEvent, Refusal, Timestamp};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::connection::{Delayed, Order, RATE_LIMIT_DELAY, RoomConnection, WAIT_OUT};
+use crate::connection::{Delayed, Order, OrderPurpose, RATE_LIMIT_DELAY, RoomConnection, WAIT_OUT};
 use crate::shared::Link;
 use crate::{Event, PublishError};
 
@@ -26,17 +27,32 @@ impl RoomConnection {
             Kind::Presence => {
                 let Some(presence) = envelope.presence() else { return };
                 let mut roster = self.shared.roster.lock();
+                let participant = &presence.participant;
                 match presence.event {
                     PresenceEvent::Heartbeat => return,
-                    PresenceEvent::Join => drop(roster.insert(presence.participant.id.clone(), presence.participant)),
-                    PresenceEvent::Leave => drop(roster.remove(&presence.participant.id)),
+                    // A join says nothing of what it is doing, and ends nothing of it.
+                    PresenceEvent::Join => {
+                        let status = roster.get(&participant.id).and_then(|before| before.status.clone());
+                        let joined = Participant { status, ..participant.clone() };
+                        drop(roster.insert(participant.id.clone(), joined));
+                    }
+                    PresenceEvent::Status => {
+                        if let Some(known) = roster.get_mut(&participant.id) {
+                            known.status = participant.status.clone();
+                        }
+                    }
+                    PresenceEvent::Leave => drop(roster.remove(&participant.id)),
                 }
                 drop(roster);
+                self.shared.ghosts.hear(&presence);
                 self.pass_on(envelope);
             }
             Kind::Mcp => {
-                // An envelope that was sent again is echoed again.
-                if *envelope.from() == self.shared.id && !self.own.is_new(envelope.id()) {
+                // An envelope that was sent again is echoed again: by this library, or by a program that gave it the same id.
+                if self.shared.is_own(envelope.from()) && !self.own.is_new(envelope.id()) {
+                    if let Some(order) = self.forget(envelope.id()) {
+                        order.purpose.tell(Ok(envelope));
+                    }
                     return;
                 }
                 self.answered(&envelope);
@@ -55,13 +71,17 @@ impl RoomConnection {
     }
 
     fn forget(&mut self, id: &EnvelopeId) -> Option<Order> {
-        let at = self.unheard.iter().position(|order| order.id == *id)?;
-        self.unheard.remove(at)
+        for orders in [&mut self.unheard, &mut self.held_back] {
+            if let Some(at) = orders.iter().position(|order| order.id == *id) {
+                return orders.remove(at);
+            }
+        }
+        None
     }
 
     /// Gives an answer, or its progress, to the waiting caller.
     fn answered(&self, envelope: &Envelope) {
-        if !envelope.concerns(&self.shared.id) {
+        if !envelope.concerns(&self.shared.id) && !envelope.to().iter().any(|id| self.shared.is_own(id)) {
             return;
         }
         let mut calls = self.shared.calls.lock();
@@ -106,6 +126,9 @@ impl RoomConnection {
             message: String,
             #[serde(default)]
             details: Details,
+            /// Of a call that is held for approval: until when.
+            #[serde(default)]
+            expires: Option<Timestamp>,
         }
         #[derive(Deserialize, Default)]
         struct Details {
@@ -116,6 +139,26 @@ impl RoomConnection {
         match &*notice.event {
             "error" => {}
             "ready" => return self.recovered(),
+            "held" => {
+                #[derive(Deserialize)]
+                struct Sent {
+                    ts: Timestamp,
+                }
+                // By the gateway's clock alone.
+                let sent = serde_json::from_str::<Sent>(envelope.text()).ok();
+                let millis = notice.expires.zip(sent).map_or(0, |(expires, sent)| expires.0.saturating_sub(sent.ts.0));
+                let calls = self.shared.calls.lock();
+                if let Some(call) = envelope.correlation().and_then(|id| calls.get(id)) {
+                    call.hold(notice.message, Duration::from_millis(millis));
+                }
+                return;
+            }
+            "ghost.entered" | "ghost.left" => {
+                if let Some(order) = envelope.correlation().cloned().and_then(|id| self.forget(&id)) {
+                    order.purpose.tell(Ok(envelope));
+                }
+                return;
+            }
             _ => return,
         }
         let code = Code::ALL.into_iter().find(|code| code.word() == notice.code).unwrap_or(Code::Internal);
@@ -183,6 +226,10 @@ impl RoomConnection {
             waiting.fail(refusal.clone().into());
         }
         if let Some(order) = self.forget(&id) {
+            if let OrderPurpose::Reenter(ghost) = &order.purpose {
+                tracing::warn!(topic = %self.shared.topic, %ghost, %refusal, "bridge: ghost refused after a lost connection, left out");
+                self.shared.ghosts.forget(ghost);
+            }
             order.purpose.tell(Err(PublishError::Refused(refusal)));
         }
     }

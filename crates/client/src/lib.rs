@@ -10,6 +10,7 @@
 //! | call others | [`Room::peer`], [`Peer::tools`], [`Peer::call_tool`] |
 //! | call several | [`Room::tools`], [`Room::find_tool`], [`Room::gather`] |
 //! | be called | [`Toolbox`], or a [`Service`] of your own |
+//! | speak for others, as a bridge does | [`Ghost`], [`Room::enter_ghost`], [`Room::publish_as`] |
 //! | read without joining | [`Client::follow`], [`Client::history`], [`Client::participants`] |
 //! | speak the Multi-Component Protocol | [`FramedSession`] |
 //! | use the official SDK | the module `rmcp`, with `features = ["rmcp"]` |
@@ -17,7 +18,7 @@
 //! # An agent
 //!
 //! It needs this crate with the feature `schemars`, `schemars` itself, `serde` with `derive`, `serde_json`, and `tokio` with `macros` and
-//! `rt-multi-thread`. `salon serve` is the gateway; `salon token --topic room:lab --id echo` makes the token.
+//! `rt-multi-thread`. `salon serve` is the gateway; `salon token room:lab --as echo` makes the token.
 //!
 #![cfg_attr(feature = "schemars", doc = "```no_run")]
 #![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
@@ -78,6 +79,34 @@
 //! # }
 //! ```
 //!
+//! # Speaking for others
+//!
+//! A bridge to a chat platform is a participant that speaks for many. Its token has `acts_for`: `salon token --topic 'room:*' --id bridge:matrix
+//! --acts-for 'matrix:*'`, and the gateway gives it these ids (`auth.namespaces`). It enters a ghost for each of them over its one connection.
+//!
+//! ```no_run
+//! # async fn bridge(client: salon_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use salon_client::{Event, Ghost, Outgoing};
+//!
+//! let (room, mut events) = client.room("room:lab".parse()?).join_listening().await?;
+//! let ann = "matrix:ann".parse()?;
+//! room.enter_ghost(Ghost::new("matrix:ann".parse()?).name("Ann")).await?;
+//! // The id and the time of the platform's own message: whatever is published again is stored once.
+//! let hello = Outgoing::chat("hello from Matrix").id("$event:server".parse()?);
+//! room.publish_as(&ann, hello).await?;
+//! while let Some(event) = events.next().await {
+//!     let Event::Envelope(envelope) = event else { continue };
+//!     // Everything comes once, also what the ghosts said themselves.
+//!     if !envelope.from().as_str().starts_with("matrix:") {
+//!         if let Some(chat) = envelope.chat() {
+//!             println!("to Matrix: {}: {}", envelope.from(), chat.text);
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The directory `examples` has this agent, a coordinator that gathers answers, and a person at a terminal whom agents can ask.
 //!
 //! [`Events`] also implements `futures_core::Stream`.
@@ -122,10 +151,12 @@ mod discovery;
 mod entering;
 mod error;
 mod events;
+mod files;
 mod following;
 mod framed;
 mod gateway;
 mod gather;
+mod ghosts;
 mod hearing;
 pub mod mcp;
 mod outbox;
@@ -136,6 +167,7 @@ pub mod rmcp;
 mod room;
 #[cfg(feature = "schemars")]
 mod schema;
+mod search;
 mod service;
 mod shared;
 mod socket;
@@ -146,21 +178,24 @@ mod toolbox;
 
 pub use backoff::Backoff;
 pub use call::{Call, DEFAULT_TIMEOUT, Progress};
-pub use client::{Client, Health, HistoryQuery, Page, RevocationReceipt, TokenSelection};
+pub use client::{Client, Health, HistoryQuery, Page, ParticipantOffer, RevocationReceipt, TokenSelection};
 pub use discovery::{Discovery, Offers};
 pub use entering::Entering;
 pub use error::{
     CallError, End, ErrorKind, HttpRefusal, JoinError, LostConnection, PublishError, ReplyError, RestError, ResultError,
 };
 pub use events::{Event, Events};
+pub use files::PutFile;
 pub use following::Following;
 pub use framed::{FramedAddress, FramedEntry, FramedError, FramedMessage, FramedSession};
 pub use gateway::{Dial, Gateway, InvalidAddress, Wire};
 pub use gather::{Gather, Gathered, Gathering};
+pub use ghosts::Ghost;
 pub use peer::{CallTool, Peer, RunningTool, Subscription};
 pub use room::{Outgoing, RequestOptions, Room, RoomRef};
 pub use salon_protocol as protocol;
 pub use salon_protocol::RpcError;
+pub use search::{FoundEnvelope, SearchResults, SearchWish};
 pub use service::{Request, Service};
 pub use shared::Link;
 #[cfg(feature = "process")]
@@ -175,6 +210,8 @@ use room::compose;
 pub mod internal {
     pub use crate::room::compose;
     pub use crate::socket::{Closed, SocketError, SocketEvent, TextSocket};
+    #[cfg(feature = "tls")]
+    pub use crate::tls::connect_tls;
 
     /// Server-sent events, decoded.
     pub mod sse {

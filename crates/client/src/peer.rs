@@ -30,8 +30,8 @@ use crate::{Call, CallError, RequestOptions, ResultError, Room};
 
 pub use calling::{CallTool, RunningTool};
 use catalogue::FetchedList;
-use directory::Acquaintance;
 pub(crate) use directory::Directory;
+use directory::PeerRecord;
 use exchange::Handshake;
 pub(crate) use exchange::{AfterAnswer, CallExchange};
 pub use subscription::Subscription;
@@ -202,20 +202,26 @@ impl Peer {
         self.room.request_with(&self.id, "ping", &json!({}), options).await?.result().await.map(drop)
     }
 
-    /// Asks anything, after the handshake, and waits for the answer as it was written.
+    /// Asks anything, after the handshake where the participant needs one, and waits for the answer as it was written.
     pub async fn request(&self, method: &str, params: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, CallError> {
         self.start(method, params, RequestOptions::default()).await?.result().await
     }
 
-    /// Asks anything, after the handshake, and hands out the call.
+    /// Asks anything, after the handshake where the participant needs one, and hands out the call.
     pub async fn start(
         &self,
         method: &str,
         params: &(impl Serialize + ?Sized),
         options: RequestOptions,
     ) -> Result<Call, CallError> {
-        let (known, handshake) = self.meet().await?;
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
+        let known = self.room.shared().directory.of(self.room.id(), &self.id);
+        if let Some(handshake) = exchange::without_handshake(&self.room, &self.id).filter(|_| !known.is_greeted()) {
+            let params = handshake.introduced(&params).unwrap_or(params);
+            let log_level = *known.log_level.lock();
+            return CallExchange::start(self, &handshake, log_level, (method, &params), options).await;
+        }
+        let (known, handshake) = self.meet().await?;
         let log_level = *known.log_level.lock();
         CallExchange::start(self, &handshake, log_level, (method, &params), options).await
     }
@@ -239,7 +245,7 @@ impl Peer {
     }
 
     /// Performs the MCP handshake unless that was done, and hands out what is known since.
-    async fn meet(&self) -> Result<(Arc<Acquaintance>, Handshake), CallError> {
+    async fn meet(&self) -> Result<(Arc<PeerRecord>, Handshake), CallError> {
         let known = self.room.shared().directory.of(self.room.id(), &self.id);
         let handshake = known.handshake(&self.room, &self.id).await?;
         Ok((known, handshake))

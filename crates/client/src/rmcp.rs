@@ -30,7 +30,7 @@ use ::rmcp::transport::Transport;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Envelope, Message, ParticipantId, Presence};
+use salon_protocol::{Envelope, Message, ParticipantId, Presence, PresenceEvent};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -215,7 +215,8 @@ impl Service for LineService {
 impl ClientTransport {
     /// Whether an envelope shows that the participant left or started over.
     fn ends(&self, envelope: &Envelope) -> bool {
-        envelope.presence().is_some_and(|presence| presence.participant.id == *self.line.peer())
+        let presence = envelope.presence().filter(|presence| presence.event != PresenceEvent::Status);
+        presence.is_some_and(|presence| presence.participant.id == *self.line.peer())
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use salon_protocol::{
-    CHAT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant, ParticipantId, SessionId, Sessions,
-    Timestamp, TopicName, rpc,
+    CHAT_EDIT_METHOD, CHAT_METHOD, CHAT_RETRACT_METHOD, Compose, Envelope, EnvelopeId, Kind, Members, Participant,
+    ParticipantId, SessionId, Sessions, Timestamp, TopicName, rpc,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -35,12 +35,45 @@ pub struct Outgoing {
     pub payload: Box<RawValue>,
     /// The session that sends it, where its recipient may keep something for that session.
     pub(crate) from_session: Option<SessionId>,
+    /// The envelope's id; a fresh one unless given.
+    pub(crate) id: Option<EnvelopeId>,
+    /// The envelope's time; now unless given.
+    pub(crate) ts: Option<Timestamp>,
 }
 
 impl Outgoing {
     /// A JSON-RPC message to everybody.
     pub fn new(payload: Box<RawValue>) -> Self {
-        Self { to: Vec::new(), to_session: None, correlation: None, payload, from_session: None }
+        Self { to: Vec::new(), to_session: None, correlation: None, payload, from_session: None, id: None, ts: None }
+    }
+
+    /// A chat message to everybody.
+    pub fn chat(text: &str) -> Self {
+        Self::chat_in("plain", text)
+    }
+
+    /// A chat message to everybody, in Markdown.
+    pub fn chat_markdown(text: &str) -> Self {
+        Self::chat_in("markdown", text)
+    }
+
+    fn chat_in(format: &str, text: &str) -> Self {
+        Self::new(notification(CHAT_METHOD, &serde_json::json!({ "text": text, "format": format })))
+    }
+
+    /// Sets the envelope's id. Whatever is published again under the same id with the same [`ts`](Self::ts) and the same content is stored once,
+    /// also by another process; with other content it is refused (`id_conflict`).
+    #[must_use]
+    pub fn id(mut self, id: EnvelopeId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Sets the envelope's time.
+    #[must_use]
+    pub fn ts(mut self, ts: Timestamp) -> Self {
+        self.ts = Some(ts);
+        self
     }
 
     /// Names those it is for.
@@ -286,7 +319,15 @@ impl Room {
     /// What is published after this has returned comes behind it. Of envelopes that are under way at the same time, one that is refused
     /// for now and sent again can come to stand behind others that were sent after it, but what has not been sent yet waits for it.
     pub async fn publish(&self, outgoing: Outgoing) -> Result<Arc<Envelope>, PublishError> {
-        let (id, text) = self.compose(&outgoing);
+        self.publish_from(self.id(), outgoing).await
+    }
+
+    pub(crate) async fn publish_from(
+        &self,
+        from: &ParticipantId,
+        outgoing: Outgoing,
+    ) -> Result<Arc<Envelope>, PublishError> {
+        let (id, text) = compose(from, &outgoing);
         let (heard, stored) = oneshot::channel();
         self.order(Order { id, text, purpose: OrderPurpose::Publish(heard) }).await?;
         stored.await.unwrap_or_else(|_| Err(PublishError::Ended(self.end())))
@@ -307,15 +348,25 @@ impl Room {
         self.chat(Some(to.clone()), text, "plain").await
     }
 
+    /// Replaces the text of something this participant said before.
+    pub async fn edit(&self, original: &EnvelopeId, text: &str) -> Result<Arc<Envelope>, PublishError> {
+        let payload = notification(CHAT_EDIT_METHOD, &serde_json::json!({ "text": text }));
+        self.publish(Outgoing::new(payload).correlation(Some(original.clone()))).await
+    }
+
+    /// Takes back something this participant said before.
+    pub async fn retract(&self, original: &EnvelopeId) -> Result<Arc<Envelope>, PublishError> {
+        let payload = notification(CHAT_RETRACT_METHOD, &serde_json::json!({}));
+        self.publish(Outgoing::new(payload).correlation(Some(original.clone()))).await
+    }
+
     async fn chat(
         &self,
         correlation: Option<EnvelopeId>,
         text: &str,
         format: &str,
     ) -> Result<Arc<Envelope>, PublishError> {
-        let params = serde_json::json!({ "text": text, "format": format });
-        let payload = notification(CHAT_METHOD, &params);
-        self.publish(Outgoing::new(payload).correlation(correlation)).await
+        self.publish(Outgoing::chat_in(format, text).correlation(correlation)).await
     }
 
     /// Tells some participants something, or everybody when none is named.
@@ -335,10 +386,14 @@ impl Room {
     }
 
     /// Tells a participant that a call is not wanted any more, as soon as that is possible.
-    pub(crate) fn withdraw(&self, callee: &ParticipantId, params: &(impl Serialize + ?Sized)) {
-        let payload = notification("notifications/cancelled", params);
-        let (id, text) = self.compose(&self.as_caller(Outgoing::new(payload).to([callee.clone()])));
+    pub(crate) fn withdraw(&self, caller: &ParticipantId, callee: &ParticipantId, params: &serde_json::Value) {
+        let (id, text) = compose(caller, &self.cancellation(callee, params));
         self.shared().withdraw(Order { id, text, purpose: OrderPurpose::Notice });
+    }
+
+    /// What tells a participant that a call is not wanted any more.
+    pub(crate) fn cancellation(&self, callee: &ParticipantId, params: &serde_json::Value) -> Outgoing {
+        self.as_caller(Outgoing::new(notification("notifications/cancelled", params)).to([callee.clone()]))
     }
 
     /// Asks a participant something, without a handshake: the wire as it is. [`peer`](Self::peer) is the comfortable way.
@@ -359,13 +414,24 @@ impl Room {
         params: &(impl Serialize + ?Sized),
         options: RequestOptions,
     ) -> Result<Call, CallError> {
+        self.request_from(self.id(), to, method, params, options).await
+    }
+
+    pub(crate) async fn request_from(
+        &self,
+        from: &ParticipantId,
+        to: &ParticipantId,
+        method: &str,
+        params: &(impl Serialize + ?Sized),
+        options: RequestOptions,
+    ) -> Result<Call, CallError> {
         let number = self.inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let params = to_raw_value(params).map_err(CallError::invalid_arguments)?;
         let params = if options.progress { with_progress_token(params, number) } else { params };
         let payload = rpc::request(number, method, Some(&params));
         let outgoing = Outgoing::new(payload).to([to.clone()]).to_session(options.to_session);
-        let (id, text) = self.compose(&self.as_caller(outgoing.correlation(options.correlation)));
-        let (call, waiting) = Call::new(self.clone(), id.clone(), number, to.clone(), options.timeout);
+        let (id, text) = compose(from, &self.as_caller(outgoing.correlation(options.correlation)));
+        let (call, waiting) = Call::new(self.clone(), from, id.clone(), number, to.clone(), options.timeout);
         self.shared().expect_answer(id.clone(), waiting);
         // With a gateway that is away even sending takes its time.
         let sending = self.order(Order { id: id.clone(), text, purpose: OrderPurpose::Call });
@@ -396,7 +462,7 @@ impl Room {
         }
     }
 
-    async fn order(&self, order: Order) -> Result<(), PublishError> {
+    pub(crate) async fn order(&self, order: Order) -> Result<(), PublishError> {
         // A gateway closes the connection over a frame far beyond its limit, so it is not tried.
         if let Some(refusal) = self.shared().too_large(&order) {
             return Err(PublishError::Refused(refusal));
@@ -404,24 +470,21 @@ impl Room {
         self.inner.orders.send(order).await.map_err(|_| PublishError::Ended(self.end()))
     }
 
-    fn end(&self) -> End {
+    pub(crate) fn end(&self) -> End {
         match &*self.inner.shared.link.borrow() {
             Link::Ended(end) => end.clone(),
             Link::Connecting { .. } | Link::Live | Link::Stalled { .. } => End::Left,
         }
     }
-
-    fn compose(&self, outgoing: &Outgoing) -> (EnvelopeId, String) {
-        compose(self.id(), outgoing)
-    }
 }
 
-/// An envelope of a participant's own: its fresh id, and its text.
+/// An envelope of a participant's: its id, which is fresh unless it is given, and its text.
 pub fn compose(from: &ParticipantId, outgoing: &Outgoing) -> (EnvelopeId, String) {
-    let id = EnvelopeId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is an envelope id");
+    let fresh = || EnvelopeId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is an envelope id");
+    let id = outgoing.id.clone().unwrap_or_else(fresh);
     let compose = Compose {
         id: id.as_str(),
-        ts: now(),
+        ts: outgoing.ts.unwrap_or_else(now),
         from,
         to: &outgoing.to,
         kind: Kind::Mcp,
@@ -433,7 +496,7 @@ pub fn compose(from: &ParticipantId, outgoing: &Outgoing) -> (EnvelopeId, String
     (id, text)
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(SystemTime::now())
 }
 

@@ -30,6 +30,11 @@ pub trait Service: Send + Sync + 'static {
         RawValue::from_string("{}".into()).expect("an empty object is JSON")
     }
 
+    /// Whether others must perform the MCP handshake before they ask something else. Where they need not, one call is one request and its answer.
+    fn needs_handshake(&self) -> bool {
+        true
+    }
+
     /// Learns that it is offered in a room, before anybody there can ask.
     fn entered(&self, room: RoomRef) {
         let _ = room;
@@ -78,6 +83,15 @@ impl Request {
     /// Who asks.
     pub fn from(&self) -> &ParticipantId {
         self.envelope.from()
+    }
+
+    /// Who is asked: this participant, or one of its ghosts.
+    fn callee(&self) -> &ParticipantId {
+        self.envelope.to().first().unwrap_or(self.room.id())
+    }
+
+    fn is_for_ghost(&self) -> bool {
+        self.callee() != self.room.id()
     }
 
     /// What is asked.
@@ -202,7 +216,8 @@ impl Dispatcher {
 
     fn take(&mut self, envelope: &Arc<Envelope>) {
         let Some(room) = self.room.lend() else { return };
-        if let Some(presence) = envelope.presence() {
+        // A participant's status changes nothing for its servers.
+        if let Some(presence) = envelope.presence().filter(|presence| presence.event != PresenceEvent::Status) {
             self.service.presence(&presence);
             if presence.event == PresenceEvent::Leave {
                 // A caller that is gone gets no answer; the room would refuse it.
@@ -210,12 +225,15 @@ impl Dispatcher {
                 theirs.for_each(|(_, cancel)| cancel.cancel());
             }
         }
+        let is_for_ghost = matches!(envelope.to(), [callee] if room.shared().ghosts.has(callee));
         // What names another session of this participant is for that one.
-        if envelope.kind() != Kind::Mcp || !room.shared().is_for_us(envelope) {
+        if envelope.kind() != Kind::Mcp || !(is_for_ghost || room.shared().is_for_us(envelope)) {
             return;
         }
         match envelope.message() {
-            Some(Message::Request { id, method }) if envelope.to() == std::slice::from_ref(room.id()) => {
+            Some(Message::Request { id, method })
+                if is_for_ghost || envelope.to() == std::slice::from_ref(room.id()) =>
+            {
                 let cancelled = room.shared().leave.child_token();
                 self.cancels.insert((envelope.from().clone(), id.clone()), cancelled.clone());
                 let (id, method) = (id.clone(), method.clone());
@@ -246,8 +264,12 @@ impl Dispatcher {
             method: request.method.clone(),
             cancelled: request.cancelled.clone(),
         };
-        let stand_in = request.room.shared().directory.stand_in(request.from(), request.method());
-        let service = stand_in.unwrap_or_else(|| self.service.clone());
+        let service = if request.is_for_ghost() {
+            Arc::new(GhostService)
+        } else {
+            let stand_in = request.room.shared().directory.stand_in(request.from(), request.method());
+            stand_in.unwrap_or_else(|| self.service.clone())
+        };
         // Begun in the task as well: what panics there is that request's affair.
         let work = async move { service.request(asked).await };
         self.running.spawn(answer(request, work));
@@ -294,5 +316,18 @@ async fn answer(request: Request, work: impl Future<Output = Result<Box<RawValue
 async fn publish(request: &Request, outcome: &Result<Box<RawValue>, RpcError>) -> Result<Arc<Envelope>, PublishError> {
     let payload = rpc::outcome(&request.id.to_raw(), outcome);
     let outgoing = Outgoing::new(payload).to([request.from().clone()]).correlation(request.envelope.id().clone());
-    request.room.publish(outgoing).await
+    request.room.publish_from(request.callee(), outgoing).await
+}
+
+/// Answers for ghosts, which offer nothing.
+struct GhostService;
+
+impl Service for GhostService {
+    fn request(&self, request: Request) -> BoxFuture<'static, Result<Box<RawValue>, RpcError>> {
+        let answer = match request.method() {
+            "ping" => Ok(RawValue::from_string("{}".into()).expect("an empty object is JSON")),
+            method => Err(RpcError::method_not_found(method)),
+        };
+        Box::pin(std::future::ready(answer))
+    }
 }

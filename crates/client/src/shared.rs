@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::CallWaiter;
 use crate::connection::{Order, OrderPurpose};
 use crate::entering::OpenedConnection;
+use crate::ghosts::GhostTable;
 use crate::peer::Directory;
 use crate::ring::{EventRing, RingCursor};
 use crate::room::notification;
@@ -78,6 +79,8 @@ pub(crate) struct RoomShared {
     answer_limit: AtomicUsize,
     pub(crate) roster: Mutex<HashMap<ParticipantId, Participant>>,
     pub(crate) calls: Mutex<HashMap<EnvelopeId, CallWaiter>>,
+    /// Those that this participant speaks for, if it is a bridge.
+    pub(crate) ghosts: GhostTable,
 }
 
 impl RoomShared {
@@ -107,6 +110,7 @@ impl RoomShared {
             answer_limit: AtomicUsize::new(0),
             roster: Mutex::default(),
             calls: Mutex::default(),
+            ghosts: GhostTable::default(),
         };
         shared.welcomed(opened);
         shared
@@ -116,12 +120,18 @@ impl RoomShared {
     pub(crate) fn welcomed(&self, opened: &OpenedConnection) {
         self.message_limit.store(opened.message_limit.unwrap_or(0), Ordering::Relaxed);
         self.answer_limit.store(opened.answer_limit.unwrap_or(0), Ordering::Relaxed);
+        self.ghosts.set_namespaces(&opened.acts_for);
         *self.roster.lock() = opened.roster.iter().map(|one| (one.id.clone(), one.clone())).collect();
     }
 
     /// Whether an envelope is for everybody, or for this session of this participant.
     pub(crate) fn is_for_us(&self, envelope: &Envelope) -> bool {
         envelope.concerns(&self.id) && envelope.concerns_session(&self.session)
+    }
+
+    /// Whether an id is this participant's, or that of a ghost of its own.
+    pub(crate) fn is_own(&self, id: &ParticipantId) -> bool {
+        *id == self.id || self.ghosts.may_be(id)
     }
 
     /// The refusal of what the gateway does not take for its length.

@@ -120,11 +120,23 @@ impl TextSocket {
             offering.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
         }
         let opening = async {
-            match connect(&host, offering).await {
-                Err(Unopened::NoSubprotocol) => connect(&host, plain).await,
+            match connect(&host, offering, MAX_FRAME).await {
+                Err(Unopened::NoSubprotocol) => connect(&host, plain, MAX_FRAME).await,
                 opened => opened,
             }
         };
+        Self::opened_in_time(opening).await
+    }
+
+    /// Opens a WebSocket anywhere, without a subprotocol. A message with more bytes than `max_message` ends the connection.
+    pub async fn open_bounded(url: &str, max_message: usize) -> Result<Self, SocketError> {
+        let (host, request) = elsewhere(url, &[])?;
+        Self::opened_in_time(connect(&host, request, max_message)).await
+    }
+
+    async fn opened_in_time(
+        opening: impl Future<Output = Result<(ClientSocket, HeaderMap), Unopened>>,
+    ) -> Result<Self, SocketError> {
         match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
             Ok(Ok((socket, headers))) => Ok(Self::of(socket, &headers)),
             Ok(Err(Unopened::NoSubprotocol)) => {
@@ -245,7 +257,7 @@ pub(crate) async fn upgrade(
     }
     let opening = async {
         let wire = gateway.dial().await.map_err(|error| client.unreachable(error))?;
-        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await;
+        let connected = tokio_tungstenite::client_async_with_config(request, wire, Some(config(MAX_FRAME))).await;
         connected.map_err(|error| refused(client, error))
     };
     match tokio::time::timeout(HANDSHAKE_TIME, opening).await {
@@ -261,11 +273,11 @@ enum Unopened {
     Other(SocketError),
 }
 
-async fn connect(host: &Gateway, request: Request) -> Result<(ClientSocket, HeaderMap), Unopened> {
+async fn connect(host: &Gateway, request: Request, max_message: usize) -> Result<(ClientSocket, HeaderMap), Unopened> {
     const NO_SUBPROTOCOL: ProtocolError = ProtocolError::SecWebSocketSubProtocolError(SubProtocolError::NoSubProtocol);
     let unreachable = |why: String| Unopened::Other(SocketError::Unreachable(why));
     let wire = host.dial().await.map_err(|error| unreachable(error.to_string()))?;
-    match tokio_tungstenite::client_async_with_config(request, wire, Some(config())).await {
+    match tokio_tungstenite::client_async_with_config(request, wire, Some(config(max_message))).await {
         Ok((socket, response)) => Ok((socket, response.into_parts().0.headers)),
         Err(tungstenite::Error::Http(response)) => {
             Err(Unopened::Other(SocketError::Refused(response.status().as_u16())))
@@ -275,11 +287,11 @@ async fn connect(host: &Gateway, request: Request) -> Result<(ClientSocket, Head
     }
 }
 
-fn config() -> WebSocketConfig {
+fn config(max_message: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(16 << 10)
-        .max_message_size(Some(MAX_FRAME))
-        .max_frame_size(Some(MAX_FRAME))
+        .max_message_size(Some(max_message))
+        .max_frame_size(Some(max_message))
 }
 
 /// Where a URL leads, and the request that asks for a WebSocket there.

@@ -52,6 +52,12 @@ mod with_rustls {
         }
     }
 
+    /// Encrypts a connection to a server that is not a gateway. `pem` has certificates to trust beside the system's.
+    pub async fn connect_tls(host: &str, stream: TcpStream, pem: Option<&[u8]>) -> io::Result<Box<dyn Wire>> {
+        let roots = pem.map(certificates).transpose().map_err(io::Error::other)?;
+        Tls { roots: roots.unwrap_or_default(), protocols: &[] }.connect(host, stream).await
+    }
+
     /// The certificates of a PEM file, of which there is at least one.
     pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidAddress> {
         let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
@@ -60,6 +66,8 @@ mod with_rustls {
     }
 }
 
+#[cfg(feature = "tls")]
+pub use with_rustls::connect_tls;
 #[cfg(feature = "tls")]
 pub(crate) use with_rustls::{Tls, certificates};
 

@@ -202,6 +202,15 @@ impl Toolbox {
         self.answers("roots", "roots/list", move |_: Members, _| ready(json_of(&RootList { roots: &roots })))
     }
 
+    /// Asks guests for a server that is this participant's alone, in place of the one that all callers share. A guest gives a participant at most
+    /// eight.
+    #[must_use]
+    pub fn isolated(self) -> Self {
+        let experimental = serde_json::json!({ salon_mcp::handshake::ISOLATED: {} });
+        self.state().declares.set("experimental", &experimental);
+        self
+    }
+
     fn answers<P, A, F, Fut>(self, capability: &str, method: &str, answer: F) -> Self
     where
         P: DeserializeOwned,
@@ -337,6 +346,10 @@ impl Service for Toolbox {
         if state.rooms.len() < MAX_ROOMS {
             state.rooms.push(room);
         }
+    }
+
+    fn needs_handshake(&self) -> bool {
+        false
     }
 
     fn declares(&self) -> Box<RawValue> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use salon_protocol::{CHAT_METHOD, Envelope, Message, ParticipantId};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// One thing that needs a capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Act<'a> {
     Manage,
 }
 
-/// Requests of MCP that ask what somebody offers, or read it. Whoever may read the room may send them.
+/// Requests of MCP that ask what somebody offers, or read it. Every participant that may read the room may send them.
 const READ_REQUESTS: &[&str] = &[
     "completion/complete",
     "initialize",
@@ -59,6 +60,7 @@ const READ_TOOLS: &[&str] = &[
     "message.status",
     "presence.get",
     "room.find_tools",
+    "room.search",
     "room.wait",
     "topic.get",
 ];
@@ -66,9 +68,10 @@ const READ_TOOLS: &[&str] = &[
 /// What a call of one of the gateway's own tools is.
 pub(crate) fn host_act<'a>(host: &'a ParticipantId, tool: &'a str) -> Act<'a> {
     match tool {
-        "chat.say" => Act::Say,
+        "chat.edit" | "chat.retract" | "chat.say" | "presence.set" => Act::Say,
         "topic.configure" => Act::Manage,
-        "participant.pause"
+        "message.redact"
+        | "participant.pause"
         | "participant.readmit"
         | "participant.remove"
         | "participant.resume"
@@ -111,19 +114,30 @@ pub(crate) fn is_tool_call(envelope: &Envelope) -> bool {
 
 /// The name of the tool that an envelope calls by `tools/call`; `None` where it does not, or names none.
 pub fn called_tool(envelope: &Envelope) -> Option<String> {
-    is_tool_call(envelope).then(|| tool_name(envelope.payload())).flatten()
+    call_params(envelope).and_then(tool_name)
 }
 
-fn tool_name(payload: &str) -> Option<String> {
+/// The arguments of the tool that an envelope calls by `tools/call`, as they were written; `None` where there are none.
+pub fn called_arguments(envelope: &Envelope) -> Option<String> {
     #[derive(Deserialize)]
-    struct Call {
-        params: Params,
+    struct Call<'a> {
+        #[serde(borrow)]
+        arguments: &'a RawValue,
     }
+    serde_json::from_str::<Call<'_>>(call_params(envelope)?).ok().map(|call| call.arguments.get().to_owned())
+}
+
+/// The parameters of a `tools/call`. Only an object has any: an array would be read as the members in their order, and callees read none in it.
+fn call_params(envelope: &Envelope) -> Option<&str> {
+    envelope.params().filter(|params| is_tool_call(envelope) && params.starts_with('{'))
+}
+
+fn tool_name(params: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Params {
         name: String,
     }
-    serde_json::from_str::<Call>(payload).ok().map(|call| call.params.name)
+    serde_json::from_str::<Params>(params).ok().map(|params| params.name)
 }
 
 impl<'a> Act<'a> {

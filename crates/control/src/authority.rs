@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use salon_protocol::{Code, Envelope, ParticipantId, Refusal, Stamp};
+use salon_protocol::{Code, Envelope, Message, ParticipantId, Refusal, Stamp, StampVia};
 
 use crate::act::{self, Act};
 use crate::capability::CapabilitySet;
-use crate::rule::{CallRule, RuleEffect};
-use crate::settings::TopicSettings;
+use crate::rule::{CallRule, Principal, RuleEffect};
+use crate::settings::{SettingsSubject, TopicSettings};
 
 /// The permission of tokens whose owners may do everything in every topic that the token names.
 pub const OPERATOR_PERMISSION: &str = "operator";
+
+/// The longest name of a tool, where settings or a token limit what may be called.
+const MAX_TOOL_BYTES: usize = 1024;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -21,6 +24,8 @@ pub struct Authority {
     /// Whether the token says that its owner is a person.
     is_human: bool,
     is_operator: bool,
+    /// The bridge that speaks for the participant, where one does.
+    via: Option<StampVia>,
 }
 
 /// The rule that holds a call for approval, and the tool that is called.
@@ -40,7 +45,8 @@ impl Authority {
     /// What a topic's settings and a token say of a participant. `None` where they forbid nothing, which is usual and must cost little.
     pub fn new(settings: Option<&Arc<TopicSettings>>, stamp: Option<&Stamp>) -> Option<Self> {
         let token = stamp.and_then(Stamp::capabilities);
-        if settings.is_none() && token.is_none() {
+        let via = stamp.and_then(Stamp::via);
+        if settings.is_none() && token.is_none() && via.is_none() {
             return None;
         }
         let is_operator = |stamp: &Stamp| stamp.permissions().iter().any(|name| name == OPERATOR_PERMISSION);
@@ -49,8 +55,18 @@ impl Authority {
             // A token whose capabilities cannot be read allows nothing.
             token: token.map(|list| CapabilitySet::parse(&list).unwrap_or_default()),
             is_human: stamp.is_some_and(Stamp::is_human),
-            is_operator: stamp.is_some_and(is_operator),
+            is_operator: stamp.is_some_and(is_operator) && via.is_none(),
+            via,
         })
+    }
+
+    fn subject<'a>(&'a self, id: &'a ParticipantId) -> SettingsSubject<'a> {
+        SettingsSubject { id, via: self.via.as_ref().map(|via| &via.bridge) }
+    }
+
+    /// Whether principals include a participant.
+    pub fn is_one_of(&self, principals: &[Principal], participant: &ParticipantId) -> bool {
+        self.settings.is_one_of(principals, self.subject(participant))
     }
 
     /// Whether the token is an operator's.
@@ -77,7 +93,9 @@ impl Authority {
         if self.settings.version == 0 && matches!(act, Act::Manage | Act::Moderate) {
             return Ok(());
         }
-        match (self.settings.role_of(author), self.settings.capabilities_of(author)) {
+        self.check_bridge(act)?;
+        let subject = self.subject(author);
+        match (self.settings.role_of(subject), self.settings.capabilities_of(subject)) {
             (_, Some(allowed)) if allowed.allows(act) => Ok(()),
             _ if self.is_operator => Ok(()),
             (Some(role), Some(_)) => {
@@ -87,12 +105,57 @@ impl Authority {
         }
     }
 
+    /// Refuses to a ghost what its bridge may not do.
+    fn check_bridge(&self, act: &Act<'_>) -> Result<(), Refusal> {
+        let Some(StampVia { bridge, .. }) = &self.via else { return Ok(()) };
+        match (self.settings.role_of(bridge), self.settings.capabilities_of(bridge)) {
+            (_, Some(allowed)) if allowed.allows(act) => Ok(()),
+            (Some(role), Some(_)) => Err(forbidden(format!(
+                "this needs the capability `{act}`, which the role `{role}` of your bridge `{bridge}` does not have"
+            ))),
+            _ => {
+                Err(forbidden(format!("this topic is for its members, and your bridge `{bridge}` is not one of them")))
+            }
+        }
+    }
+
+    /// Refuses what a ghost may not do that may only chat.
+    fn check_chat_only(&self, envelope: &Envelope, act: &Act<'_>) -> Result<(), Refusal> {
+        let Some(StampVia { bridge, chat_only: true }) = &self.via else { return Ok(()) };
+        let is_request = matches!(envelope.message(), Some(Message::Request { .. }));
+        let is_harmless = envelope.to().iter().all(ParticipantId::is_host) && matches!(act, Act::Read | Act::Say);
+        if is_request && !is_harmless {
+            let message = format!(
+                "`{}` may only chat: the token of its bridge `{bridge}` does not let ghosts call (`ghosts_call`)",
+                envelope.from()
+            );
+            return Err(forbidden(message));
+        }
+        Ok(())
+    }
+
     /// Refuses a participant that is paused.
     pub fn check_active(&self, author: &ParticipantId) -> Result<(), Refusal> {
-        if !self.is_operator && self.settings.is_paused(author, self.is_human) {
+        if !self.is_operator && self.settings.is_paused(self.subject(author), self.is_human) {
             return Err(Refusal::new(Code::Paused, "you are paused in this room: you can read, and nothing else"));
         }
         Ok(())
+    }
+
+    /// Refuses what is new in a topic that is archived, and of a participant that is paused.
+    fn check_open(&self, author: &ParticipantId) -> Result<(), Refusal> {
+        if self.settings.archived {
+            let message = "this topic is archived: it can be read, and nothing new is stored";
+            return Err(Refusal::new(Code::Archived, message));
+        }
+        self.check_active(author)
+    }
+
+    /// Whether a participant may say something, or put a file there.
+    pub fn check_say(&self, author: &ParticipantId) -> Result<(), Refusal> {
+        self.check(author, &Act::Read)?;
+        self.check_open(author)?;
+        self.check(author, &Act::Say)
     }
 
     /// Judges an envelope: refuses it, or says which rule holds it. `is_called` where its recipient waits for an answer of its author.
@@ -100,8 +163,14 @@ impl Authority {
         let author = envelope.from();
         let tool = if self.needs_tool(envelope) {
             // Callees could read a name in a call that no rule was tried with.
-            let nameless = || Refusal::new(Code::InvalidParameters, "a tool call needs a string `params.name`");
-            act::called_tool(envelope).ok_or_else(nameless)?
+            let wrong = |why: String| Refusal::new(Code::InvalidParameters, why);
+            let tool =
+                act::called_tool(envelope).ok_or_else(|| wrong("a tool call needs a string `params.name`".into()))?;
+            // Each rule is tried with it.
+            if tool.len() > MAX_TOOL_BYTES {
+                return Err(wrong(format!("the name of a tool has at most {MAX_TOOL_BYTES} bytes in this topic")));
+            }
+            tool
         } else {
             String::new()
         };
@@ -109,18 +178,15 @@ impl Authority {
             true => Act::Read,
             false => Act::of(envelope, &tool),
         };
+        self.check_chat_only(envelope, &act)?;
         // Who moderates or manages can take back what keeps everybody from everything.
         if !matches!(act, Act::Read | Act::Moderate | Act::Manage) {
-            if self.settings.archived {
-                let message = "this topic is archived: it can be read, and nothing new is stored";
-                return Err(Refusal::new(Code::Archived, message));
-            }
-            self.check_active(author)?;
+            self.check_open(author)?;
         }
         self.check(author, &act)?;
         let Act::Call(callee, _) = act else { return Ok(None) };
         self.check_callee(callee)?;
-        match self.settings.rule_for(author, &act) {
+        match self.settings.rule_for(self.subject(author), &act) {
             Some((rule, RuleEffect::Hold)) => {
                 let rule = rule.clone();
                 let tool = act.tool().unwrap_or_default().to_owned();
@@ -134,9 +200,13 @@ impl Authority {
     /// Whether the name of the called tool matters, so that the payload has to be read.
     fn needs_tool(&self, envelope: &Envelope) -> bool {
         let allows_all_calls = || {
-            let by_role = self.settings.capabilities_of(envelope.from());
-            let by_role = self.is_operator || by_role.is_some_and(CapabilitySet::allows_all_calls);
-            by_role && self.token.as_ref().is_none_or(CapabilitySet::allows_all_calls)
+            let by_role = |who: SettingsSubject<'_>| {
+                self.settings.capabilities_of(who).is_some_and(CapabilitySet::allows_all_calls)
+            };
+            let by_bridge = self.via.as_ref().is_none_or(|via| by_role((&via.bridge).into()));
+            (self.is_operator || by_role(self.subject(envelope.from())))
+                && by_bridge
+                && self.token.as_ref().is_none_or(CapabilitySet::allows_all_calls)
         };
         let is_for_host = || envelope.to().iter().any(ParticipantId::is_host);
         act::is_tool_call(envelope) && (is_for_host() || !self.settings.rules.is_empty() || !allows_all_calls())
@@ -147,7 +217,7 @@ impl Authority {
         let act = Act::Call(callee, tool);
         self.check(caller, &act)?;
         self.check_callee(callee)?;
-        match self.settings.rule_for(caller, &act) {
+        match self.settings.rule_for(self.subject(caller), &act) {
             Some((_, RuleEffect::Hold)) => Err(forbidden(format!("`{act}` needs approval: call it directly"))),
             Some((_, RuleEffect::Deny)) => Err(forbidden(format!("a rule of this topic denies `{act}`"))),
             Some((_, RuleEffect::Allow)) | None => Ok(()),
@@ -160,7 +230,7 @@ impl Authority {
             return self.check(caller, &act::host_act(callee, tool)).is_ok();
         }
         let act = Act::Call(callee, tool);
-        let is_denied = || matches!(self.settings.rule_for(caller, &act), Some((_, RuleEffect::Deny)));
+        let is_denied = || matches!(self.settings.rule_for(self.subject(caller), &act), Some((_, RuleEffect::Deny)));
         self.check(caller, &act).is_ok() && self.check_callee(callee).is_ok() && !is_denied()
     }
 

@@ -1,7 +1,9 @@
 //! The notifications by which a gateway writes into a topic's log what was decided there. Only those of the gateway's own participant count.
 
-use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, Timestamp};
-use serde::{Deserialize, Deserializer, Serialize};
+use std::sync::Arc;
+
+use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Redaction, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::rule::Principal;
 use crate::settings::TopicSettings;
@@ -12,6 +14,22 @@ pub const SETTINGS_METHOD: &str = "notifications/topic/settings";
 pub const APPROVAL_REQUESTED_METHOD: &str = "notifications/approval/requested";
 /// Somebody has decided about a held call, or it is held no longer.
 pub const APPROVAL_DECIDED_METHOD: &str = "notifications/approval/decided";
+
+/// A message was redacted.
+pub const REDACTED_METHOD: &str = "notifications/message/redacted";
+
+/// The topic was deleted: nothing before this counts any more.
+pub const DELETED_METHOD: &str = "notifications/topic/deleted";
+
+/// The parameters of [`DELETED_METHOD`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicDeletion {
+    /// The participant that deleted it.
+    pub by: ParticipantId,
+    /// What it was for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
 
 /// The parameters of [`SETTINGS_METHOD`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,13 +67,7 @@ pub struct ApprovalRequest {
     #[serde(default)]
     pub self_approval: bool,
     /// When the call is given back undecided.
-    #[serde(deserialize_with = "timestamp")]
     pub expires: Timestamp,
-}
-
-fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Timestamp::parse(&text).ok_or_else(|| serde::de::Error::custom("not a time of RFC 3339"))
 }
 
 /// What was decided.
@@ -89,6 +101,66 @@ pub struct ApprovalDecision {
     pub reason: Option<String>,
 }
 
+/// How many messages one redaction has at most.
+pub const MAX_REDACTED_MESSAGES: usize = 64;
+
+/// The parameters of [`REDACTED_METHOD`]: a message, and those that have the same text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRedaction {
+    /// The id of the message.
+    pub id: EnvelopeId,
+    /// The participant that redacted it.
+    pub by: ParticipantId,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What takes the place of which entries.
+    pub messages: Vec<RedactedMessage>,
+}
+
+/// One entry that was redacted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedactedMessage {
+    /// The id of its envelope.
+    pub id: EnvelopeId,
+    /// Its sender.
+    pub from: ParticipantId,
+    /// Where it stands in the topic's log.
+    pub offset: u64,
+    /// The SHA-256 of its text, as `sha256:` and hexadecimal digits.
+    pub digest: String,
+    /// The envelope that takes its place, as a text.
+    pub tombstone: String,
+}
+
+impl RedactedMessage {
+    /// What takes the place of an entry. `None` where it is another entry, or one that has been redacted before.
+    pub fn replace(&self, entry: &Entry) -> Option<Arc<Entry>> {
+        if entry.position.offset != self.offset || *entry.envelope.id() != self.id || entry.envelope.is_redacted() {
+            return None;
+        }
+        let envelope = Envelope::restore(self.tombstone.as_str()).ok()?;
+        let is_tombstone = envelope.is_redacted() && *envelope.id() == self.id && *envelope.from() == self.from;
+        is_tombstone.then(|| Arc::new(Entry { envelope, stamp: entry.stamp.clone(), ..*entry }))
+    }
+}
+
+/// What takes the place of a message, if it may be redacted: not the gateway's own notices, but for the text of a call that one of them holds.
+pub fn tombstone_of(envelope: &Envelope, redaction: &Redaction) -> Option<Envelope> {
+    match ControlNotice::of(envelope) {
+        Some(ControlNotice::Requested(mut held)) => {
+            let request = Envelope::restore(held.request.as_str()).ok()?;
+            // As the tombstone of the call itself, so that a call that was approved is still known as the one that was held.
+            let of_call = Redaction { digest: held.digest.clone(), ..redaction.clone() };
+            held.request = request.tombstone(&of_call)?.text().to_owned();
+            let params = serde_json::value::to_raw_value(&held).ok()?;
+            envelope.tombstone_around(redaction, Some(&params))
+        }
+        None if !ControlNotice::is_one(envelope) => envelope.tombstone(redaction),
+        _ => None,
+    }
+}
+
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlNotice {
@@ -98,6 +170,10 @@ pub enum ControlNotice {
     Requested(Box<ApprovalRequest>),
     /// See [`ApprovalDecision`].
     Decided(Box<ApprovalDecision>),
+    /// See [`MessageRedaction`].
+    Redacted(Box<MessageRedaction>),
+    /// See [`TopicDeletion`].
+    Deleted(Box<TopicDeletion>),
 }
 
 impl ControlNotice {
@@ -111,8 +187,16 @@ impl ControlNotice {
         match &**method {
             SETTINGS_METHOD => read_settings(params).map(Box::new).map(Self::Settings),
             APPROVAL_REQUESTED_METHOD => serde_json::from_str(params).ok().map(Self::Requested),
+            REDACTED_METHOD => serde_json::from_str(params).ok().map(Self::Redacted),
+            DELETED_METHOD => serde_json::from_str(params).ok().map(Self::Deleted),
             _ => serde_json::from_str(params).ok().map(Self::Decided),
         }
+    }
+
+    /// Whether an envelope says that the topic was deleted.
+    pub fn deletes_topic(envelope: &Envelope) -> bool {
+        envelope.from().is_host()
+            && matches!(envelope.message(), Some(Message::Notification { method }) if &**method == DELETED_METHOD)
     }
 
     /// Whether an envelope says that a call is held.
@@ -124,7 +208,8 @@ impl ControlNotice {
 
     /// Whether an envelope is one of them, by its sender and method.
     pub fn is_one(envelope: &Envelope) -> bool {
-        const METHODS: [&str; 3] = [SETTINGS_METHOD, APPROVAL_REQUESTED_METHOD, APPROVAL_DECIDED_METHOD];
+        const METHODS: [&str; 5] =
+            [SETTINGS_METHOD, APPROVAL_REQUESTED_METHOD, APPROVAL_DECIDED_METHOD, REDACTED_METHOD, DELETED_METHOD];
         envelope.from().is_host()
             && matches!(envelope.message(), Some(Message::Notification { method }) if METHODS.contains(&&**method))
     }

@@ -5,14 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use salon_protocol::ParticipantId;
+use salon_protocol::{Participant, ParticipantId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::act::Act;
 use crate::capability::{CapabilityPattern, CapabilitySet};
+use crate::limits::{TopicLimits, TopicRetention};
 use crate::role::RoleName;
 use crate::rule::{CallRule, Principal, RuleEffect};
+use crate::rule_list::RuleList;
 
 /// Bounds of one topic's settings. They are stored with every change, and every room has them in memory.
 const MAX_BYTES: usize = 64 << 10;
@@ -59,8 +61,14 @@ pub struct TopicSettings {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<RoleName, CapabilitySet>,
     /// What becomes of calls that the role allows. The first rule that matches counts.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<CallRule>,
+    #[serde(skip_serializing_if = "RuleList::is_empty")]
+    pub rules: RuleList,
+    /// How much may be done here, beside the limits of the gateway.
+    #[serde(skip_serializing_if = "TopicLimits::is_default")]
+    pub limits: TopicLimits,
+    /// How long entries are kept.
+    #[serde(skip_serializing_if = "TopicRetention::is_default")]
+    pub retention: TopicRetention,
     /// Nothing new is stored.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub archived: bool,
@@ -92,6 +100,8 @@ pub enum InvalidSettings {
     Needs,
     /// A rule's calls expire at once, or too late.
     Expiry,
+    /// A limit is zero.
+    Zero,
     /// No owner is left that may enter.
     NoOwner,
     /// A member that settings or rules do not have.
@@ -110,6 +120,9 @@ impl fmt::Display for InvalidSettings {
             }
             Self::Needs => write!(f, "`needs` is a number from 1 to {MAX_APPROVERS}"),
             Self::Expiry => f.write_str("a held call expires after 1 second to 7 days"),
+            Self::Zero => {
+                f.write_str("limits and retention are whole numbers from 1; without one, the gateway's counts")
+            }
             Self::NoOwner => f.write_str("a topic needs a member with the role `owner` that is not removed"),
             Self::Unknown(name) => write!(f, "there is no setting `{name}`"),
         }
@@ -118,7 +131,7 @@ impl fmt::Display for InvalidSettings {
 
 impl TopicSettings {
     /// The members of settings in JSON.
-    const FIELDS: [&str; 12] = [
+    const FIELDS: [&str; 14] = [
         "version",
         "title",
         "description",
@@ -127,6 +140,8 @@ impl TopicSettings {
         "default_role",
         "roles",
         "rules",
+        "limits",
+        "retention",
         "archived",
         "stopped",
         "paused",
@@ -145,6 +160,8 @@ impl TopicSettings {
             return Err(InvalidSettings::Shape("a change is an object".into()));
         }
         check_fields(patch, &Self::FIELDS)?;
+        check_fields(&patch["limits"], &TopicLimits::FIELDS)?;
+        check_fields(&patch["retention"], &TopicRetention::FIELDS)?;
         for rule in patch["rules"].as_array().into_iter().flatten() {
             check_fields(rule, &CallRule::FIELDS)?;
         }
@@ -165,6 +182,9 @@ impl TopicSettings {
         bounded(named, MAX_PARTICIPANTS, "members, and as many paused or removed participants")?;
         bounded(self.roles.len(), MAX_ROLES, "roles of its own")?;
         bounded(self.rules.len(), MAX_RULES, "rules")?;
+        if !self.limits.are_positive() || !self.retention.is_positive() {
+            return Err(InvalidSettings::Zero);
+        }
         if self.roles.keys().any(|role| role.as_str() == RoleName::OWNER) {
             return Err(InvalidSettings::OwnerDefined);
         }
@@ -209,59 +229,97 @@ impl TopicSettings {
         self.roles.get(role).or_else(|| role.built_in())
     }
 
-    /// The role of a participant; `None` for one that may not enter.
-    pub fn role_of(&self, participant: &ParticipantId) -> Option<&RoleName> {
-        if self.removed.contains(participant) {
+    /// The role of a participant; `None` for one that may not enter. A ghost may enter where its bridge may.
+    pub fn role_of<'a>(&self, subject: impl Into<SettingsSubject<'a>>) -> Option<&RoleName> {
+        let SettingsSubject { id, via } = subject.into();
+        if let Some(bridge) = via {
+            self.role_of(bridge)?;
+        }
+        if self.removed.contains(id) {
             return None;
         }
-        if let Some(role) = self.members.get(participant) {
+        if let Some(role) = self.members.get(id) {
             return Some(role);
         }
         match self.access {
-            TopicAccess::Members => None,
-            TopicAccess::Token => Some(self.default_role.as_ref().unwrap_or(RoleName::member())),
+            TopicAccess::Members if via.is_none() => None,
+            TopicAccess::Members | TopicAccess::Token => Some(self.default_role.as_ref().unwrap_or(RoleName::member())),
         }
     }
 
-    /// What a participant may do here by its role; `None` for one that may not enter.
-    pub fn capabilities_of(&self, participant: &ParticipantId) -> Option<&CapabilitySet> {
-        self.role_of(participant).and_then(|role| self.role(role))
+    /// What a participant may do here by its role; `None` for one that may not enter. What a ghost may do, its bridge's role must allow, too.
+    pub fn capabilities_of<'a>(&self, subject: impl Into<SettingsSubject<'a>>) -> Option<&CapabilitySet> {
+        self.role_of(subject).and_then(|role| self.role(role))
     }
 
-    /// Whether a participant is paused; `is_human` where its token says that it is a person.
-    pub fn is_paused(&self, participant: &ParticipantId, is_human: bool) -> bool {
-        self.paused.contains(participant) || (self.stopped && !is_human && !self.may_moderate(participant))
+    /// Whether a participant is paused; `is_human` where its token says that it is a person. A ghost is paused with its bridge.
+    pub fn is_paused<'a>(&self, subject: impl Into<SettingsSubject<'a>>, is_human: bool) -> bool {
+        let subject = subject.into();
+        self.names_paused(subject) || (self.stopped && !is_human && !self.may_moderate(subject))
+    }
+
+    fn names_paused(&self, SettingsSubject { id, via }: SettingsSubject<'_>) -> bool {
+        self.paused.contains(id) || via.is_some_and(|bridge| self.paused.contains(bridge))
     }
 
     /// Whether these settings end the calls of a participant: it has lost its role, is paused, or the room is stopped, and was not so by the
     /// settings before. A stop ends the calls of everyone who may not moderate: which of them are people, the entries of a log do not say.
     /// People may go on calling after it, so each cause counts by itself.
-    pub fn ends_calls_of(&self, participant: &ParticipantId, before: Option<&Self>) -> bool {
+    pub fn ends_calls_of<'a>(&self, subject: impl Into<SettingsSubject<'a>>, before: Option<&Self>) -> bool {
+        let subject = subject.into();
         let is_new = |holds: &dyn Fn(&Self) -> bool| holds(self) && !before.is_some_and(holds);
-        is_new(&|settings| settings.role_of(participant).is_none())
-            || is_new(&|settings| settings.paused.contains(participant))
-            || is_new(&|settings| settings.stopped && !settings.may_moderate(participant))
+        is_new(&|settings| settings.role_of(subject).is_none())
+            || is_new(&|settings| settings.names_paused(subject))
+            || is_new(&|settings| settings.stopped && !settings.may_moderate(subject))
     }
 
-    fn may_moderate(&self, participant: &ParticipantId) -> bool {
-        self.capabilities_of(participant).is_some_and(|allowed| allowed.allows(&Act::Moderate))
+    fn may_moderate(&self, subject: SettingsSubject<'_>) -> bool {
+        let may = |subject| self.capabilities_of(subject).is_some_and(|allowed| allowed.allows(&Act::Moderate));
+        may(subject) && subject.via.is_none_or(|bridge| may(bridge.into()))
     }
 
     /// The rule for a call; `None` where there is none.
-    pub fn rule_for(&self, caller: &ParticipantId, call: &Act<'_>) -> Option<(&CallRule, RuleEffect)> {
-        self.rules.iter().find_map(|rule| {
+    pub fn rule_for<'a>(
+        &self,
+        caller: impl Into<SettingsSubject<'a>>,
+        call: &Act<'_>,
+    ) -> Option<(&CallRule, RuleEffect)> {
+        let (caller, Act::Call(callee, tool)) = (caller.into(), call) else { return None };
+        self.rules.candidates(callee, tool).find_map(|rule| {
             let (effect, calls) = rule.effect()?;
-            let concerns = rule.callers.is_empty() || self.is_one_of(&rule.callers, caller);
-            (concerns && calls.covers(call)).then_some((rule, effect))
+            let concerns = || rule.callers.is_empty() || self.is_one_of(&rule.callers, caller);
+            (calls.covers(call) && concerns()).then_some((rule, effect))
         })
     }
 
     /// Whether principals include a participant.
-    pub fn is_one_of(&self, principals: &[Principal], participant: &ParticipantId) -> bool {
+    pub fn is_one_of<'a>(&self, principals: &[Principal], subject: impl Into<SettingsSubject<'a>>) -> bool {
+        let subject = subject.into();
         principals.iter().any(|principal| match principal {
-            Principal::Participant(id) => id == participant,
-            Principal::Role(role) => self.role_of(participant) == Some(role),
+            Principal::Participant(id) => id == subject.id,
+            Principal::Role(role) => self.role_of(subject) == Some(role),
         })
+    }
+}
+
+/// Of whom settings are asked: a participant, and the bridge that speaks for it where one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingsSubject<'a> {
+    /// The participant.
+    pub id: &'a ParticipantId,
+    /// The bridge of a ghost.
+    pub via: Option<&'a ParticipantId>,
+}
+
+impl<'a> From<&'a ParticipantId> for SettingsSubject<'a> {
+    fn from(id: &'a ParticipantId) -> Self {
+        Self { id, via: None }
+    }
+}
+
+impl<'a> From<&'a Participant> for SettingsSubject<'a> {
+    fn from(participant: &'a Participant) -> Self {
+        Self { id: &participant.id, via: participant.via.as_ref() }
     }
 }
 

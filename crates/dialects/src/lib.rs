@@ -24,7 +24,7 @@ use salon_protocol::{
 
 pub use catalogue::{
     CatalogueAnswer, CatalogueQuery, CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Merged, Placement, RoomAnswer,
-    RoomQuery, SnapshotBuilder,
+    RoomQuery, SnapshotBuilder, WAIT_TOOL,
 };
 pub use stamps::Stamps;
 
@@ -153,6 +153,13 @@ pub enum DialectEvent<O, A> {
         /// What everybody is told of it.
         held: Box<ApprovalRequest>,
     },
+    /// A draft that was stored names participants that are not in the room.
+    Absent {
+        /// The envelope.
+        id: EnvelopeId,
+        /// Who is not there.
+        participants: Vec<ParticipantId>,
+    },
     /// A draft was not stored.
     Refused {
         /// Whose outcome this is.
@@ -172,6 +179,8 @@ pub enum DialectEvent<O, A> {
         callee: ParticipantId,
         /// Why nobody will answer it.
         cause: FailureCause,
+        /// Why it was denied, in the approver's words.
+        reason: Option<Arc<str>>,
     },
     /// Entries the peer has not seen are no longer kept.
     Gap,
@@ -242,6 +251,9 @@ pub trait Dialect: Send {
 
     /// The next thing to do.
     fn poll_action(&mut self) -> Option<DialectAction<Self::Query>>;
+
+    /// Replaces the entries that it may still send, or send again, by what the log has of them now: a redaction may have come after it got them.
+    fn refresh(&mut self, _current: &dyn Fn(&Arc<Entry>) -> Arc<Entry>) {}
 
     /// Whether entries are wanted now. A peer that asks for them has them wait in the room until it does.
     fn ready(&self) -> bool {

@@ -1,11 +1,12 @@
 //! MCPx v0: the room's own grammar. An entry goes out as it stands in the log; nothing is ever re-encoded.
 
+mod ghosts;
+
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_control::ApprovalRequest;
+use salon_control::{ApprovalRequest, GhostGrant};
 use salon_protocol::system::{self, Welcome};
 use salon_protocol::{
     CloseReason, Code, Compose, Draft, EnvelopeId, Kind, Limits, Participant, ParticipantId, Presence, PresenceEvent,
@@ -16,8 +17,10 @@ use serde_json::value::RawValue;
 
 use crate::{Dialect, Frame, Joined, Stamps, StreamId, Ticket};
 
-type DialectEvent = crate::DialectEvent<(), Infallible>;
-type DialectAction = crate::DialectAction<Infallible>;
+pub use ghosts::{GhostAnswer, GhostOutcome, GhostQuery, GhostRequest};
+
+type DialectEvent = crate::DialectEvent<(), GhostAnswer>;
+type DialectAction = crate::DialectAction<GhostQuery>;
 
 /// What a connection asked for.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +39,8 @@ pub struct Mcpx {
     options: McpxOptions,
     stamps: Stamps,
     participant: Option<Arc<Participant>>,
+    /// Whom the peer may act for, if it is a bridge.
+    ghosts: Option<GhostGrant>,
     tickets: u64,
     next_heartbeat: Option<Instant>,
     actions: VecDeque<DialectAction>,
@@ -44,7 +49,22 @@ pub struct Mcpx {
 impl Mcpx {
     /// A connection that has its seat but has not been welcomed.
     pub fn new(options: McpxOptions, stamps: Stamps) -> Self {
-        Self { options, stamps, participant: None, tickets: 0, next_heartbeat: None, actions: VecDeque::new() }
+        Self {
+            options,
+            stamps,
+            participant: None,
+            ghosts: None,
+            tickets: 0,
+            next_heartbeat: None,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// For a peer that is a bridge, where it is one.
+    #[must_use]
+    pub fn acting_for(mut self, ghosts: Option<GhostGrant>) -> Self {
+        self.ghosts = ghosts;
+        self
     }
 
     fn send(&mut self, frame: Frame) {
@@ -112,7 +132,8 @@ impl Mcpx {
         };
         let (newcomer, topic) = (&joined.participant, &joined.topic);
         let welcome = Welcome::new(newcomer, topic, &participants, history, &gateway, limits, joined.durability)
-            .with_heartbeat(self.options.heartbeat);
+            .with_heartbeat(self.options.heartbeat)
+            .with_ghosts(self.ghosts.as_ref().map(ghosts::describe));
         let frame = self.compose(Kind::System, None, welcome, now);
         self.send(frame);
     }
@@ -120,8 +141,8 @@ impl Mcpx {
 
 impl Dialect for Mcpx {
     type Opening = ();
-    type Query = Infallible;
-    type Answer = Infallible;
+    type Query = GhostQuery;
+    type Answer = GhostAnswer;
 
     fn handle_frame(&mut self, _: StreamId, frame: Frame, now: Instant) {
         let Frame::Text(text) = frame else {
@@ -129,10 +150,16 @@ impl Dialect for Mcpx {
                 .refuse(&Refusal::new(Code::InvalidEnvelope, "an envelope is a text frame, not a binary one"), now);
         };
         match Draft::parse(text, &self.options.limits) {
-            Ok(draft) => {
-                self.tickets += 1;
-                self.actions.push_back(DialectAction::Publish(Ticket(self.tickets), Box::new(draft)));
-            }
+            Ok(draft) => match GhostQuery::read(&draft) {
+                None => {
+                    self.tickets += 1;
+                    self.actions.push_back(DialectAction::Publish(Ticket(self.tickets), Box::new(draft)));
+                }
+                Some(query) => match query.and_then(|query| self.check_bridge(&draft, query)) {
+                    Ok(query) => self.actions.push_back(DialectAction::Ask(query)),
+                    Err(refusal) => self.refuse(&refusal.regarding(Some(draft.envelope().id().clone())), now),
+                },
+            },
             Err(refusal) => self.refuse(&refusal, now),
         }
     }
@@ -147,9 +174,14 @@ impl Dialect for Mcpx {
                 self.send(Frame::Entry(entry))
             }
             DialectEvent::Accepted { .. } => {}
+            DialectEvent::Absent { id, participants } => {
+                let payload = system::AbsentRecipients::new(&participants);
+                let frame = self.compose(Kind::System, Some(&id), payload, now);
+                self.send(frame);
+            }
             DialectEvent::Refused { refusal, .. } => self.refuse(&refusal, now),
-            DialectEvent::CallFailed { request, callee, cause, .. } => {
-                self.tell(&cause.refusal(&callee).regarding(Some(request)), now);
+            DialectEvent::CallFailed { request, callee, cause, reason, .. } => {
+                self.tell(&cause.refusal(&callee, reason.as_deref()).regarding(Some(request)), now);
             }
             DialectEvent::Gap => {
                 let message = "envelopes before the next one are no longer kept, and you have not seen them";
@@ -169,7 +201,7 @@ impl Dialect for Mcpx {
                 }
                 self.actions.push_back(DialectAction::Close(reason));
             }
-            DialectEvent::Answered(never) => match never {},
+            DialectEvent::Answered(answer) => self.tell_ghost(answer, now),
             // It has its seat before it begins, and one stream for life.
             DialectEvent::NotJoined(_) | DialectEvent::StreamOpened(..) | DialectEvent::StreamClosed(_) => {}
         }
@@ -279,9 +311,11 @@ mod tests {
             id: RpcId::Number("1".into()),
             callee: ParticipantId::new("bob").expect("an id"),
             cause,
+            reason: (cause == FailureCause::Denied).then(|| "too fast".into()),
         };
         assert_snapshot!(wire.on(failed(FailureCause::CalleeLeft)), @r#"{"protocol":"mcp-x/v0","id":"s-3","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"recipient_not_found","message":"`bob` left before it answered"}}"#);
         assert_snapshot!(wire.on(failed(FailureCause::TooManyWaiting)), @r#"{"protocol":"mcp-x/v0","id":"s-4","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"call_ended","message":"too many calls waited for an answer, so this one to `bob` was cancelled"}}"#);
+        assert_snapshot!(wire.on(failed(FailureCause::Denied)), @r#"{"protocol":"mcp-x/v0","id":"s-5","ts":"1970-01-01T00:00:00.000Z","from":"system:gateway","to":["alice"],"kind":"system","correlation_id":"r1","payload":{"event":"error","type":"error","code":"approval_denied","message":"the call to `bob` was not approved: too fast"}}"#);
     }
 
     #[test]

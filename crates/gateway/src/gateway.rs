@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
+use salon_control::Namespaces;
+use salon_log::FileStore;
 use salon_protocol::{Code, ParticipantId, Refusal, TopicName};
 use salon_rooms::Rooms;
 use tokio::sync::watch;
@@ -19,6 +21,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
 use crate::failures::Failures;
+use crate::guest_board::GuestBoard;
 use crate::host::Library;
 use crate::http::bodies::Bodies;
 use crate::http::reads::ReadRates;
@@ -26,6 +29,7 @@ use crate::http::{PeerAddress, Requester, guard};
 use crate::is_loopback;
 use crate::meters::Meters;
 use crate::outages::OutageWatch;
+use crate::search::Searches;
 use crate::seat_keeper::SeatKeeper;
 use crate::stamps::ConnectionStamps;
 use crate::ui::Ui;
@@ -36,16 +40,25 @@ pub(crate) const MAX_HISTORY: usize = 1000;
 /// The longest message even where the limit is switched off: the log takes nothing near a gigabyte.
 pub(crate) const MAX_MESSAGE: usize = 256 << 20;
 
+/// What is beside the rooms.
+type Stores = (Arc<Searches>, Arc<dyn FileStore>, GuestBoard);
+
 /// A running gateway.
 pub(crate) struct GatewayState {
     pub(crate) config: Config,
     pub(crate) rooms: Rooms,
     pub(crate) library: Arc<Library>,
+    pub(crate) searches: Arc<Searches>,
+    pub(crate) files: Arc<dyn FileStore>,
+    /// The guests that this process hosts.
+    pub(crate) guests: GuestBoard,
     pub(crate) verifier: Verifier,
     /// For the tokens of development mode.
     pub(crate) signer: Signer,
     pub(crate) tickets: Tickets,
     pub(crate) revocations: Arc<Revocations>,
+    /// The ids that only bridges may use.
+    pub(crate) namespaces: Namespaces,
     /// What is kept for the gateway's own page, where there is one.
     pub(crate) ui: Option<Ui>,
     /// Those that share the log, where it can be shared.
@@ -67,13 +80,14 @@ pub(crate) struct GatewayState {
 impl GatewayState {
     pub(crate) fn new(
         config: Config,
-        (rooms, library, outages): (Rooms, Arc<Library>, Option<Arc<OutageWatch>>),
+        (rooms, library, (searches, files, guests), outages): (Rooms, Arc<Library>, Stores, Option<Arc<OutageWatch>>),
         (verifier, signer): (Verifier, Signer),
         (tickets, revocations, ui): (Tickets, Arc<Revocations>, Option<Ui>),
         audit: Audit,
         meters: Meters,
         shutdown: watch::Sender<bool>,
     ) -> Self {
+        let seat_grace = config.timings.seat_grace;
         Self {
             bodies: Bodies::new(&config.limits, longest_message(config.limits.envelope().longest())),
             reads: ReadRates::new(config.limits.read_rate),
@@ -84,9 +98,13 @@ impl GatewayState {
                 guard::REFUSALS_PER_SECOND,
                 guard::MAX_REFUSALS_AT_ONCE,
             ),
+            namespaces: config.namespaces().unwrap_or_default(),
             config,
             rooms,
             library,
+            searches,
+            files,
+            guests,
             verifier,
             signer,
             tickets,
@@ -96,7 +114,7 @@ impl GatewayState {
             audit,
             meters,
             started: Instant::now(),
-            seat_keeper: SeatKeeper::new(shutdown.subscribe()),
+            seat_keeper: SeatKeeper::new(seat_grace, shutdown.subscribe()),
             shutdown,
             sessions: Mutex::default(),
         }
@@ -139,8 +157,15 @@ impl GatewayState {
     /// What a token grants now, unless it is revoked.
     pub(crate) fn verify(&self, token: &str) -> Result<Grant, AuthError> {
         let grant = self.verifier.verify(token, clock::now())?;
-        self.revocations.require(&grant)?;
+        self.require_current(&grant)?;
         Ok(grant)
+    }
+
+    /// Refuses a grant that is revoked, or for an id that is not its owner's here. Whatever stands for a token is judged by this, too: a
+    /// ticket, a cookie, a link.
+    pub(crate) fn require_current(&self, grant: &Grant) -> Result<(), AuthError> {
+        grant.require_namespaces(&self.namespaces)?;
+        self.revocations.require(grant)
     }
 
     /// Counts a refusal outside of a session, and audits it where it is known whom it concerns.

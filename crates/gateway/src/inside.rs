@@ -10,6 +10,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::auth::SignInLinks;
+use crate::bridge_leases::BridgeLeases;
+use crate::guest_board::GuestBoard;
 
 /// How many connections may wait to be accepted.
 const WAITING: usize = 16;
@@ -55,6 +57,8 @@ pub struct Entrances {
     pub(crate) doorway: Option<Doorway>,
     pub(crate) framed: Option<TcpListener>,
     pub(crate) links: SignInLinks,
+    pub(crate) guests: GuestBoard,
+    pub(crate) leases: BridgeLeases,
 }
 
 impl Entrances {
@@ -78,10 +82,25 @@ impl Entrances {
         self.links = links;
         self
     }
+
+    /// Shows operators the guests of this process.
+    #[must_use]
+    pub fn guests(mut self, guests: GuestBoard) -> Self {
+        self.guests = guests;
+        self
+    }
+
+    /// Gives out leases of bridges that this process runs.
+    #[must_use]
+    pub fn leases(mut self, leases: BridgeLeases) -> Self {
+        self.leases = leases;
+        self
+    }
 }
 
 impl From<TcpListener> for Entrances {
     fn from(listener: TcpListener) -> Self {
-        Self { listener, doorway: None, framed: None, links: SignInLinks::new() }
+        let (links, guests, leases) = (SignInLinks::new(), GuestBoard::default(), BridgeLeases::new());
+        Self { listener, doorway: None, framed: None, links, guests, leases }
     }
 }

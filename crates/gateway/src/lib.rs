@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod auth;
+mod bridge_leases;
 mod carriers;
 mod check;
 mod clock;
@@ -13,7 +14,9 @@ mod connection;
 mod doors;
 mod entrance;
 mod failures;
+mod files;
 mod gateway;
+mod guest_board;
 mod history;
 mod host;
 mod http;
@@ -26,11 +29,13 @@ mod private_file;
 mod reference;
 #[cfg(test)]
 mod scratch;
+mod search;
 mod seat_keeper;
 mod server;
 mod session;
 mod stamps;
 mod timings;
+mod topic_control;
 mod ui;
 
 use std::sync::Arc;
@@ -39,10 +44,12 @@ use std::time::Duration;
 use futures_util::future::OptionFuture;
 use salon_control::{ControlNotice, Decision};
 use salon_log::cluster::SingleNode;
+#[cfg(feature = "nats")]
+use salon_log::search::{ScanBounds, ScanSearch};
 use salon_log::sqlite::{self, Hold, Sqlite};
-use salon_log::{Cluster, ContextStore, LogHealth, TopicLog};
+use salon_log::{Cluster, ContextStore, FileStore, LogHealth, TopicLog, TopicSearch};
 use salon_protocol::{PresenceEvent, TopicName};
-use salon_rooms::{ByteRates, Rate, Rooms, Settings, Witness};
+use salon_rooms::{BridgeSettings, ByteRates, Rate, Rooms, Settings, Witness};
 use tokio::sync::watch;
 
 use audit::{Audit, AuditEvent, AuditKind};
@@ -52,11 +59,14 @@ use config::{Config, ConfigError};
 use gateway::GatewayState;
 use meters::Meters;
 use outages::OutageWatch;
+use search::Searches;
 use ui::Ui;
 
+pub use bridge_leases::{BridgeLease, BridgeLeases};
 pub use check::check;
 #[cfg(feature = "nats")]
 pub use check::check_log;
+pub use guest_board::{GuestBoard, GuestCondition, GuestReport};
 pub use inside::{Doorway, Entrances, Inside, inside};
 pub use loopback::is_loopback;
 pub use private_file::others_can_write;
@@ -165,10 +175,11 @@ pub async fn serve(
         None => Audit::off(),
     };
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
-    let Logs { log, context, cluster, _hold } = open_log(&config, &local).await?;
+    let Logs { log, context, files, search, cluster, _hold } = open_log(&config, &local).await?;
+    entrances.leases.open(cluster.clone(), config.timings.bridge_lease);
     let outages = cluster.is_shared().then(|| Arc::new(OutageWatch::new(log.clone(), config.timings.outage_delay)));
     // What is in the directory beside the log is the gateway's too, once it has the log.
-    let links = std::mem::take(&mut entrances.links);
+    let (links, guests) = (std::mem::take(&mut entrances.links), std::mem::take(&mut entrances.guests));
     let ui = config.ui.enabled.then(|| Ui::open(&config, keys.for_sign_ins(), links, cluster.clone(), clock::now()));
     let ui = ui.transpose().map_err(|why| ServeError::Data { path: config.data.display().to_string(), why })?;
     if let Some(ui) = &ui {
@@ -181,14 +192,17 @@ pub async fn serve(
     fit_messages(&mut config, &*log);
     let settings = settings(&config, &local, witness(audit.clone(), meters.clone()));
     let library = Arc::new(host::Library::default());
+    let searches = Arc::new(Searches::new(search));
     let host_settings = host::HostSettings {
+        searches: searches.clone(),
+        files: files.clone(),
         history_off: config.history_off.clone(),
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),
         list_times: (config.timings.list_max_age, config.timings.announce_interval),
-        topic_creation: if config.dev { config::TopicCreation::Anyone } else { config.auth.create_topics },
+        topic_creation: config.topic_creation(),
     };
-    let host = host::host((log.clone(), context), host_settings, library.clone());
+    let host = host::host((log.clone(), context, cluster.clone()), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await?;
 
@@ -197,7 +211,7 @@ pub async fn serve(
     let most_waiting = config.limits.connections_per_address;
     let gateway = Arc::new(GatewayState::new(
         config,
-        (rooms.clone(), library, outages),
+        (rooms.clone(), library, (searches, files, guests), outages),
         (verifier.clone(), Signer::dev(&local)),
         (Tickets::new(cluster), revocations, ui),
         audit.clone(),
@@ -243,6 +257,7 @@ pub async fn serve(
         () = upkeep(&meters) => None,
         () = remove_lapsed(&rooms) => None,
         () = tend(&gateway) => None,
+        () = keep_files(&gateway) => None,
     };
     tracing::info!("gateway: stopping");
     stop.send_replace(true);
@@ -264,6 +279,8 @@ pub async fn serve(
 struct Logs {
     log: Arc<dyn TopicLog>,
     context: Arc<dyn ContextStore>,
+    files: Arc<dyn FileStore>,
+    search: Arc<dyn TopicSearch>,
     /// What the gateways share that have it open.
     cluster: Arc<dyn Cluster>,
     /// The data directory, where the log does not take it.
@@ -276,17 +293,21 @@ async fn open_log(config: &Config, local: &LocalKey) -> Result<Logs, ServeError>
     if let Some(options) = config.nats_options(fingerprint(local)) {
         let hold = sqlite::hold(&config.data)?;
         let nats = Arc::new(salon_log::nats::Nats::open(options).await?);
-        return Ok(Logs { log: nats.clone(), context: nats.clone(), cluster: nats, _hold: Some(hold) });
+        let files = Arc::new(salon_log::nats::NatsFiles::open(&nats, config.file_quotas()).await?);
+        let search = Arc::new(ScanSearch::new(nats.clone(), ScanBounds::default()));
+        return Ok(Logs { log: nats.clone(), context: nats.clone(), files, search, cluster: nats, _hold: Some(hold) });
     }
     let options = sqlite::SqliteOptions {
         durability: config.sqlite.durability,
         retention: config.retention_rules(),
         disk_reserve: config.limits.disk_reserve as u64,
         quotas: config.stored_quotas(),
+        files: config.file_quotas(),
     };
     let sqlite = Arc::new(Sqlite::open(&config.data, options)?);
     let cluster = Arc::new(SingleNode::default());
-    Ok(Logs { log: sqlite.clone(), context: sqlite, cluster, _hold: None })
+    let (log, context, files) = (sqlite.clone(), sqlite.clone(), sqlite.clone());
+    Ok(Logs { log, context, files, search: sqlite, cluster, _hold: None })
 }
 
 /// Takes no longer messages than NATS does, and says so where that is less than what was asked for.
@@ -301,6 +322,12 @@ fn fit_messages(config: &mut Config, log: &dyn TopicLog) {
             "nats: messages are limited to the servers' `max_payload`, which is less than the configured limit; raise it for more"
         );
     }
+}
+
+/// What a store on NATS is opened with beside the settings, where a data directory has a key: the gateways that share it have the same key.
+#[cfg(feature = "nats")]
+pub fn store_fingerprint(data: &std::path::Path) -> Result<Option<String>, auth::KeyFileError> {
+    Ok(LocalKey::find(data)?.as_ref().map(fingerprint))
 }
 
 /// Tells whether gateways have the same key, and nothing of the key.
@@ -324,6 +351,11 @@ async fn tend(gateway: &GatewayState) {
         tokio::join!(outages.watch(), sharing, revocations);
     }
     std::future::pending().await
+}
+
+/// Removes files whose time is over.
+async fn keep_files(gateway: &GatewayState) {
+    files::keep(&*gateway.files, &**gateway.rooms.log()).await
 }
 
 /// Refuses tokens of keys that were removed, and ends what was opened with them, at every gateway of the store. A key that was added is read when a
@@ -377,6 +409,24 @@ fn byte_rates(config: &Config) -> ByteRates {
     }
 }
 
+/// What bridges may do. A burst takes as many joins as a bridge may have ghosts, so that all of them can be entered at once.
+fn bridges(config: &Config) -> BridgeSettings {
+    /// How many seconds' worth a bridge takes at once.
+    const BURST: usize = 4;
+    let limits = &config.limits;
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let rate = |per_second: usize, least: usize| match limits.rate {
+        0 => Rate::UNLIMITED,
+        _ => Rate { per_second: count(per_second), burst: count(per_second.saturating_mul(BURST).max(least)) },
+    };
+    BridgeSettings {
+        rate: rate(limits.bridge_rate, limits.ghosts),
+        byte_rate: rate(limits.bridge_byte_rate, limits.message.max(limits.answer)),
+        ghosts: limits.ghosts,
+        namespaces: config.namespaces().unwrap_or_default(),
+    }
+}
+
 fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
     let rate = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     Settings {
@@ -384,6 +434,7 @@ fn settings(config: &Config, local: &LocalKey, witness: Witness) -> Settings {
         rings: config.memory.total,
         rate: Rate { per_second: rate(config.limits.rate), burst: rate(config.limits.burst) },
         byte_rates: byte_rates(config),
+        bridges: bridges(config),
         participants: config.limits.participants,
         rooms: config.limits.rooms,
         rooms_each: config.limits.rooms_per_participant,
@@ -405,7 +456,7 @@ fn witness(audit: Audit, meters: Meters) -> Witness {
             let kind = match presence.event {
                 PresenceEvent::Join => AuditKind::Join,
                 PresenceEvent::Leave => AuditKind::Leave,
-                PresenceEvent::Heartbeat => continue,
+                PresenceEvent::Heartbeat | PresenceEvent::Status => continue,
             };
             audit.record(AuditEvent::new(kind, clock::now()).participant(&presence.participant.id).topic(topic));
         }
@@ -424,6 +475,7 @@ fn notice_event(notice: &ControlNotice) -> AuditEvent {
             let reason = format!("{} of {} in {}", held.tool, held.callee, held.id);
             event(AuditKind::ApprovalRequested).participant(&held.caller).reason(reason)
         }
+        ControlNotice::Deleted(deletion) => event(AuditKind::TopicDeleted).participant(&deletion.by),
         ControlNotice::Decided(decided) => {
             let word = match decided.decision {
                 Decision::Approved => "approved",
@@ -436,6 +488,9 @@ fn notice_event(notice: &ControlNotice) -> AuditEvent {
                 Some(by) => event.participant(by),
                 None => event,
             }
+        }
+        ControlNotice::Redacted(redaction) => {
+            event(AuditKind::MessageRedacted).participant(&redaction.by).reason(redaction.id.to_string())
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps the seat of a page that is reloaded.
+//! Keeps the seat of a page that is reloaded, and of a bridge that has lost its connection.
 //!
 //! A browser closes its socket when a page is reloaded, and opens the next one a moment later. Without this the person would have left in between:
-//! every question to them would have failed, and every call of theirs would be without a caller.
+//! every question to them would have failed, and every call of theirs would be without a caller. With a bridge all its ghosts would have left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,31 +13,34 @@ use salon_rooms::Seat;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// How long a seat is kept. Longer than a page takes to load over a slow line, shorter than a caller takes to give up.
-const RELOAD_GRACE: Duration = Duration::from_secs(10);
-
 /// Seats without a connection, at most one for each participant of a topic. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SeatKeeper {
     kept: Arc<Mutex<HashMap<(TopicName, ParticipantId), AbortHandle>>>,
+    grace: Duration,
     shutdown: watch::Receiver<bool>,
 }
 
 impl SeatKeeper {
-    pub(crate) fn new(shutdown: watch::Receiver<bool>) -> Self {
-        Self { kept: Arc::default(), shutdown }
+    pub(crate) fn new(grace: Duration, shutdown: watch::Receiver<bool>) -> Self {
+        Self { kept: Arc::default(), grace, shutdown }
     }
 
     /// Holds a seat until the grace is over, the gateway stops, or its participant may not be here any more. Its participant takes another
-    /// seat beside it meanwhile, so it must be a shared one.
+    /// seat beside it meanwhile, or takes its place; its ghosts stay present until then.
     pub(crate) fn keep(&self, seat: Seat, access_ended: impl Future<Output = ()> + Send + 'static) {
         let key = (seat.topic().clone(), seat.participant().id.clone());
-        let (kept, mut shutdown) = (self.kept.clone(), self.shutdown.clone());
+        let (kept, grace, mut shutdown) = (self.kept.clone(), self.grace, self.shutdown.clone());
         let mut map = self.kept.lock();
+        // A bridge that was lost again before it had entered its ghosts: those of its last connection are still to be kept.
+        if map.contains_key(&key) && seat.ghosts().is_some_and(|ghosts| ghosts.is_empty()) {
+            drop(map);
+            return drop(seat);
+        }
         let of = key.clone();
         let task = tokio::spawn(async move {
             tokio::select! {
-                () = tokio::time::sleep(RELOAD_GRACE) => {}
+                () = tokio::time::sleep(grace) => {}
                 () = access_ended => {}
                 _ = shutdown.wait_for(|stopping| *stopping) => {}
             }

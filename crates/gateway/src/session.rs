@@ -256,8 +256,20 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         }
     }
 
+    /// A bridge's connection that another takes over keeps the ghosts present until the other has entered them.
+    fn keep_ghosts(&mut self) {
+        if let Some(keeper) = &self.connection.seat_keeper
+            && let Some(seat) = self.seat.take_if(|seat| seat.ghosts().is_some())
+        {
+            keeper.keep(seat, self.connection.access_ended());
+        }
+    }
+
     /// Tells the dialect that the connection is about to end, for a reason of ours.
     fn close(&mut self, reason: CloseReason, now: Instant) {
+        if reason == CloseReason::Replaced {
+            self.keep_ghosts();
+        }
         if self.ending.is_none() {
             self.dialect.handle_event(DialectEvent::Closing(reason), now);
             self.act(now);
@@ -341,8 +353,8 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             }
             Happening::Entry(entry) => self.dialect.handle_event(DialectEvent::Entry(entry), now),
             Happening::CallFailed(call) => {
-                let FailedCall { request, id, callee, cause } = call;
-                let event = DialectEvent::CallFailed { request, id, callee, cause };
+                let FailedCall { request, id, callee, cause, reason } = call;
+                let event = DialectEvent::CallFailed { request, id, callee, cause, reason };
                 self.dialect.handle_event(event, now);
             }
             Happening::Gap => self.dialect.handle_event(DialectEvent::Gap, now),
@@ -355,6 +367,9 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             let Poll::Ready(received) = self.carrier.poll_receive(cx) else { break };
             progress = true;
             self.last_received = now;
+            if let Some(seat) = &self.seat {
+                self.dialect.refresh(&|entry| seat.current(entry));
+            }
             match received {
                 Received::Frame(stream, frame) => self.hear(stream, frame, now),
                 Received::Control => {}

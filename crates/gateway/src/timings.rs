@@ -32,6 +32,11 @@ pub struct Timings {
     pub body_idle_timeout: Duration,
     /// How long a framed session without a connection waits for one.
     pub framed_session_timeout: Duration,
+    /// How long the seat of a lost connection is kept, where it has that grace. Longer than a page takes to load over a slow line, shorter than a
+    /// caller takes to give up.
+    pub seat_grace: Duration,
+    /// How long the lease of a bridge lasts that its gateway does not renew. Nobody bridges for as long when a gateway dies.
+    pub bridge_lease: Duration,
 }
 
 impl Timings {
@@ -51,6 +56,8 @@ impl Timings {
         body_timeout: Duration::from_secs(15),
         body_idle_timeout: Duration::from_secs(5),
         framed_session_timeout: Duration::from_secs(60),
+        seat_grace: Duration::from_secs(10),
+        bridge_lease: Duration::from_secs(15),
     };
 
     /// What tests use.
@@ -69,6 +76,8 @@ impl Timings {
         body_timeout: Self::NORMAL.body_timeout,
         body_idle_timeout: Self::NORMAL.body_idle_timeout,
         framed_session_timeout: Self::NORMAL.framed_session_timeout,
+        seat_grace: Self::NORMAL.seat_grace,
+        bridge_lease: Duration::from_secs(2),
     };
 }
 

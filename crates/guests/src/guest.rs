@@ -1,6 +1,7 @@
 //! A guest's life: start the server, enter, serve, leave, and again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use salon_client::Entering;
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::oauth::{AuthorizationError, GuestAccess, ResourceUrl};
 use crate::stay::{GuestStay, StayOutcome};
 use crate::upstream::{GuestTarget, ProbeVerdict};
-use crate::{GuestError, GuestStatus, Spec};
+use crate::{GuestError, GuestStatus, RestartPolicy, Spec};
 
 /// A stay that lasted this long was no failure: the next start is the first again.
 const STEADY: Duration = Duration::from_secs(30);
@@ -49,21 +50,41 @@ pub async fn run(
         return Err(GuestError::Unusable { name: spec.name, why });
     }
     let access = access(&spec);
+    let outcome = stay_until(spec, access.as_ref(), entering, &shutdown, watch).await;
+    if let Some(access) = access {
+        access.finish_renewal().await;
+    }
+    outcome
+}
+
+/// One stay after another, until `shutdown` or a fault that is permanent.
+async fn stay_until(
+    spec: Spec,
+    access: Option<&Arc<GuestAccess>>,
+    entering: impl Fn() -> Entering,
+    shutdown: &CancellationToken,
+    watch: impl Fn(GuestStatus),
+) -> Result<(), GuestError> {
     let spec = Arc::new(spec);
+    let has_worked = AtomicBool::new(false);
+    let watch = |status: GuestStatus| {
+        has_worked.fetch_or(matches!(status, GuestStatus::Here { .. }), Ordering::Relaxed);
+        watch(status);
+    };
     let (mut attempt, mut known, mut is_fresh) = (0_u32, None, false);
     loop {
         watch(GuestStatus::Starting);
         let begun = Instant::now();
-        let stay = GuestStay::begin(&spec, access.as_ref(), &entering, &shutdown, &watch, &mut known);
-        let why = match with_step_ups(access.as_deref(), &watch, stay).await {
+        let stay = GuestStay::begin(&spec, access, &entering, shutdown, &watch, &mut known);
+        let (why, is_permanent) = match with_step_ups(access.map(|access| &**access), &watch, stay).await {
             StayOutcome::Shutdown => {
                 watch(GuestStatus::Ended);
                 return Ok(());
             }
             StayOutcome::Over(error) => return Err(error),
-            StayOutcome::Lost { why } => why,
+            StayOutcome::Lost { why, is_permanent } => (why, is_permanent),
         };
-        if let Some(access) = &access
+        if let Some(access) = access
             && let Some(need) = access.sign_in_need()
         {
             // Another sign-in would end the same way, and every one opens a page.
@@ -83,6 +104,14 @@ pub async fn run(
             }
             is_fresh = access.prompts();
             continue;
+        }
+        let is_given_up = match spec.restarts {
+            RestartPolicy::Always => false,
+            RestartPolicy::OnceStarted => is_permanent && !has_worked.load(Ordering::Relaxed),
+            RestartPolicy::Never => true,
+        };
+        if is_given_up {
+            return Err(GuestError::GivenUp { name: spec.name.clone(), why });
         }
         if begun.elapsed() >= STEADY {
             (attempt, is_fresh) = (0, false);

@@ -16,5 +16,5 @@ mod tool_filter;
 pub mod upstream;
 
 pub use guest::run;
-pub use spec::{Expose, GuestError, GuestStatus, Spec};
-pub use tool_filter::{ToolFilter, ToolPattern};
+pub use spec::{Expose, GuestError, GuestStatus, RestartPolicy, Spec};
+pub use tool_filter::ToolFilter;

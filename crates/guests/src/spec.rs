@@ -15,7 +15,7 @@ use crate::upstream::{GuestTarget, GuestUser, UpstreamError, Watcher};
 pub struct Spec {
     /// The server.
     pub target: GuestTarget,
-    /// Gives every caller an upstream of its own, not only those that can be asked something back.
+    /// Gives every caller an upstream of its own. Otherwise only callers have one that ask for it.
     pub isolated: bool,
     /// What of it the room may use.
     pub expose: Expose,
@@ -29,6 +29,8 @@ pub struct Spec {
     pub watcher: Option<Watcher>,
     /// Whom its children run as, if not as us.
     pub user: Option<GuestUser>,
+    /// Whether the server is started again when it is lost.
+    pub restarts: RestartPolicy,
     /// How long to wait before the server is started again.
     pub backoff: Backoff,
     /// How a server behind OAuth is signed in to. Without it, 401 is an error like any other.
@@ -47,10 +49,23 @@ impl Spec {
             name: name.into(),
             watcher: None,
             user: None,
+            restarts: RestartPolicy::default(),
             backoff: Backoff::default(),
             oauth: None,
         }
     }
+}
+
+/// Whether a server that is lost, or does not come, is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RestartPolicy {
+    /// Whatever happened: what keeps it away may pass.
+    #[default]
+    Always,
+    /// Once it has worked. Before that, only where the cause can pass by itself.
+    OnceStarted,
+    /// Not at all.
+    Never,
 }
 
 /// Which of a server's features the room may use. `FromStr` reads a list such as `tools,prompts`.
@@ -127,6 +142,10 @@ pub enum GuestStatus {
         /// How many tools it offers. Said again when that changes.
         tools: usize,
     },
+    /// Its connection to the gateway is lost; it comes back by itself.
+    Away { why: String },
+    /// It is in the room again.
+    Back,
     /// It is not in the room and will be started again.
     Restarting {
         /// After this long.
@@ -154,6 +173,13 @@ pub enum GuestError {
         /// The guest.
         name: String,
         why: UpstreamError,
+    },
+    /// Its server is lost, or does not come, and is not started again.
+    #[error("`{name}` cannot be brought in: {why}")]
+    GivenUp {
+        /// The guest.
+        name: String,
+        why: String,
     },
     /// The room cannot be entered, and trying again would not help.
     #[error("`{name}` cannot enter the room: {why}")]

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_client::{Discovery, Entering, Event, Events, PublishError};
+use salon_client::{Discovery, Entering, Event, Events, Link, PublishError};
 use salon_mcp::handshake::{HandshakeParams, ServerProfile};
 use salon_mcp::{Era, Revision};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +15,8 @@ use crate::guest::ProbeRecord;
 use crate::lane::{self, EXIT_TIMEOUT, LaneHandle, LaneOpening, LaneReport, Stuck};
 use crate::oauth::GuestAccess;
 use crate::outbox::GuestOutbox;
-use crate::switchboard::{LaneId, Publish, Switchboard, SwitchboardAction, SwitchboardOptions};
-use crate::upstream::{GuestTarget, Outbound, ProbeVerdict, UpstreamSetup, probe};
+use crate::switchboard::{LaneId, Publish, Switchboard, SwitchboardAction, SwitchboardOptions, shared_handshake};
+use crate::upstream::{GuestTarget, Outbound, ProbeVerdict, UpstreamError, UpstreamSetup, probe};
 use crate::{GuestError, GuestStatus, Spec};
 
 /// What may wait on its way from all connections.
@@ -30,10 +30,22 @@ const LEAVING: Duration = Duration::from_secs(5);
 pub(crate) enum StayOutcome {
     /// As was wished.
     Shutdown,
-    /// The server is gone, or never came.
-    Lost { why: String },
+    /// The server is gone, or never came. `is_permanent` where another start would end the same way.
+    Lost { why: String, is_permanent: bool },
     /// Trying again would not help.
     Over(GuestError),
+}
+
+/// Why a server did not come.
+struct StartError {
+    why: String,
+    is_permanent: bool,
+}
+
+impl From<UpstreamError> for StartError {
+    fn from(error: UpstreamError) -> Self {
+        Self { why: error.to_string(), is_permanent: error.is_permanent() }
+    }
 }
 
 /// One stay.
@@ -47,6 +59,9 @@ pub(crate) struct GuestStay<'a, W> {
     reports: mpsc::Receiver<(LaneId, LaneReport)>,
     reporting: mpsc::Sender<(LaneId, LaneReport)>,
     outbox: Option<GuestOutbox>,
+    /// How the connection to the gateway is.
+    link: Option<watch::Receiver<Link>>,
+    is_away: bool,
     /// The tools are known, so the guest can be announced.
     listed: bool,
     lost: Option<String>,
@@ -67,11 +82,11 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         };
         let mut stay = match started {
             Ok(stay) => stay,
-            Err(why) => return StayOutcome::Lost { why },
+            Err(StartError { why, is_permanent }) => return StayOutcome::Lost { why, is_permanent },
         };
         let (outcome, ending) = tokio::select! { biased;
             () = shutdown.cancelled() => (StayOutcome::Shutdown, Some("the guest is leaving".to_owned())),
-            why = sign_in_needed(access) => (StayOutcome::Lost { why: why.clone() }, Some(why)),
+            why = sign_in_needed(access) => (StayOutcome::Lost { why: why.clone(), is_permanent: false }, Some(why)),
             outcome = stay.last(entering) => (outcome, None),
         };
         stay.end(ending.as_deref()).await;
@@ -84,7 +99,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         access: Option<&Arc<GuestAccess>>,
         watch: &'a W,
         known: &mut Option<ProbeRecord>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let setup = UpstreamSetup {
             guest: spec.name.as_str().into(),
             watcher: spec.watcher.clone(),
@@ -93,7 +108,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         };
         let verdict = match ProbeRecord::fresh(known.as_ref()) {
             Some(verdict) => verdict,
-            None => Arc::new(probe(&spec.target, &setup, spec.timeout).await.map_err(|error| error.to_string())?),
+            None => Arc::new(probe(&spec.target, &setup, spec.timeout).await?),
         };
         // Only what leads to an open connection is worth remembering.
         *known = None;
@@ -105,7 +120,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
             setup,
             timeout: spec.timeout,
             era: setting.room_era(),
-            handshake_params: Box::new(ours.clone()),
+            handshake_params: Box::new(shared_handshake(&setting, &ours, setting.room_era())),
             revision: Revision::R2025_11_25,
         };
         let (reporting, mut reports) = mpsc::channel(REPORTS);
@@ -113,13 +128,26 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         lanes.insert(LaneId::BASE, spawn(&mut tasks, LaneId::BASE, opening.clone(), reporting.clone()));
         let server = match reports.recv().await {
             Some((_, LaneReport::Opened(server))) => *server,
-            Some((_, LaneReport::Ended { why })) => return Err(why),
-            _ => return Err("it ended before its handshake".into()),
+            Some((_, LaneReport::Ended { why })) => return Err(StartError { why, is_permanent: false }),
+            _ => return Err(StartError { why: "it ended before its handshake".into(), is_permanent: false }),
         };
         *known = Some(ProbeRecord::new(verdict));
         let board = Switchboard::new(setting, server, ours, Instant::now());
-        let (outbox, listed, lost) = (None, false, None);
-        Ok(Self { spec, watch, opening, board, lanes, tasks, reports, reporting, outbox, listed, lost })
+        Ok(Self {
+            spec,
+            watch,
+            opening,
+            board,
+            lanes,
+            tasks,
+            reports,
+            reporting,
+            outbox: None,
+            link: None,
+            is_away: false,
+            listed: false,
+            lost: None,
+        })
     }
 
     /// Until the server or the seat is lost.
@@ -137,13 +165,17 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
             .versions(revisions(&self.opening.verdict, self.board.server()))
             .discovery(Discovery::OnDemand)
             .directed()
-            .answer_by_hand();
+            .answer_by_hand()
+            .handshake_optional();
         let (room, mut events) = match joining.join_listening().await {
             Ok(joined) => joined,
-            Err(why) if why.is_passing() => return StayOutcome::Lost { why: why.to_string() },
+            Err(why) if why.is_passing() => {
+                return StayOutcome::Lost { why: why.to_string(), is_permanent: false };
+            }
             Err(why) => return StayOutcome::Over(GuestError::Join { name: self.spec.name.clone(), why }),
         };
         self.board.seated(room.id().clone());
+        self.link = Some(room.link());
         self.outbox = Some(GuestOutbox::new(room));
         self.report_here();
         loop {
@@ -162,7 +194,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
     /// Waits for the next thing to happen, when nothing is left to be done.
     async fn wait(&mut self, events: Option<&mut Events>) -> Option<StayOutcome> {
         if let Some(why) = self.lost.take() {
-            return Some(StayOutcome::Lost { why });
+            return Some(StayOutcome::Lost { why, is_permanent: false });
         }
         let due = self.board.due();
         // Messages that come faster than the room takes answers wait in the server's pipe.
@@ -190,6 +222,13 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
                 None => return Some(self.seat_lost().await),
             },
             () = sleep_until(due) => self.board.tick(Instant::now()),
+            link = changed(&mut self.link) => match link {
+                Link::Connecting { why, .. } if !std::mem::replace(&mut self.is_away, true) => {
+                    (self.watch)(GuestStatus::Away { why: why.to_string() });
+                }
+                Link::Live if std::mem::take(&mut self.is_away) => (self.watch)(GuestStatus::Back),
+                _ => {}
+            },
             Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
         }
         None
@@ -199,7 +238,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         let name = self.spec.name.clone();
         match self.outbox.take() {
             Some(outbox) => StayOutcome::Over(GuestError::Seat { name, why: outbox.into_room().ended().await }),
-            None => StayOutcome::Lost { why: "the room was never entered".into() },
+            None => StayOutcome::Lost { why: "the room was never entered".into(), is_permanent: false },
         }
     }
 
@@ -337,6 +376,18 @@ async fn outcome(
 async fn next(events: Option<&mut Events>) -> Option<Event> {
     match events {
         Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next state of the connection to the gateway.
+async fn changed(link: &mut Option<watch::Receiver<Link>>) -> Link {
+    match link {
+        Some(watched) => match watched.changed().await {
+            Ok(()) => watched.borrow_and_update().clone(),
+            // The stay is over, which the events say as well.
+            Err(_) => std::future::pending().await,
+        },
         None => std::future::pending().await,
     }
 }

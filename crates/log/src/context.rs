@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
-use salon_protocol::{ParticipantId, Timestamp, TopicName};
+use salon_protocol::{ParticipantId, Position, Timestamp, TopicName};
 
 use crate::ReadError;
 
@@ -59,6 +59,7 @@ impl Default for ContextLimits {
 /// 10. Values of all kept versions count. Where a write would exceed [`crate::StoredQuotas::context`] or the quota of everything, the older
 ///     versions of its key are removed; where that does not suffice, it is refused. Where more than half of a quota is used, a
 ///     delete removes the older versions of its key. A delete is never refused for a quota.
+/// 11. Of a deleted topic nothing is read any more, and a write that was requested before the deletion is refused, whoever has begun the topic anew.
 pub trait ContextStore: Send + Sync + 'static {
     /// Writes a value, or deletes one. Dropping the future does not undo it.
     fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>>;
@@ -149,6 +150,8 @@ pub struct Write {
     pub author: ParticipantId,
     /// What tells this write from every other of its key, however often it is tried.
     pub cause: Box<str>,
+    /// Where the request is that it follows from. A topic that was deleted after it takes the write no more.
+    pub requested: Option<Position>,
 }
 
 /// The outcome of a write.
@@ -192,6 +195,9 @@ pub enum WriteError {
     /// A quota of stored bytes is used up. Nothing was written.
     #[error("{0}")]
     Quota(crate::QuotaExceeded),
+    /// The topic was deleted after it was requested.
+    #[error("the topic was deleted")]
+    Deleted,
     /// The store takes nothing any more.
     #[error("the log has stopped: {0}")]
     Stopped(Arc<str>),

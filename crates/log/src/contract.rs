@@ -6,27 +6,34 @@
 mod checks;
 pub mod cluster;
 pub mod context;
+pub(crate) mod deletion;
+pub mod files;
 mod folds;
 mod quotas;
+pub(crate) mod redaction;
+mod retention;
+pub mod search;
+pub mod transfer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::LocalBoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 
 use self::checks::{all, within};
 use self::folds::{calls_end_once, requests_are_found, shown, standing_is_a_fold};
 use crate::{
-    AppendError, Appended, Claim, LogHealth, OpenRequest, ReadError, Retention, RetentionRules, Span, StoredQuotas,
-    Tail, Tailed, TopicLog,
+    AppendError, Appended, Claim, ContextStore, LogHealth, OpenRequest, ReadError, Retention, RetentionRules, Span,
+    StoredQuotas, Tail, Tailed, TopicLog,
 };
 
 /// An engine as the suite needs it.
 pub trait LogEngine {
     /// Its log.
-    type Log: TopicLog;
+    type Log: TopicLog + ContextStore;
 
     /// A new log with nothing in it.
     fn create(&self, retention: RetentionRules) -> impl Future<Output = Self::Log>;
@@ -43,7 +50,14 @@ pub trait LogEngine {
 
 /// Runs the whole suite; panics at the first broken promise.
 pub async fn run(engine: &impl LogEngine) {
-    all(vec![
+    all([entries_and_leases(engine), folds_and_reads(engine), quotas_and_erasure(engine)].into_iter().flatten()).await;
+}
+
+// In functions of their own, because what they put on the stack must be gone when the checks run.
+
+/// Promises 1 to 6.
+fn entries_and_leases<'a>(engine: &'a impl LogEngine) -> Vec<LocalBoxFuture<'a, ()>> {
+    vec![
         within("1: one order for everyone", one_order(engine)).boxed_local(),
         within("2: appended means readable and tailed", appended_means_readable(engine)).boxed_local(),
         within("2: calls take effect in their order", calls_keep_their_order(engine)).boxed_local(),
@@ -54,20 +68,36 @@ pub async fn run(engine: &impl LogEngine) {
         within("4: an entry keeps its stamp", stamps_are_kept(engine)).boxed_local(),
         within("5: positions are ordered", positions_are_ordered(engine)).boxed_local(),
         within("6: leases supersede", leases_supersede(engine)).boxed_local(),
+    ]
+}
+
+/// Promises 7 to 9.
+fn folds_and_reads<'a>(engine: &'a impl LogEngine) -> Vec<LocalBoxFuture<'a, ()>> {
+    vec![
         within("7: the present is a fold", standing_is_a_fold(engine)).boxed_local(),
         within("7: a call ends once", calls_end_once(engine)).boxed_local(),
         within("7: requests are found, answered or not", requests_are_found(engine)).boxed_local(),
         within("8: what is gone is a gap", what_is_gone_is_a_gap(engine)).boxed_local(),
-        within("8: retention leaves nobody out", retention_keeps_the_present(engine)).boxed_local(),
+        within("8: retention leaves nobody out", retention::keeps_the_present(engine)).boxed_local(),
+        within("8: the retention of a topic counts", retention::of_a_topic_counts(engine)).boxed_local(),
         within("reads are pages", reads_are_pages(engine)).boxed_local(),
         within("topics are listed", topics_are_listed(engine)).boxed_local(),
         within("9: a closed log takes nothing", closed_takes_nothing(engine)).boxed_local(),
+    ]
+}
+
+/// Promises 10 to 12.
+fn quotas_and_erasure<'a>(engine: &'a impl LogEngine) -> Vec<LocalBoxFuture<'a, ()>> {
+    vec![
         within("10: a participant has a quota", quotas::of_a_participant(engine)).boxed_local(),
         within("10: a topic has a quota", quotas::of_a_topic(engine)).boxed_local(),
         within("10: a gateway has a quota", quotas::of_a_gateway(engine)).boxed_local(),
         within("10: retention makes room", quotas::make_room_by_retention(engine)).boxed_local(),
-    ])
-    .await;
+        within("11: what is redacted is gone", redaction::redacted_is_gone(engine)).boxed_local(),
+        within("12: a deleted topic is erased", deletion::erases(engine)).boxed_local(),
+        within("12: a deletion leaves nothing over", deletion::leaves_nothing_over(engine)).boxed_local(),
+        within("12: a context goes with its topic", deletion::erases_context(engine)).boxed_local(),
+    ]
 }
 
 // What the checks are written with.
@@ -472,28 +502,6 @@ async fn what_is_gone_is_a_gap(engine: &impl LogEngine) {
     let again = append(&log, &room, line("e0", "bob", "new")).await;
     assert_eq!(entries[9].position.in_order(again.position), Some(true), "8: a position was given out twice");
     assert_eq!(ids(&follow(&mut late, 1).await), ["e0"], "8: a tail ended with its gap");
-}
-
-async fn retention_keeps_the_present(engine: &impl LogEngine) {
-    let (log, room) = (engine.create(keep(2)).await, topic("room"));
-    let join = append(&log, &room, presence("j1", "join", "alice")).await;
-    append(&log, &room, presence("j2", "join", "bob")).await;
-    append(&log, &room, request("r1", "alice", "bob")).await;
-    append_lines(&log, &room, 0..5).await;
-    engine.trim(&log).await;
-    let standing = log.standing(&room).await.expect("a standing");
-    assert_eq!(
-        shown(&standing),
-        (vec!["j1".into(), "j2".into()], vec![]),
-        "8: who is present, and which requests are gone"
-    );
-    assert_eq!(standing.present[0], join, "8: the join of someone present is no longer what it was");
-    append(&log, &room, presence("l1", "leave", "alice")).await;
-    append_lines(&log, &room, 5..10).await;
-    engine.trim(&log).await;
-    let log = engine.restart(log).await;
-    let standing = log.standing(&room).await.expect("a standing");
-    assert_eq!(shown(&standing), (vec!["j2".into()], vec![]), "8: who is present after a leave was removed as well");
 }
 
 async fn reads_are_pages(engine: &impl LogEngine) {

@@ -6,39 +6,29 @@
 //! Invariant: decided by the order of the entries alone. The same entries give the same fold on every node and after every restart.
 //! A call ends once: by its first answer, or by failing, whichever stands first in the log. Nobody leaves who is not present.
 
+mod calls;
 mod control;
 #[cfg(test)]
 mod control_tests;
+mod deletion;
+mod presence;
+mod statuses;
 mod stopping;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use salon_control::ControlNotice;
-use salon_protocol::{
-    Entry, Envelope, EnvelopeId, FailureCause, Message, Participant, ParticipantId, Position, PresenceEvent, RpcId,
-};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Position, PresenceEvent};
 
+pub use self::calls::{CallClosure, CallRecord, FailedCall, answered_request};
+use self::calls::{CallerLoad, FoldedCall, FoldedFailure};
 use self::control::ControlFold;
 pub use self::control::{HeldCall, MAX_HELD_CALLS};
+pub use self::deletion::Deletion;
+use self::presence::PresentParticipant;
+pub use self::statuses::StatusRecord;
 use crate::{FailedRequest, OpenRequest, Standing};
-
-/// How many calls of one caller may wait for an answer; of more, the oldest fails. Only a backstop: rooms refuse requests at
-/// [`Fold::MAX_WAITING_OF_CALLER`]. Between the two there is room for requests that rooms of several nodes have accepted and not yet folded.
-const MAX_FOLDED_OF_CALLER: usize = 2 * Fold::MAX_WAITING_OF_CALLER;
-
-/// A request that no longer waits, because nobody will answer it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedCall {
-    /// The request's envelope.
-    pub request: EnvelopeId,
-    /// Its JSON-RPC id.
-    pub id: RpcId,
-    /// The participant that was to answer.
-    pub callee: ParticipantId,
-    /// Why it failed.
-    pub cause: FailureCause,
-}
 
 /// What one more entry changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,85 +48,19 @@ pub enum Ignored {
     Answer(CallClosure),
     /// It says that a participant leaves who is not present.
     Leave,
-    /// It changes settings that have changed since, or decides about a call that is held no longer.
+    /// It changes settings that have changed since, decides about a call that is held no longer, or ends a status that has ended.
     Stale,
-}
-
-/// Why a call does not wait for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallClosure {
-    /// It has failed, and its caller has been notified, or will be.
-    Failed,
-    /// It has been answered, or there is no such call.
-    Answered,
-}
-
-/// The request that an envelope answers, when it is a response.
-pub fn answered_request(envelope: &Envelope) -> Option<&EnvelopeId> {
-    matches!(envelope.message(), Some(Message::Response { .. })).then(|| envelope.correlation()).flatten()
 }
 
 /// Whether an envelope can be one that counts for nothing.
 #[cfg(feature = "nats")]
 pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
     let is_request = matches!(envelope.message(), Some(Message::Request { .. }));
-    is_request || answered_request(envelope).is_some() || leaver(envelope).is_some() || ControlNotice::is_one(envelope)
-}
-
-/// Who leaves by an envelope, if somebody does.
-fn leaver(envelope: &Envelope) -> Option<ParticipantId> {
-    let presence = envelope.presence().filter(|said| said.event == PresenceEvent::Leave);
-    presence.map(|said| said.participant.id)
-}
-
-/// A call that waits, or has failed.
-#[derive(Debug, Clone)]
-struct FoldedCall {
-    caller: ParticipantId,
-    callee: ParticipantId,
-    id: RpcId,
-    requested_at: u64,
-    failed: Option<FoldedFailure>,
-}
-
-/// Where and why a call failed.
-#[derive(Debug, Clone, Copy)]
-struct FoldedFailure {
-    at: u64,
-    cause: FailureCause,
-}
-
-impl FoldedFailure {
-    fn callee_left(at: u64) -> Self {
-        Self { at, cause: FailureCause::CalleeLeft }
-    }
-}
-
-/// A call as [`Fold::call`] shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallRecord<'a> {
-    /// The participant that asked.
-    pub caller: &'a ParticipantId,
-    /// The participant that was asked.
-    pub callee: &'a ParticipantId,
-    /// The JSON-RPC id of the request.
-    pub id: &'a RpcId,
-    /// Whether it has failed; otherwise it waits.
-    pub has_failed: bool,
-}
-
-/// A participant that is present.
-#[derive(Debug, Clone)]
-struct PresentParticipant {
-    participant: Arc<Participant>,
-    join: Arc<Entry>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct CallerLoad {
-    waiting: usize,
-    /// Its requests in the order they were made, some of them ended since.
-    requested_at: VecDeque<EnvelopeId>,
+    let is_counted = |event| matches!(event, PresenceEvent::Leave | PresenceEvent::Status);
+    is_request
+        || answered_request(envelope).is_some()
+        || envelope.presence().is_some_and(|said| is_counted(said.event))
+        || ControlNotice::is_one(envelope)
 }
 
 /// See the module.
@@ -149,6 +73,12 @@ pub struct Fold {
     /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
     failures: BTreeMap<(u64, u64), EnvelopeId>,
     control: ControlFold,
+    statuses: BTreeMap<ParticipantId, StatusRecord>,
+    /// Whether there ever were settings, held calls or statuses since this fold was begun or restored: notices may be stored for it.
+    keeps_notices: bool,
+    deletion: Option<Deletion>,
+    /// Why calls were denied, of those that have failed.
+    denials: HashMap<EnvelopeId, Arc<str>>,
     /// The offset up to which every entry is folded.
     through: u64,
     /// See [`Fold::bytes`].
@@ -158,27 +88,7 @@ pub struct Fold {
 /// What a participant or a call takes beside its texts: nodes of maps, allocations, fields.
 const BYTES_BESIDE_TEXTS: usize = 512;
 
-impl FoldedCall {
-    fn bytes(&self, request: &EnvelopeId) -> usize {
-        let (RpcId::Number(id) | RpcId::String(id)) = &self.id;
-        // The request's id is a key here, and is in the caller's list or among the failures.
-        let names = self.caller.as_str().len() + self.callee.as_str().len() + 2 * request.as_str().len();
-        BYTES_BESIDE_TEXTS + names + id.len()
-    }
-}
-
-impl PresentParticipant {
-    fn bytes(&self) -> usize {
-        // The participant is a copy of what the envelope says.
-        BYTES_BESIDE_TEXTS + 2 * self.join.envelope.text().len()
-    }
-}
-
 impl Fold {
-    /// How many calls of one participant may wait for an answer before rooms refuse another. The host is exempt: every gateway limits
-    /// its own, and they all call by the same name.
-    pub const MAX_WAITING_OF_CALLER: usize = 1000;
-
     /// The fold of everything up to `standing.head`.
     pub fn restore(standing: &Standing) -> Self {
         let mut fold = Self::default();
@@ -199,6 +109,13 @@ impl Fold {
             fold.insert(open.clone(), Some(FoldedFailure { at: *at, cause: *cause }));
         }
         fold.control = ControlFold::restore(&standing.control);
+        fold.keeps_notices = !standing.control.is_empty();
+        for entry in &standing.control {
+            if let Some(presence) = entry.envelope.presence() {
+                fold.set_status(presence, entry);
+            }
+        }
+        fold.deletion = standing.deletion;
         fold.through = standing.head.offset;
         fold
     }
@@ -223,7 +140,8 @@ impl Fold {
             Some(FailedRequest { at: *at, open: open((request, call)), cause: call.failed?.cause })
         });
         let head = Position { epoch, offset: self.through };
-        Standing { head, present, waiting, failed: failed.collect(), control: self.control.entries() }
+        let (failed, control) = (failed.collect(), self.control_entries());
+        Standing { head, present, waiting, failed, control, deletion: self.deletion }
     }
 
     /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
@@ -231,6 +149,14 @@ impl Fold {
         let at = entry.position.offset;
         if at <= self.through {
             return self.effect_at(at);
+        }
+        if self.is_too_late(&entry.envelope) {
+            self.through = at;
+            return FoldEffect::Ignored(Ignored::Stale);
+        }
+        if ControlNotice::deletes_topic(&entry.envelope) {
+            *self = Self::deleted(at);
+            return FoldEffect::Counts;
         }
         self.through = at;
         match entry.envelope.message() {
@@ -258,6 +184,7 @@ impl Fold {
                     PresenceEvent::Leave if !self.leave(&id, at) => return FoldEffect::Ignored(Ignored::Leave),
                     PresenceEvent::Leave => true,
                     PresenceEvent::Heartbeat => false,
+                    PresenceEvent::Status => return self.set_status(presence, entry),
                 };
                 // What was held for a participant that leaves has failed as well.
                 match was_present.then(|| self.fail_calls_to(&id, at)) {
@@ -266,6 +193,16 @@ impl Fold {
                     None => FoldEffect::Counts,
                 }
             }
+        }
+    }
+
+    /// Takes an entry that was copied from another log: nothing follows from it but settings, whatever their version.
+    #[cfg(feature = "nats")]
+    pub(crate) fn adopt(&mut self, entry: &Arc<Entry>) {
+        self.through = self.through.max(entry.position.offset);
+        self.end_vacancy();
+        if let Some(ControlNotice::Settings(change)) = ControlNotice::of(&entry.envelope) {
+            self.control.set(change.settings, entry);
         }
     }
 
@@ -282,102 +219,11 @@ impl Fold {
         }
     }
 
-    fn join(&mut self, participant: Participant, entry: &Arc<Entry>) -> bool {
-        let id = participant.id.clone();
-        let present = PresentParticipant { participant: Arc::new(participant), join: entry.clone() };
-        self.bytes += present.bytes();
-        let before = self.present.insert(id, present);
-        self.bytes -= before.as_ref().map_or(0, PresentParticipant::bytes);
-        before.is_some()
-    }
-
-    /// Says whether the participant was present.
-    fn leave(&mut self, id: &ParticipantId, at: u64) -> bool {
-        let Some(before) = self.present.remove(id) else { return false };
-        self.bytes -= before.bytes();
-        // Also those that are approved: they are not stored any more.
-        let failure = FoldedFailure { at, cause: FailureCause::Withdrawn };
-        for call in self.control.release_calls_of(|caller| caller == id) {
-            self.insert(call, Some(failure));
-        }
-        true
-    }
-
-    fn ask(&mut self, open: OpenRequest) -> FoldEffect {
-        let (at, caller) = (open.offset, open.caller.clone());
-        // The participant that it asks may have left just before it.
-        let failed = (!self.is_present(&open.callee)).then_some(FoldedFailure::callee_left(at));
-        self.insert(open, failed);
-        let mut fails = failed.is_some();
-        if !caller.is_host() && self.waiting_of(&caller) > MAX_FOLDED_OF_CALLER {
-            fails |= self.fail_oldest_of(&caller, at);
-        }
-        if self.calls.len() - self.failures.len() - self.waiting_of(&ParticipantId::host()) > Standing::MAX_CALLS {
-            let callers = self.callers.iter().filter(|(id, _)| !id.is_host());
-            if let Some(busiest) = callers.max_by_key(|(id, made)| (made.waiting, *id)).map(|(id, _)| id.clone()) {
-                fails |= self.fail_oldest_of(&busiest, at);
-            }
-        }
-        if fails { FoldEffect::FailsCalls } else { FoldEffect::Counts }
-    }
-
-    /// How many calls of a participant wait for an answer.
-    pub fn waiting_of(&self, caller: &ParticipantId) -> usize {
-        self.callers.get(caller).map_or(0, |made| made.waiting)
-    }
-
-    fn insert(&mut self, open: OpenRequest, failed: Option<FoldedFailure>) {
-        let OpenRequest { request, caller, callee, id, offset: requested_at } = open;
-        // An id may be used again once retention has removed the request that had it.
-        self.forget(&request);
-        if failed.is_none() {
-            let made = self.callers.entry(caller.clone()).or_default();
-            made.waiting += 1;
-            made.requested_at.push_back(request.clone());
-        }
-        let call = FoldedCall { caller, callee, id, requested_at, failed };
-        self.bytes += call.bytes(&request);
-        self.calls.insert(request.clone(), call);
-        if let Some(failure) = failed {
-            self.remember_failure(request, failure.at, requested_at);
-        }
-    }
-
-    fn forget(&mut self, request: &EnvelopeId) {
-        let Some(call) = self.remove_call(request) else { return };
-        match call.failed {
-            Some(failure) => drop(self.failures.remove(&(failure.at, call.requested_at))),
-            None => self.stop_waiting(&call.caller, request),
-        }
-    }
-
-    fn remember_failure(&mut self, request: EnvelopeId, at: u64, requested_at: u64) {
-        self.failures.insert((at, requested_at), request);
-        if self.failures.len() > Standing::MAX_CALLS
-            && let Some((_, oldest)) = self.failures.pop_first()
-        {
-            self.remove_call(&oldest);
-        }
-    }
-
-    fn remove_call(&mut self, request: &EnvelopeId) -> Option<FoldedCall> {
-        let call = self.calls.remove(request)?;
-        self.bytes -= call.bytes(request);
-        Some(call)
-    }
-
-    fn answer(&mut self, request: &EnvelopeId) -> FoldEffect {
-        match self.end_of(request) {
-            Some(end) => FoldEffect::Ignored(Ignored::Answer(end)),
-            None => {
-                self.forget(request);
-                FoldEffect::Counts
-            }
-        }
-    }
-
     /// Why an envelope would count for nothing if it came next, if it would.
     pub fn ignores(&self, envelope: &Envelope) -> Option<Ignored> {
+        if self.is_too_late(envelope) {
+            return Some(Ignored::Stale);
+        }
         if let Some(request) = answered_request(envelope) {
             return self.end_of(request).map(Ignored::Answer);
         }
@@ -387,155 +233,12 @@ impl Fold {
         if matches!(envelope.message(), Some(Message::Request { .. })) {
             return self.is_released(envelope.id()).then_some(Ignored::Stale);
         }
-        leaver(envelope).filter(|who| !self.is_present(who)).map(|_| Ignored::Leave)
-    }
-
-    /// Why an answer to a request would count for nothing; `None` where the call waits for it.
-    pub fn end_of(&self, request: &EnvelopeId) -> Option<CallClosure> {
-        match self.calls.get(request) {
-            Some(call) if call.failed.is_none() => None,
-            Some(_) => Some(CallClosure::Failed),
-            None => Some(CallClosure::Answered),
+        let presence = envelope.presence()?;
+        match presence.event {
+            PresenceEvent::Leave => (!self.is_present(&presence.participant.id)).then_some(Ignored::Leave),
+            PresenceEvent::Status => self.is_stale_status(&presence, envelope).then_some(Ignored::Stale),
+            PresenceEvent::Join | PresenceEvent::Heartbeat => None,
         }
-    }
-
-    /// Counts one waiting call of a caller less.
-    fn stop_waiting(&mut self, caller: &ParticipantId, request: &EnvelopeId) {
-        let Some(made) = self.callers.get_mut(caller) else { return };
-        made.waiting -= 1;
-        if made.requested_at.front() == Some(request) {
-            made.requested_at.pop_front();
-        }
-        if made.waiting == 0 {
-            self.callers.remove(caller);
-        } else if made.requested_at.len() > 2 * made.waiting + 64 {
-            made.requested_at.retain(|id| self.calls.get(id).is_some_and(|call| call.failed.is_none()));
-        }
-    }
-
-    fn fail_oldest_of(&mut self, caller: &ParticipantId, at: u64) -> bool {
-        while let Some(oldest) = self.callers.get_mut(caller).and_then(|made| made.requested_at.pop_front()) {
-            if self.fail(&oldest, FoldedFailure { at, cause: FailureCause::TooManyWaiting }) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Fails a call, if it waits.
-    fn fail(&mut self, request: &EnvelopeId, failure: FoldedFailure) -> bool {
-        let Some(call) = self.calls.get_mut(request).filter(|call| call.failed.is_none()) else { return false };
-        call.failed = Some(failure);
-        let (caller, requested_at) = (call.caller.clone(), call.requested_at);
-        self.stop_waiting(&caller, request);
-        self.remember_failure(request.clone(), failure.at, requested_at);
-        true
-    }
-
-    fn fail_calls_to(&mut self, callee: &ParticipantId, at: u64) -> FoldEffect {
-        let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && call.callee == *callee);
-        let waiting: Vec<_> = waiting.map(|(request, _)| request.clone()).collect();
-        waiting.iter().for_each(|request| _ = self.fail(request, FoldedFailure::callee_left(at)));
-        if waiting.is_empty() { FoldEffect::Counts } else { FoldEffect::FailsCalls }
-    }
-
-    /// The calls of a caller that failed after one offset and up to another, in the order they failed.
-    pub fn failed_calls(&self, caller: &ParticipantId, after: u64, up_to: u64) -> Vec<FailedCall> {
-        if after >= up_to {
-            return Vec::new();
-        }
-        let failed = self.failures.range((after + 1, 0)..=(up_to, u64::MAX)).filter_map(|(_, request)| {
-            let call = self.calls.get(request).filter(|call| call.caller == *caller)?;
-            let (id, callee, cause) = (call.id.clone(), call.callee.clone(), call.failed?.cause);
-            Some(FailedCall { request: request.clone(), id, callee, cause })
-        });
-        failed.collect()
-    }
-
-    /// Where the calls failed that did so after an offset, and where their requests stand.
-    pub(crate) fn failures_after(&self, offset: u64) -> impl Iterator<Item = (u64, u64)> {
-        self.failures.range((offset + 1, 0)..).map(|(place, _)| *place)
-    }
-
-    /// The offset before which failures are forgotten, where there were too many of them.
-    pub(crate) fn forgotten_failures(&self) -> Option<u64> {
-        let oldest = self.failures.first_key_value().map(|((at, _), _)| *at);
-        oldest.filter(|_| self.failures.len() >= Standing::MAX_CALLS)
-    }
-
-    /// A call that waits, or has failed.
-    pub fn call(&self, request: &EnvelopeId) -> Option<CallRecord<'_>> {
-        let call = self.calls.get(request)?;
-        Some(CallRecord { caller: &call.caller, callee: &call.callee, id: &call.id, has_failed: call.failed.is_some() })
-    }
-
-    /// Whether a waiting call of this JSON-RPC id is one that a speaker may tell `to` of: it is a party of it, or there is no such call of
-    /// theirs. Nobody in `to` is everybody.
-    pub fn may_concern(&self, speaker: &ParticipantId, id: &RpcId, to: &[ParticipantId]) -> bool {
-        let named: Vec<&FoldedCall> =
-            self.calls.values().filter(|call| call.failed.is_none() && call.id == *id).collect();
-        let is_party = |call: &FoldedCall, who: &ParticipantId| call.caller == *who || call.callee == *who;
-        let may = |of: &dyn Fn(&FoldedCall) -> bool| {
-            let mut calls = named.iter().filter(|call| of(call)).peekable();
-            calls.peek().is_none() || calls.any(|call| is_party(call, speaker))
-        };
-        if to.is_empty() { may(&|_| true) } else { to.iter().all(|who| may(&|call| is_party(call, who))) }
-    }
-
-    /// The requests of a participant that wait for an answer and whom they ask, the oldest first. Those from before its newest join are left
-    /// out: the sessions that made them have ended.
-    pub fn open_calls(&self, caller: &ParticipantId) -> Vec<(EnvelopeId, ParticipantId)> {
-        let joined = self.join_of(caller).map_or(0, |join| join.position.offset);
-        let made = self.callers.get(caller).into_iter().flat_map(|made| &made.requested_at);
-        let open = made.filter_map(|request| Some((request, self.calls.get(request)?)));
-        let open = open.filter(|(_, call)| call.failed.is_none() && call.requested_at > joined);
-        open.map(|(request, call)| (request.clone(), call.callee.clone())).collect()
-    }
-
-    /// Whether requests to a participant wait for an answer.
-    pub fn is_awaited(&self, callee: &ParticipantId) -> bool {
-        self.calls.values().any(|call| call.callee == *callee && call.failed.is_none())
-    }
-
-    /// The offset of the oldest waiting request to a participant.
-    pub fn first_requested(&self, callee: &ParticipantId) -> Option<u64> {
-        let waiting = self.calls.values().filter(|call| call.callee == *callee && call.failed.is_none());
-        waiting.map(|call| call.requested_at).min()
-    }
-
-    /// Whether a participant is present. The host always is.
-    pub fn is_present(&self, participant: &ParticipantId) -> bool {
-        participant.is_host() || self.present.contains_key(participant)
-    }
-
-    /// A participant that is present.
-    pub fn participant(&self, id: &ParticipantId) -> Option<&Arc<Participant>> {
-        self.present.get(id).map(|present| &present.participant)
-    }
-
-    /// The newest join of a participant that is present.
-    pub fn join_of(&self, id: &ParticipantId) -> Option<&Arc<Entry>> {
-        self.present.get(id).map(|present| &present.join)
-    }
-
-    /// Everybody present, by id.
-    pub fn roster(&self) -> impl Iterator<Item = &Arc<Participant>> {
-        self.present.values().map(|present| &present.participant)
-    }
-
-    /// How many are present.
-    pub fn population(&self) -> usize {
-        self.present.len()
-    }
-
-    /// The notices that the settings and the held calls follow from, the oldest first.
-    pub(crate) fn control_entries(&self) -> Vec<Arc<Entry>> {
-        self.control.entries()
-    }
-
-    /// Whether there are neither settings nor held calls.
-    pub(crate) fn is_uncontrolled(&self) -> bool {
-        self.control.is_empty()
     }
 
     /// How much memory it takes, roughly.
@@ -551,8 +254,9 @@ impl Fold {
 
 #[cfg(test)]
 mod tests {
-    use salon_protocol::Timestamp;
+    use salon_protocol::{FailureCause, Timestamp};
 
+    use super::calls::MAX_FOLDED_OF_CALLER;
     use super::*;
 
     fn entry(offset: u64, envelope: &str) -> Arc<Entry> {

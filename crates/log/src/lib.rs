@@ -1,6 +1,6 @@
 //! The memory of a room: one ordered, durable log a topic, the leases of those present, and the topic's versioned [`context`].
 //!
-//! [`TopicLog`], [`ContextStore`] and [`Cluster`] are the contracts; [`sqlite`] and [`cluster::SingleNode`] keep them on one machine, `nats` (a
+//! [`TopicLog`], [`ContextStore`], [`FileStore`], [`TopicSearch`] and [`Cluster`] are the contracts; [`sqlite`] and [`cluster::SingleNode`] keep them on one machine, `nats` (a
 //! feature, on by default) on several.
 //! Deliberately absent: who may write what (that is `rooms`) and how anything looks on a wire (that is `dialects`).
 
@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod context;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+pub mod files;
 mod fold;
 mod hash;
 mod lease;
@@ -16,11 +17,13 @@ mod lease;
 pub mod nats;
 mod quota;
 mod retention;
+pub mod search;
 pub mod sqlite;
 mod tail;
+pub mod transfer;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
@@ -31,12 +34,16 @@ use tokio::sync::watch;
 
 pub use cluster::Cluster;
 pub use context::ContextStore;
+pub use files::{FileStore, FileUpload};
 pub use fold::{
-    CallClosure, CallRecord, FailedCall, Fold, FoldEffect, HeldCall, Ignored, MAX_HELD_CALLS, answered_request,
+    CallClosure, CallRecord, Deletion, FailedCall, Fold, FoldEffect, HeldCall, Ignored, MAX_HELD_CALLS, StatusRecord,
+    answered_request,
 };
 pub use lease::{Claim, Lease};
 pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};
+pub use search::{SearchError, SearchRequest, TopicSearch};
+pub use tail::TailSink;
 
 /// An ordered, durable log for each topic. What every engine promises:
 ///
@@ -56,6 +63,12 @@ pub use retention::{Retention, RetentionRules};
 ///    it writes to says that it is unreachable, refuses meanwhile, and goes on without a gap or a duplicate once it can.
 /// 10. Beyond a quota of [`StoredQuotas`] an entry is refused, unless it is the host's or a short answer. Reading goes on, an envelope that is
 ///     stored is still known, and what retention removes makes room. A restart does not change what counts.
+/// 11. Once a redaction ([`salon_control::MessageRedaction`]) is appended, nobody reads the texts that it names: a tombstone has the place of each, in
+///     every page, tail and lookup, on every node and after every restart. Its id stays taken. The engine erases the texts from what it
+///     writes to, as far as it can.
+///
+/// 11. A deleted topic is erased ([`TopicLog::delete`]): old entries are neither read nor found, old positions are a gap, and nobody is present. What
+///     was accepted by what counted before and is stored later counts for nothing, unless the topic starts over first, by a join or by settings.
 ///
 /// Appends and claims take effect in the order they are called, not in the order their futures are polled: a session may have many
 /// appends in flight and they stay in order. A read sees everything that was acknowledged before it was called.
@@ -74,6 +87,11 @@ pub trait TopicLog: Send + Sync + 'static {
         self.append_stamped(topic, envelope, None)
     }
 
+    /// Deletes a topic: appends the notice that says so ([`salon_control::ControlNotice::Deleted`]) and removes everything up to and with it, the
+    /// topic's context included. Nothing of that is read any more once this resolves, and what uses the name next is after every position of
+    /// before. Tails get the notice, or a gap.
+    fn delete(&self, topic: &TopicName, notice: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>>;
+
     /// Reads up to `limit` entries, always oldest first, and no more once they have [`MAX_PAGE_BYTES`] of text: a page that ends
     /// there or at its limit may not be the last.
     fn read(
@@ -85,6 +103,13 @@ pub trait TopicLog: Send + Sync + 'static {
 
     /// Follows a topic from a position, for ever.
     fn tail(&self, topic: &TopicName, after: Position) -> Tail;
+
+    /// The same, but an engine may offer entries to `sink` first, on the thread that has stored them and before it acknowledges them. What the
+    /// sink has taken the tail yields only where it was reading at that moment.
+    fn tail_into(&self, topic: &TopicName, after: Position, sink: Weak<dyn TailSink>) -> Tail {
+        drop(sink);
+        self.tail(topic, after)
+    }
 
     /// Finds an entry by its envelope's id.
     fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>>;
@@ -137,7 +162,7 @@ pub trait TopicLog: Send + Sync + 'static {
 pub const MAX_PAGE_BYTES: usize = 1 << 20;
 
 /// How many topics a log on NATS may have by default. Not part of `nats`, because every build reads the same configuration.
-pub const DEFAULT_MAX_TOPICS: u64 = 500;
+pub const DEFAULT_MAX_TOPICS: u64 = 10_000;
 
 /// The outcome of an append.
 #[derive(Debug, Clone)]
@@ -237,8 +262,10 @@ pub struct Standing {
     pub waiting: Vec<OpenRequest>,
     /// The requests that have failed, by the offset at which they did, at most [`Standing::MAX_CALLS`].
     pub failed: Vec<FailedRequest>,
-    /// The notices of the gateway that its settings and the held calls follow from, oldest first.
+    /// The notices of the gateway that its settings, the held calls and the statuses of those present follow from, oldest first.
     pub control: Vec<Arc<Entry>>,
+    /// Where the topic was deleted, as long as that matters.
+    pub deletion: Option<Deletion>,
 }
 
 /// A request that will not be answered.
@@ -289,7 +316,8 @@ impl Standing {
 
     /// The standing of a topic that nobody ever entered.
     pub fn nothing(head: Position) -> Self {
-        Self { head, present: Vec::new(), waiting: Vec::new(), failed: Vec::new(), control: Vec::new() }
+        let (present, waiting, failed, control) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { head, present, waiting, failed, control, deletion: None }
     }
 }
 

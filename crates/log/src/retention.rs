@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use salon_control::TopicRetention;
 use salon_protocol::TopicName;
 
 /// What is kept of one topic. An entry goes when either bound is passed; `None` is no bound.
@@ -12,6 +13,15 @@ pub struct Retention {
     pub age: Option<Duration>,
     /// The most entries.
     pub count: Option<u64>,
+}
+
+impl Retention {
+    /// What counts for a topic with retention of its own.
+    pub(crate) fn narrowed(self, own: Option<TopicRetention>) -> Self {
+        let Some(own) = own else { return self };
+        let (age, count) = own.within(self.age, self.count);
+        Self { age, count }
+    }
 }
 
 impl Default for Retention {

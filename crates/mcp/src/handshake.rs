@@ -32,6 +32,11 @@ impl HandshakeParams {
         takes_questions(&self.capabilities)
     }
 
+    /// Whether it asks for a server of its own.
+    pub fn wants_isolation(&self) -> bool {
+        wants_isolation(&self.capabilities)
+    }
+
     /// The capabilities as a modern request says them: without tasks, which are another thing in each era.
     // MCP 2025-11-25, Tasks (SEP-1686); from 2026-07-28 on they are the extension `io.modelcontextprotocol/tasks`.
     pub fn modern_capabilities(&self) -> Box<RawValue> {
@@ -52,10 +57,31 @@ impl HandshakeParams {
     }
 }
 
+/// The experimental capability by which a client asks a guest for a server of its own. MCP 2025-11-25, Lifecycle, "Capability Negotiation":
+/// `experimental` is for capabilities outside of the specification.
+pub const ISOLATED: &str = "salon/isolated";
+
+/// Whether a client with these capabilities asks for a server of its own.
+pub fn wants_isolation(capabilities: &RawValue) -> bool {
+    let capabilities = Members::parse(capabilities.get()).unwrap_or_default();
+    let experimental = capabilities.get("experimental").and_then(|raw| Members::parse(raw.get()));
+    experimental.is_some_and(|experimental| experimental.get(ISOLATED).is_some())
+}
+
+/// Whether a client with these capabilities answers a server's request of this method.
+pub fn answers(capabilities: &RawValue, method: &str) -> bool {
+    let capabilities = Members::parse(capabilities.get()).unwrap_or_default();
+    QUESTIONS.iter().any(|(question, key)| *question == method && capabilities.get(key).is_some())
+}
+
+/// What a server may ask a client, and the capability by which the client offers to answer.
+const QUESTIONS: [(&str, &str); 3] =
+    [("sampling/createMessage", "sampling"), ("elicitation/create", "elicitation"), ("roots/list", "roots")];
+
 /// Whether a client with these capabilities may be asked something.
 pub fn takes_questions(capabilities: &RawValue) -> bool {
     let capabilities = Members::parse(capabilities.get()).unwrap_or_default();
-    ["sampling", "elicitation", "roots"].iter().any(|key| capabilities.get(key).is_some())
+    QUESTIONS.iter().any(|(_, key)| capabilities.get(key).is_some())
 }
 
 impl Default for HandshakeParams {
@@ -245,6 +271,11 @@ mod tests {
         assert!(asked(r#"{"capabilities":{"elicitation":{}}}"#));
         assert!(!asked(r#"{"capabilities":{"experimental":{}}}"#));
         assert!(!asked(r#"{"capabilities":7}"#));
+        let isolated = |capabilities: &str| wants_isolation(&raw(capabilities));
+        assert!(isolated(r#"{"experimental":{"salon/isolated":{}}}"#));
+        assert!(!isolated(r#"{"experimental":{"other":{}}}"#) && !isolated(r#"{"salon/isolated":{}}"#));
+        let answered = |method: &str| answers(&raw(r#"{"elicitation":{}}"#), method);
+        assert!(answered("elicitation/create") && !answered("roots/list") && !answered("elicitation/other"));
         let hello = HandshakeParams::read(Some(&raw(
             r#"{"protocolVersion":3,"capabilities":{"roots":{},"tasks":{}},"clientInfo":"me"}"#,
         )));

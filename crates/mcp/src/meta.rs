@@ -4,7 +4,7 @@ use salon_protocol::{LogLevel, Members};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::Revision;
+use crate::{Era, Revision};
 
 // MCP 2026-07-28, Overview, "_meta": the members of every request, of results and of notifications.
 /// The prefix of the modern era's own members.
@@ -25,6 +25,11 @@ pub const ON_BEHALF_OF: &str = "salon/onBehalfOf";
 pub const REQUEST: &str = "salon/request";
 /// Which participant asks the client something. Set by the gateway, whatever the asker wrote there.
 const ASKED_BY_KEY: &str = "salon/askedBy";
+/// The door by which a client came that a handshake is for, as the gateway's own participant is told. Others are not told.
+const DOOR: &str = "salon/door";
+const MCP_DOOR: &str = "mcp";
+/// See [`DOOR`]: whether such a client is of the modern era, which the revision of the handshake does not say.
+const MODERN_CLIENT: &str = "salon/modernClient";
 /// A tool's result as its protocol has it, where MCP has no place for it.
 pub const RESULT: &str = "salon/result";
 /// Why a tool failed, as its protocol has it.
@@ -44,6 +49,25 @@ pub fn revision(params: &RawValue) -> Option<String> {
     let said = meta.get(REVISION)?;
     // Modern by having the key at all; a value that is not a string is an unknown revision.
     Some(serde_json::from_str(said.get()).unwrap_or_else(|_| said.get().to_owned()))
+}
+
+/// The parameters of a handshake with the gateway's own participant, for a client of an era that came by the MCP door.
+pub fn with_mcp_door(params: &RawValue, era: Era) -> Option<Box<RawValue>> {
+    let mut members = Members::parse(params.get())?;
+    let mut meta = members.get("_meta").and_then(|meta| Members::parse(meta.get())).unwrap_or_default();
+    meta.set(DOOR, MCP_DOOR);
+    if era == Era::Modern {
+        meta.set(MODERN_CLIENT, &true);
+    }
+    members.set("_meta", &meta);
+    Some(members.to_raw())
+}
+
+/// The era of the client that a handshake is for, where it came by the MCP door.
+pub fn mcp_door_era(params: &RawValue) -> Option<Era> {
+    let meta = of(params).filter(|meta| text(meta, DOOR).as_deref() == Some(MCP_DOOR))?;
+    let is_modern = meta.get(MODERN_CLIENT).is_some_and(|is_modern| is_modern.get() == "true");
+    Some(if is_modern { Era::Modern } else { Era::Legacy })
 }
 
 /// The progress token a request carries, as written.
@@ -152,6 +176,14 @@ pub fn upgrade(params: Option<&RawValue>, asker: RequesterMeta<'_>) -> Option<Bo
     }
 }
 
+/// The parameters of a legacy request that say of who asks what a handshake would have said. `None` when they are no object.
+pub fn introduced(params: Option<&RawValue>, asker: RequesterMeta<'_>) -> Option<Box<RawValue>> {
+    patch(params, |meta| {
+        meta.set(CLIENT, asker.info);
+        meta.set(CAPABILITIES, asker.capabilities);
+    })
+}
+
 /// An object without the modern era's own members of `_meta`.
 pub fn strip(holder: &RawValue) -> Option<Box<RawValue>> {
     match of(holder) {
@@ -183,6 +215,15 @@ mod tests {
         assert_snapshot!(upgraded(Some(r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0},"task":{"ttl":1}}"#), Some(LogLevel::Info)), @r#"{"name":"t","arguments":{"n": 12345678901234567890},"_meta":{"progressToken":"p","x":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"info"}}"#);
         assert_snapshot!(upgraded(Some("[1]"), None), @"none");
         assert_snapshot!(upgraded(Some(r#"{"_meta":7}"#), None), @"none");
+    }
+
+    #[test]
+    fn a_legacy_request_can_introduce_its_caller_and_stays_one() {
+        let (capabilities, info) = (raw(r#"{"elicitation":{}}"#), raw(r#"{"name":"a"}"#));
+        let asker = RequesterMeta { capabilities: &capabilities, info: &info, level: None };
+        let params = introduced(Some(&raw(r#"{"name":"t"}"#)), asker).unwrap();
+        assert_snapshot!(params.get(), @r#"{"name":"t","_meta":{"io.modelcontextprotocol/clientInfo":{"name":"a"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#);
+        assert!(revision(&params).is_none());
     }
 
     #[test]

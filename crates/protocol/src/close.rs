@@ -23,6 +23,8 @@ pub enum CloseReason {
     FrameTooLarge,
     /// The participant may not be in the topic any more.
     Removed,
+    /// The topic was deleted.
+    Deleted,
     /// The gateway failed: its log could not be read, or worse.
     Internal,
 }
@@ -39,6 +41,7 @@ impl CloseReason {
             Self::Internal => 1011,
             Self::TokenExpired => 4401,
             Self::Removed => 4403,
+            Self::Deleted => 4404,
             Self::TooSlow => 4408,
             Self::Replaced => 4409,
             Self::Unresponsive => 4410,
@@ -56,6 +59,7 @@ impl CloseReason {
             Self::Internal => "internal",
             Self::TokenExpired => "token_expired",
             Self::Removed => "removed",
+            Self::Deleted => "deleted",
             Self::TooSlow => "too_slow",
             Self::Replaced => "replaced",
             Self::Unresponsive => "unresponsive",
@@ -67,6 +71,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Removed => "you may not be in this room any more",
+            Self::Deleted => "this topic was deleted",
             Self::Bye => "bye",
             Self::Shutdown => "the gateway is shutting down; connect again and resume",
             Self::ProtocolViolation => "the WebSocket protocol was violated",

@@ -2,14 +2,19 @@
 //!
 //! Invariant: the text of an envelope is what its sender wrote, byte for byte, from the first parse to the last delivery.
 
-use std::ops::Range;
+mod compose;
+mod draft;
+mod head;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::scan::{Field, Outline, ScanError, Shape, scan};
+pub use self::compose::{Compose, Sessions};
+pub use self::draft::{Draft, Limits, check_json};
+use self::head::EnvelopeHead;
 use crate::{
-    Chat, Code, EnvelopeId, Message, ParticipantId, Position, Presence, Refusal, RpcId, SessionId, Stamp, Timestamp,
+    CHAT_EDIT_METHOD, CHAT_RETRACT_METHOD, Chat, ChatRevision, EnvelopeId, Message, ParticipantId, Position, Presence,
+    Redaction, Refusal, RpcId, SessionId, Stamp, Timestamp,
 };
 
 /// The value of every envelope's `protocol` field.
@@ -25,39 +30,6 @@ pub enum Kind {
     Presence,
     /// A welcome or an error; the gateway's alone.
     System,
-}
-
-/// Bounds on what one envelope may be. Zero switches a bound off, except that of depth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole text.
-    pub message: usize,
-    /// Bytes of a response's text, where that may be longer than another message.
-    pub answer: usize,
-    /// Levels of nesting, the envelope itself being the first.
-    pub depth: usize,
-    /// Entries in `to`.
-    pub recipients: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { message: 1 << 20, answer: 4 << 20, depth: 64, recipients: 256 }
-    }
-}
-
-impl Limits {
-    /// Bytes of the longest text, whatever it is. Zero is no limit.
-    pub fn longest(&self) -> usize {
-        if self.message == 0 { 0 } else { self.message.max(self.answer) }
-    }
-
-    /// The limit that a text of this length exceeds, and the setting it is.
-    fn exceeded(&self, length: usize, is_answer: bool) -> Option<(usize, &'static str)> {
-        let limit = if is_answer { self.longest() } else { self.message };
-        let setting = if is_answer && limit > self.message { "limits.answer" } else { "limits.message" };
-        (limit > 0 && length > limit).then_some((limit, setting))
-    }
 }
 
 /// An accepted envelope: its text, and what routing needs to know of it.
@@ -144,6 +116,33 @@ impl Envelope {
         serde_json::from_str(self.params().filter(|params| params.starts_with('{'))?).ok()
     }
 
+    /// Whether this stands in place of a message that was redacted.
+    pub fn is_redacted(&self) -> bool {
+        self.head.redacted.is_some()
+    }
+
+    /// By whom and why it was redacted, when it was.
+    pub fn redaction(&self) -> Option<Redaction> {
+        serde_json::from_str(&self.text[self.head.redacted.clone()?]).ok()
+    }
+
+    /// Whether this is to edit or to retract a chat line, whatever else it says.
+    pub fn is_chat_revision(&self) -> bool {
+        let is_one = |method: &str| method == CHAT_EDIT_METHOD || method == CHAT_RETRACT_METHOD;
+        matches!(self.message(), Some(Message::Notification { method }) if is_one(method))
+    }
+
+    /// The chat line that this edits or retracts, and what becomes of it. `None` where the line or its new text is missing.
+    pub fn chat_revision(&self) -> Option<(&EnvelopeId, ChatRevision)> {
+        let Some(Message::Notification { method }) = self.message() else { return None };
+        let revision = match &**method {
+            CHAT_EDIT_METHOD => ChatRevision::Edited(self.chat()?),
+            CHAT_RETRACT_METHOD => ChatRevision::Retracted,
+            _ => return None,
+        };
+        Some((self.correlation()?, revision))
+    }
+
     /// The JSON-RPC id of the call that this cancels or tells the progress of. A progress token that the caller did not choose to be the
     /// id of its request names no call here.
     pub fn concerned_call(&self) -> Option<RpcId> {
@@ -169,250 +168,6 @@ impl Envelope {
     pub fn restore(text: impl Into<Box<str>>) -> Result<Self, Refusal> {
         let unlimited = Limits { message: 0, answer: 0, depth: usize::MAX, recipients: 0 };
         Draft::parse(text, &unlimited).map(Draft::trust)
-    }
-}
-
-/// A proposed envelope: well-formed, but nobody has yet judged whether it may enter the room.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
-    envelope: Envelope,
-    stamp: Option<Stamp>,
-}
-
-impl Draft {
-    /// Reads what a peer sent. The refusal names the envelope's id wherever one can be read.
-    pub fn parse(text: impl Into<Box<str>>, limits: &Limits) -> Result<Self, Refusal> {
-        let text = text.into();
-        if let Some(exceeded) = limits.exceeded(text.len(), true) {
-            let mut outline = Outline::default();
-            // Only for its id: whatever else may be wrong with it does not matter any more.
-            let _ = scan(&text, limits.depth, &mut outline);
-            return Err(too_large(&text, exceeded).regarding(readable_id(&text, &outline)));
-        }
-        let mut outline = Outline::default();
-        let scanned = scan(&text, limits.depth, &mut outline).map_err(unreadable);
-        let head = scanned.and_then(|()| EnvelopeHead::read(&text, &outline, limits));
-        match head {
-            Ok(head) => {
-                let is_answer = matches!(head.message, Some(Message::Response { .. }));
-                if let Some(exceeded) = limits.exceeded(text.len(), is_answer) {
-                    return Err(too_large(&text, exceeded).regarding(Some(head.id)));
-                }
-                Ok(Self { envelope: Envelope { text, head }, stamp: None })
-            }
-            Err(refusal) => {
-                let id = readable_id(&text, &outline);
-                Err(refusal.regarding(id))
-            }
-        }
-    }
-
-    /// The proposed envelope, for the rules to look at.
-    pub fn envelope(&self) -> &Envelope {
-        &self.envelope
-    }
-
-    /// The credentials it comes with. A new draft has none.
-    pub fn stamp(&self) -> Option<&Stamp> {
-        self.stamp.as_ref()
-    }
-
-    /// The same draft with other credentials.
-    #[must_use]
-    pub fn stamped(self, stamp: Option<Stamp>) -> Self {
-        Self { stamp, ..self }
-    }
-
-    /// Accepts it. Only for callers that have judged it, or wrote it themselves.
-    pub fn trust(self) -> Envelope {
-        self.envelope
-    }
-}
-
-/// Whether a text that is not an envelope is JSON as strictly as one: not too long, not too deep, no key twice, every string whole.
-pub fn check_json(text: &str, limits: &Limits) -> Result<(), Refusal> {
-    if let Some(exceeded) = limits.exceeded(text.len(), false) {
-        return Err(too_large(text, exceeded));
-    }
-    scan(text, limits.depth, &mut Outline::default()).map_err(unreadable)
-}
-
-fn too_large(text: &str, (limit, setting): (usize, &str)) -> Refusal {
-    let message = format!("the message has {} bytes; the limit is {limit} (`{setting}`)", text.len());
-    Refusal::new(Code::TooLarge, message)
-}
-
-fn unreadable(error: ScanError) -> Refusal {
-    match error {
-        ScanError::TooDeep { .. } => Refusal::new(Code::TooDeep, format!("the message was refused: {error}")),
-        _ => Refusal::new(Code::InvalidJson, format!("the message is not valid JSON: {error}")),
-    }
-}
-
-fn readable_id(text: &str, outline: &Outline<'_>) -> Option<EnvelopeId> {
-    let field = outline.envelope.iter().find(|f| f.key == "id")?;
-    EnvelopeId::new(serde_json::from_str::<String>(&text[field.value.clone()]).ok()?).ok()
-}
-
-/// The members of an envelope, and where its text has its payload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct EnvelopeHead {
-    id: EnvelopeId,
-    from: ParticipantId,
-    to: Box<[ParticipantId]>,
-    kind: Kind,
-    correlation: Option<EnvelopeId>,
-    from_session: Option<SessionId>,
-    to_session: Option<SessionId>,
-    payload: Range<usize>,
-    params: Option<Range<usize>>,
-    message: Option<Message>,
-}
-
-impl EnvelopeHead {
-    fn read(text: &str, outline: &Outline<'_>, limits: &Limits) -> Result<Self, Refusal> {
-        if outline.shape != Some(Shape::Object) {
-            return Err(invalid("an envelope must be a JSON object"));
-        }
-        let fields = EnvelopeFields { text, fields: &outline.envelope };
-        if fields.string("protocol")? != PROTOCOL {
-            let message = format!("`protocol` must be \"{PROTOCOL}\"");
-            return Err(Refusal::new(Code::UnsupportedProtocol, message));
-        }
-        let id = name(&fields, "id", EnvelopeId::new)?;
-        if Timestamp::parse(&fields.string("ts")?).is_none() {
-            return Err(invalid("`ts` must be an RFC 3339 date and time, such as 2025-08-17T14:00:00Z"));
-        }
-        let from = name(&fields, "from", ParticipantId::new)?;
-        let to = fields.recipients(limits.recipients)?;
-        let kind = match fields.string("kind")?.as_str() {
-            "mcp" => Kind::Mcp,
-            "presence" => Kind::Presence,
-            "system" => Kind::System,
-            _ => return Err(invalid("`kind` must be \"mcp\", \"presence\" or \"system\"")),
-        };
-        let correlation = match fields.find("correlation_id") {
-            None => None,
-            Some(_) => Some(name(&fields, "correlation_id", EnvelopeId::new)?),
-        };
-        let from_session = fields.session("from_session");
-        let to_session = fields.session("to_session").filter(|_| to.len() == 1);
-        let payload = fields.find("payload").ok_or_else(|| invalid("`payload` is missing"))?;
-        if payload.shape != Shape::Object {
-            return Err(invalid("`payload` must be an object"));
-        }
-        let message = match kind {
-            Kind::Mcp => Some(Message::read(text, &outline.payload)?),
-            Kind::Presence | Kind::System => None,
-        };
-        let params = outline.payload.iter().find(|f| f.key == "params").map(|f| f.value.clone());
-        let payload = payload.value.clone();
-        Ok(Self { id, from, to, kind, correlation, from_session, to_session, payload, params, message })
-    }
-}
-
-fn invalid(message: impl Into<String>) -> Refusal {
-    Refusal::new(Code::InvalidEnvelope, message)
-}
-
-fn name<T>(
-    fields: &EnvelopeFields<'_>,
-    key: &str,
-    check: fn(String) -> Result<T, crate::InvalidId>,
-) -> Result<T, Refusal> {
-    check(fields.string(key)?).map_err(|error| invalid(format!("`{key}` is not acceptable: {error}")))
-}
-
-struct EnvelopeFields<'a> {
-    text: &'a str,
-    fields: &'a [Field<'a>],
-}
-
-impl<'a> EnvelopeFields<'a> {
-    fn find(&self, key: &str) -> Option<&'a Field<'a>> {
-        self.fields.iter().find(|f| f.key == key)
-    }
-
-    fn string(&self, key: &str) -> Result<String, Refusal> {
-        let field = self.find(key).ok_or_else(|| invalid(format!("`{key}` is missing")))?;
-        serde_json::from_str(&self.text[field.value.clone()]).map_err(|_| invalid(format!("`{key}` must be a string")))
-    }
-
-    /// An extension of ours, so it is never a reason to refuse an envelope: what cannot be read as a session names none.
-    fn session(&self, key: &str) -> Option<SessionId> {
-        let field = self.find(key)?;
-        SessionId::new(serde_json::from_str::<String>(&self.text[field.value.clone()]).ok()?).ok()
-    }
-
-    fn recipients(&self, limit: usize) -> Result<Box<[ParticipantId]>, Refusal> {
-        let Some(field) = self.find("to") else { return Ok(Box::default()) };
-        let names: Vec<String> = serde_json::from_str(&self.text[field.value.clone()])
-            .map_err(|_| invalid("`to` must be an array of participant ids"))?;
-        if limit > 0 && names.len() > limit {
-            return Err(invalid(format!("`to` has {} entries; the limit is {limit}", names.len())));
-        }
-        names
-            .into_iter()
-            .map(|name| ParticipantId::new(name).map_err(|error| invalid(format!("`to` names nobody: {error}"))))
-            .collect()
-    }
-}
-
-/// An envelope the gateway writes itself.
-#[derive(Debug, Serialize)]
-pub struct Compose<'a, P: Serialize> {
-    /// Its id.
-    pub id: &'a str,
-    /// When it was written.
-    pub ts: Timestamp,
-    /// Who it is from.
-    pub from: &'a ParticipantId,
-    /// Whom it names.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub to: &'a [ParticipantId],
-    /// What it carries.
-    pub kind: Kind,
-    /// What it replies to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub correlation_id: Option<&'a str>,
-    /// The payload.
-    pub payload: P,
-}
-
-/// Which sessions of its sender and of its one recipient an envelope names.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Sessions<'a> {
-    /// The session of the sender.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_session: Option<&'a SessionId>,
-    /// The session of the recipient.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_session: Option<&'a SessionId>,
-}
-
-impl<P: Serialize> Compose<'_, P> {
-    /// The envelope's text.
-    pub fn text(&self) -> String {
-        self.text_between(Sessions::default())
-    }
-
-    /// The envelope's text, with the sessions it is from and for.
-    pub fn text_between(&self, sessions: Sessions<'_>) -> String {
-        #[derive(Serialize)]
-        struct Whole<'a, T> {
-            protocol: &'static str,
-            #[serde(flatten)]
-            sessions: Sessions<'a>,
-            #[serde(flatten)]
-            rest: &'a T,
-        }
-        let whole = Whole { protocol: PROTOCOL, sessions, rest: self };
-        serde_json::to_string(&whole).expect("an envelope has only string keys")
-    }
-
-    /// The envelope, accepted: the gateway needs nobody's permission.
-    pub fn envelope(&self) -> Envelope {
-        Envelope::restore(self.text()).expect("what the gateway composes is well-formed")
     }
 }
 

@@ -15,6 +15,7 @@ mod participant;
 mod percent;
 mod position;
 mod rate;
+mod redaction;
 mod refusal;
 pub mod rpc;
 mod scan;
@@ -29,14 +30,20 @@ pub use envelope::{Compose, Draft, Entry, Envelope, Kind, Limits, PROTOCOL, Sess
 pub use id::{EnvelopeId, InvalidId, ParticipantId, SessionId, TopicName, TopicPattern};
 pub use log_level::LogLevel;
 pub use members::Members;
-pub use message::{CHAT_METHOD, Chat, ChatFormat, Message, RpcId, SESSION_ENDED_METHOD};
-pub use participant::{McpVersion, Participant, ParticipantKind, Presence, PresenceEvent};
+pub use message::{
+    CHAT_EDIT_METHOD, CHAT_METHOD, CHAT_RETRACT_METHOD, Chat, ChatFormat, ChatRevision, Message, RpcId,
+    SESSION_ENDED_METHOD,
+};
+pub use participant::{
+    McpVersion, Participant, ParticipantKind, Presence, PresenceEvent, PresenceState, PresenceStatus,
+};
 pub use percent::{percent_decoded, percent_encoded};
 pub use position::Position;
 pub use rate::{RateLimit, TokenBucket};
+pub use redaction::{REDACTED_TEXT, Redaction};
 pub use refusal::{Code, FailureCause, Refusal};
 pub use rpc::RpcError;
-pub use stamp::Stamp;
+pub use stamp::{Stamp, StampVia};
 pub use tally::Tally;
 pub use timestamp::Timestamp;
 

@@ -9,6 +9,12 @@ use crate::{Code, Refusal};
 /// The method of a chat line.
 pub const CHAT_METHOD: &str = "notifications/chat/message";
 
+/// The method by which the author of a chat line replaces its text. The envelope's `correlation_id` names the line.
+pub const CHAT_EDIT_METHOD: &str = "notifications/chat/edit";
+
+/// The method by which the author of a chat line takes it back. The envelope's `correlation_id` names the line.
+pub const CHAT_RETRACT_METHOD: &str = "notifications/chat/retract";
+
 /// The notification by which a session of a participant tells those that keep something for it that it has ended. Which session is in the
 /// envelope's `from_session`.
 pub const SESSION_ENDED_METHOD: &str = "notifications/session/ended";
@@ -155,4 +161,13 @@ pub struct Chat {
     /// How to show it.
     #[serde(default)]
     pub format: ChatFormat,
+}
+
+/// What the author of a chat line makes of it later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChatRevision {
+    /// It says something else now.
+    Edited(Chat),
+    /// It is taken back.
+    Retracted,
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::ParticipantId;
+use crate::{ParticipantId, Timestamp};
 
 /// What a participant is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub struct McpVersion {
     /// Every revision it takes requests of, where it named them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<String>,
+    /// Whether it answers requests of a caller that performed no handshake with it, and reads what such a request says of its caller in `_meta`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handshake_optional: bool,
 }
 
 impl McpVersion {
@@ -60,7 +63,7 @@ impl McpVersion {
 impl Default for McpVersion {
     /// The room's default handshake.
     fn default() -> Self {
-        Self { version: Self::HANDSHAKES[0].into(), versions: Vec::new() }
+        Self { version: Self::HANDSHAKES[0].into(), versions: Vec::new(), handshake_optional: false }
     }
 }
 
@@ -81,12 +84,26 @@ pub struct Participant {
     /// Capabilities that it declares for presence; the gateway gives them no meaning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
+    /// The bridge that speaks for it. Only the gateway says so, of a bridge's ghosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<ParticipantId>,
+    /// What it says that it is doing (`presence.set`). It is not part of a join: the gateway adds it where it shows who is here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<PresenceStatus>,
 }
 
 impl Participant {
     /// Somebody of whom nothing but the id is known.
     pub fn new(id: ParticipantId) -> Self {
-        Self { id, name: None, kind: None, mcp: McpVersion::default(), capabilities: Vec::new() }
+        Self {
+            id,
+            name: None,
+            kind: None,
+            mcp: McpVersion::default(),
+            capabilities: Vec::new(),
+            via: None,
+            status: None,
+        }
     }
 
     /// How many bytes the texts have that it chose itself.
@@ -103,6 +120,77 @@ impl Participant {
     }
 }
 
+/// What a participant can say that it is doing, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PresenceState {
+    /// It waits for something to do.
+    Idle,
+    /// It works on something.
+    Working,
+    /// It cannot go on by itself.
+    Blocked,
+    /// It is here, and nobody looks.
+    Away,
+    /// It writes a message.
+    Typing,
+}
+
+impl PresenceState {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Working, Self::Blocked, Self::Away, Self::Typing];
+
+    /// Its word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Working => "working",
+            Self::Blocked => "blocked",
+            Self::Away => "away",
+            Self::Typing => "typing",
+        }
+    }
+}
+
+impl std::str::FromStr for PresenceState {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let state = Self::ALL.into_iter().find(|state| state.word() == text);
+        state.ok_or("it is not one of idle, working, blocked, away, typing")
+    }
+}
+
+/// What a participant says that it is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresenceStatus {
+    /// In one word.
+    pub status: PresenceState,
+    /// In its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl PresenceStatus {
+    /// How many characters its text may have.
+    pub const MAX_TEXT_CHARS: usize = 200;
+
+    /// Whether it has ended by a time.
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// As people read it: `away: at lunch`.
+impl std::fmt::Display for PresenceStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.status.word())?;
+        self.text.as_ref().map_or(Ok(()), |text| write!(f, ": {text}"))
+    }
+}
+
 /// What happened to a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -113,6 +201,8 @@ pub enum PresenceEvent {
     Leave,
     /// It is still here; never stored.
     Heartbeat,
+    /// It says what it is doing, or no longer does.
+    Status,
 }
 
 /// The payload of a presence envelope.

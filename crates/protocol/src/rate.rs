@@ -26,6 +26,16 @@ impl RateLimit {
         Self { interval: Duration::from_secs(1) / tokens.max(1), burst: burst.max(1) }
     }
 
+    /// So many tokens a minute, all of them at once if they are there. Zero is one.
+    pub fn per_minute(tokens: u32) -> Self {
+        Self { interval: Duration::from_secs(60) / tokens.max(1), burst: tokens.max(1) }
+    }
+
+    /// One token each interval, and so many at once. Zero tokens are one.
+    pub fn every(interval: Duration, burst: u32) -> Self {
+        Self { interval, burst: burst.max(1) }
+    }
+
     /// Takes tokens, or none and says how long until there are enough. More than a full bucket has are never there: the answer is
     /// then how long the missing ones would take.
     pub fn take(&self, bucket: &mut TokenBucket, tokens: u32, now: Duration) -> Result<(), Duration> {

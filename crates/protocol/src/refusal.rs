@@ -83,6 +83,8 @@ codes! {
     TooDeep "too_deep",
     /// Too many messages, calls, connections or tickets. The message names the limit.
     RateLimited "rate_limited",
+    /// The envelope follows from others by a chain of agents that is longer than the topic allows.
+    TooManyHops "too_many_hops",
     /// A quota of stored bytes is used up. The message names the setting.
     StorageFull "storage_full",
     /// There was no answer in time.
@@ -156,8 +158,8 @@ pub enum FailureCause {
 }
 
 impl FailureCause {
-    /// How the caller is told.
-    pub fn refusal(self, callee: &ParticipantId) -> Refusal {
+    /// How the caller is told. The reason is that of the approver who denied a call.
+    pub fn refusal(self, callee: &ParticipantId, reason: Option<&str>) -> Refusal {
         match self {
             Self::CalleeLeft => Refusal::new(Code::RecipientNotFound, format!("`{callee}` left before it answered")),
             // Not `rate_limited`: clients send a request again that is refused so, and this one is stored.
@@ -165,7 +167,10 @@ impl FailureCause {
                 let message = format!("too many calls waited for an answer, so this one to `{callee}` was cancelled");
                 Refusal::new(Code::CallEnded, message)
             }
-            Self::Denied => Refusal::new(Code::ApprovalDenied, format!("the call to `{callee}` was not approved")),
+            Self::Denied => {
+                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                Refusal::new(Code::ApprovalDenied, format!("the call to `{callee}` was not approved{reason}"))
+            }
             Self::Expired => {
                 Refusal::new(Code::ApprovalExpired, format!("nobody approved the call to `{callee}` in time"))
             }

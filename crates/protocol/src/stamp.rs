@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ParticipantId;
+
 /// The id and the permissions of the token that an entry was published with.
 ///
 /// Encoded once, when a connection begins, and shared by everything it publishes. Decoded only where somebody asks: most entries are
@@ -21,6 +23,18 @@ struct StampFields {
     capabilities: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     human: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    via: Option<StampVia>,
+}
+
+/// What a stamp says of an entry of a ghost, which a bridge published with its own token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StampVia {
+    /// The bridge.
+    pub bridge: ParticipantId,
+    /// Whether its ghosts may chat and call nobody.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub chat_only: bool,
 }
 
 impl Stamp {
@@ -49,9 +63,19 @@ impl Stamp {
     ) -> Option<Self> {
         let (token, permissions) = (token.map(Into::into), permissions.to_vec());
         let capabilities = capabilities.map(<[String]>::to_vec);
-        let fields = StampFields { token, permissions, capabilities, human };
-        let text = serde_json::to_string(&fields).expect("texts are plain JSON");
-        (text.len() <= Self::MAX_BYTES).then(|| Self(text.into()))
+        StampFields { token, permissions, capabilities, human, via: None }.encode()
+    }
+
+    /// The stamp of what a bridge publishes in the name of a ghost: the bridge's own, without the permissions that `keeps` does not name. A
+    /// bridge without a stamp has a token that says nothing. What would be too long permits nothing.
+    pub fn of_ghost(bridge: Option<&Self>, via: StampVia, human: bool, keeps: impl Fn(&str) -> bool) -> Self {
+        let mut fields = bridge.map(Self::fields).unwrap_or_default();
+        fields.permissions.retain(|permission| keeps(permission));
+        (fields.human, fields.via) = (human, Some(via.clone()));
+        fields.encode().unwrap_or_else(|| {
+            let fields = StampFields { capabilities: Some(Vec::new()), via: Some(via), ..StampFields::default() };
+            fields.encode().expect("an id is short")
+        })
     }
 
     /// A stamp as it was stored. `None` for one that is empty or too long.
@@ -88,8 +112,23 @@ impl Stamp {
         self.0.contains(r#""human""#) && self.fields().human
     }
 
+    /// The bridge that published the entry in the name of a ghost, where one did.
+    pub fn via(&self) -> Option<StampVia> {
+        if !self.0.contains(r#""via""#) {
+            return None;
+        }
+        self.fields().via
+    }
+
     fn fields(&self) -> StampFields {
         serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl StampFields {
+    fn encode(&self) -> Option<Stamp> {
+        let text = serde_json::to_string(self).expect("texts are plain JSON");
+        (text.len() <= Stamp::MAX_BYTES).then(|| Stamp(text.into()))
     }
 }
 
@@ -111,6 +150,26 @@ mod tests {
         assert!(Stamp::of_human(None, &[], None).is_some_and(|stamp| stamp.is_human()));
         let claims = Stamp::new(Some("human"), &["human".into()], None);
         assert!(!claims.expect("a stamp").is_human(), "a token id is not what the token says");
+    }
+
+    #[test]
+    fn a_ghost_has_what_its_bridge_has_and_no_more() {
+        let via = || StampVia { bridge: ParticipantId::new("bridge:matrix").expect("an id"), chat_only: true };
+        let permissions = ["drive".to_owned(), "operator".to_owned()];
+        let bridge = Stamp::new(Some("t1"), &permissions, Some(&["say".into()])).expect("a stamp");
+        let ghost = Stamp::of_ghost(Some(&bridge), via(), true, |permission| permission != "operator");
+        assert_eq!((ghost.token().as_deref(), ghost.permissions()), (Some("t1"), vec!["drive".to_owned()]));
+        assert_eq!((ghost.capabilities(), ghost.is_human()), (Some(vec!["say".into()]), true));
+        assert_eq!((ghost.via(), bridge.via()), (Some(via()), None));
+        let human = Stamp::of_human(None, &[], None).expect("a stamp");
+        assert!(
+            !Stamp::of_ghost(Some(&human), via(), false, |_| true).is_human(),
+            "the bridge is, and its ghost is not"
+        );
+        assert_eq!(Stamp::of_ghost(None, via(), false, |_| true).via(), Some(via()));
+        let long = Stamp::restore(&format!(r#"{{"permissions":["{}"]}}"#, "p".repeat(Stamp::MAX_BYTES - 30)));
+        let long = Stamp::of_ghost(long.as_ref(), via(), true, |_| true);
+        assert_eq!((long.permissions(), long.capabilities(), long.via()), (vec![], Some(vec![]), Some(via())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Code, PROTOCOL, Participant, ParticipantId, Refusal, Timestamp, TopicName};
+use crate::{Code, PROTOCOL, Participant, ParticipantId, ParticipantKind, Refusal, Timestamp, TopicName};
 
 /// An id in an object of its own, as the specification has it.
 #[derive(Debug, Serialize)]
@@ -52,6 +52,22 @@ pub struct Welcome<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'a str>,
     heartbeat_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ghosts: Option<WelcomeGhosts>,
+}
+
+/// What a welcome says to a bridge of the participants that it may speak for.
+#[derive(Debug, Serialize)]
+pub struct WelcomeGhosts {
+    /// The namespaces of their ids.
+    pub acts_for: Vec<String>,
+    /// How many there may be by the bridge's token; the gateway's own limit may be less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<usize>,
+    /// What they may be.
+    pub kinds: Vec<ParticipantKind>,
+    /// Whether they may call others.
+    pub call: bool,
 }
 
 impl<'a> Welcome<'a> {
@@ -78,7 +94,14 @@ impl<'a> Welcome<'a> {
             limits,
             durability,
             heartbeat_ms: 0,
+            ghosts: None,
         }
+    }
+
+    /// With what a bridge may do.
+    pub fn with_ghosts(mut self, ghosts: Option<WelcomeGhosts>) -> Self {
+        self.ghosts = ghosts;
+        self
     }
 
     /// With the time between two heartbeats. Zero says that none are sent; without it a client cannot know that.
@@ -136,6 +159,53 @@ impl<'a> HeldRequest<'a> {
     pub fn new(callee: &'a ParticipantId, needs: u32, expires: Timestamp) -> Self {
         let message = format!("the call to `{callee}` waits for approval; its answer or a refusal follows");
         Self { event: "held", r#type: "held", message, callee, needs, expires }
+    }
+}
+
+/// A message was stored that names participants that are not in the room.
+#[derive(Debug, Serialize)]
+pub struct AbsentRecipients<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    message: &'static str,
+    participants: &'a [ParticipantId],
+}
+
+impl<'a> AbsentRecipients<'a> {
+    /// These participants are absent.
+    pub fn new(participants: &'a [ParticipantId]) -> Self {
+        let message = "the message was stored, and these participants are not in the room to get it now";
+        Self { event: "absent", r#type: "absent", message, participants }
+    }
+}
+
+/// A ghost is present.
+#[derive(Debug, Serialize)]
+pub struct GhostEntered<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    participant: &'a Participant,
+}
+
+impl<'a> GhostEntered<'a> {
+    /// The ghost, as everybody sees it.
+    pub fn new(participant: &'a Participant) -> Self {
+        Self { event: "ghost.entered", r#type: "ghost.entered", participant }
+    }
+}
+
+/// A ghost leaves.
+#[derive(Debug, Serialize)]
+pub struct GhostLeft<'a> {
+    event: &'static str,
+    r#type: &'static str,
+    id: &'a ParticipantId,
+}
+
+impl<'a> GhostLeft<'a> {
+    /// The ghost's id.
+    pub fn new(id: &'a ParticipantId) -> Self {
+        Self { event: "ghost.left", r#type: "ghost.left", id }
     }
 }
 

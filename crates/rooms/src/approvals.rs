@@ -133,18 +133,17 @@ impl Room {
         }
     }
 
-    /// When held calls have to be looked at again: when the next of them expires, and soon where one is decided about and still held.
+    /// When held calls and statuses have to be looked at again: when the next of them ends, and soon where one has ended and is still there.
     pub(crate) fn next_settling(&self) -> Option<Duration> {
         let soon = self.common.settings.timings.retry_delay;
         let attendance = self.attendance();
-        let wait = |hold: &HeldCall| match hold.is_approved() {
-            true => soon,
-            false => match hold.request.expires.0.checked_sub(now().0) {
-                Some(wait) if wait > 0 => Duration::from_millis(wait),
-                _ => soon,
-            },
+        let until = |time: Timestamp| match time.0.checked_sub(now().0) {
+            Some(wait) if wait > 0 => Duration::from_millis(wait),
+            _ => soon,
         };
-        attendance.fold().held_calls().values().map(wait).min()
+        let wait = |hold: &HeldCall| if hold.is_approved() { soon } else { until(hold.request.expires) };
+        let status = attendance.fold().next_status_end().map(until);
+        attendance.fold().held_calls().values().map(wait).chain(status).min()
     }
 
     /// The id of a notice about an envelope: the same on every node, so that it is stored once, and nobody else can foresee it.
@@ -165,7 +164,7 @@ fn check_holds(fold: &Fold, envelope: &Envelope) -> Result<Option<Arc<salon_prot
     // The same again after it has ended gets the same outcome.
     if let Some(cause) = fold.released(envelope.id()) {
         let callee = envelope.to().first().cloned().unwrap_or_else(ParticipantId::host);
-        return Err(cause.refusal(&callee));
+        return Err(cause.refusal(&callee, fold.denial(envelope.id()).map(|reason| &**reason)));
     }
     check_space(held, envelope).map(|()| None)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use salon_control::RedactedMessage;
 use salon_protocol::Entry;
 
 /// The most bytes of text in one batch of several entries.
@@ -38,6 +39,15 @@ impl Batch {
     /// Whether calls fail by the last of the entries.
     pub(crate) fn fails_calls(&self) -> bool {
         self.fails_calls
+    }
+
+    /// The same batch with a tombstone in the place of a redacted entry; `None` where it has no such entry.
+    pub(crate) fn redacted(&self, message: &RedactedMessage) -> Option<Arc<Self>> {
+        let place = self.entries.iter().position(|entry| entry.position.offset == message.offset)?;
+        let mut entries = self.entries.clone();
+        entries[place] = message.replace(&entries[place])?;
+        let bytes = entries.iter().map(|entry| entry.envelope.text().len()).sum();
+        Some(Arc::new(Self { entries, bytes, fails_calls: self.fails_calls, encoded: OnceLock::new() }))
     }
 
     /// The entries after an offset.

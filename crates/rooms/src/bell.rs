@@ -3,6 +3,7 @@
 //! Waking a task for every reader of every message costs more than the message. A reader that is up to date therefore parks its
 //! place here, and the room writes new batches straight to its outlet for as long as the outlet takes them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -46,6 +47,8 @@ pub(crate) struct Bell {
     ended: OnceLock<CloseReason>,
     outlet: OnceLock<Arc<dyn BatchOutlet>>,
     parked: Mutex<Option<Parked>>,
+    /// The offset up to which its reader was handed everything, while no place is parked.
+    handed: AtomicU64,
 }
 
 impl Bell {
@@ -57,6 +60,7 @@ impl Bell {
             ended: OnceLock::new(),
             outlet: OnceLock::new(),
             parked: Mutex::new(None),
+            handed: AtomicU64::new(0),
         })
     }
 
@@ -80,6 +84,16 @@ impl Bell {
     /// How far the room has moved the place, while one is here.
     pub(crate) fn parked_at(&self) -> Option<u64> {
         self.parked().as_ref().map(|place| place.at)
+    }
+
+    /// Notes up to where the reader was handed everything.
+    pub(crate) fn note_handed(&self, at: u64) {
+        self.handed.store(at, Ordering::Release);
+    }
+
+    /// Up to where the reader was handed everything.
+    pub(crate) fn handed(&self) -> u64 {
+        self.parked_at().unwrap_or(0).max(self.handed.load(Ordering::Acquire))
     }
 
     /// Takes the place back, as far as the room has moved it.
@@ -155,7 +169,7 @@ enum BatchInterest {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::task::Wake;
 
     use super::*;

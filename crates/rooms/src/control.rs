@@ -37,8 +37,10 @@ impl Room {
 
     /// Does what new settings, new decisions and the time ask for. Says when to do so again.
     pub(crate) async fn enforce(&self) -> Option<Duration> {
+        // Ghosts before their bridge, so that their leaves are stored before its own.
+        self.remove_ghosts();
         self.remove_excluded();
-        let is_done = self.cancel_stopped().await & self.settle_holds().await;
+        let is_done = self.cancel_stopped().await & self.settle_holds().await & self.end_statuses().await;
         if is_done { self.next_settling() } else { Some(self.common.settings.timings.retry_delay) }
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use salon_control::Namespace;
 use salon_log::{FailedCall, ReadError, Span};
 use salon_protocol::{CloseReason, Entry, Envelope, ParticipantId, Position};
 
@@ -44,19 +45,27 @@ pub struct Interest {
     pub deliver: Deliver,
     /// Whether to leave out the reader's own.
     pub without_own: bool,
+    /// The namespaces of a bridge: what its ghosts say is its own, and what names them names it.
+    pub acts_for: Vec<Namespace>,
 }
 
 impl Interest {
     pub(crate) fn wants(&self, envelope: &Envelope) -> bool {
         let Some(reader) = &self.reader else { return true };
-        if envelope.from() == reader {
+        if self.is_own(reader, envelope.from()) {
             return !self.without_own;
         }
+        let names = || envelope.to().iter().any(|named| self.is_own(reader, named));
         match self.deliver {
             Deliver::All => true,
-            Deliver::Directed => envelope.concerns(reader),
-            Deliver::Named => envelope.to().contains(reader),
+            Deliver::Directed => envelope.to().is_empty() || names(),
+            Deliver::Named => names(),
         }
+    }
+
+    /// Whether an id is the reader's, or that of a ghost of the reader's.
+    fn is_own(&self, reader: &ParticipantId, id: &ParticipantId) -> bool {
+        id == reader || self.acts_for.iter().any(|namespace| namespace.contains(id))
     }
 }
 
@@ -114,6 +123,7 @@ struct LogPage {
 impl Cursor {
     /// Begins after an offset.
     pub(crate) fn new(room: Arc<Room>, visit: Option<RoomGuard>, bell: Arc<Bell>, after: u64) -> Self {
+        bell.note_handed(after);
         let listener = room.listen(bell.clone());
         // Looked at after listening: a reader of a room that ends later is notified, and one of a room that has ended finds out here.
         if let Some(reason) = room.end_reason() {
@@ -165,6 +175,7 @@ impl Cursor {
                 }
             }
             if out.len() > before {
+                self.bell.note_handed(self.at);
                 return Poll::Ready(Ok(()));
             }
         }
@@ -181,6 +192,7 @@ impl Cursor {
     /// Goes on from where the room has moved the parked place to.
     fn unpark(&mut self) {
         if let Some(parked) = self.bell.unpark() {
+            self.bell.note_handed(parked.at);
             self.at = parked.at;
             self.reading = CursorSource::Ring(parked.batch);
         }
@@ -200,6 +212,11 @@ impl Cursor {
     /// Whether an entry lies behind. One that does not will still come, if it is wanted here.
     pub fn has_passed(&self, entry: &Entry) -> bool {
         self.bell.parked_at().unwrap_or(self.at) >= entry.position.offset
+    }
+
+    /// An entry as the log has it by now: it may have been redacted since this cursor yielded it.
+    pub fn current(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        self.room.redactions.current(entry)
     }
 
     /// How old the next entry is that this cursor has not passed, in offsets of the log.
@@ -257,6 +274,8 @@ impl Cursor {
                 }
                 for entry in entries {
                     self.at = entry.position.offset;
+                    // It may have been redacted after it was read.
+                    let entry = self.room.redactions.current(&entry);
                     if self.bell.interest.wants(&entry.envelope) {
                         out.push(Happening::Entry(entry));
                     }
@@ -296,11 +315,12 @@ impl Cursor {
     }
 
     fn report_failed_calls(&mut self, out: &mut Vec<Happening>) {
-        let Some(reader) = &self.bell.interest.reader else { return };
+        let interest = &self.bell.interest;
+        let Some(reader) = &interest.reader else { return };
         let attendance = self.room.attendance();
         // A page of the log can be ahead of the fold; a failure there is reported when the fold has come so far.
         let known = self.at.min(self.room.ring().head());
-        let failed = attendance.fold().failed_calls(reader, self.reported, known);
+        let failed = attendance.fold().failed_calls_of(|caller| interest.is_own(reader, caller), self.reported, known);
         out.extend(failed.into_iter().map(Happening::CallFailed));
         self.reported = self.reported.max(known);
     }

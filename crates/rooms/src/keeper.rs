@@ -7,19 +7,16 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_log::{LogHealth, ReadError, Tail, Tailed};
-use salon_protocol::{CloseReason, Entry, Kind};
+use salon_protocol::CloseReason;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::lifecycle::Lifecycle;
 use crate::registry::Rooms;
 use crate::room::Room;
+use crate::turn::is_only_presence;
 
 /// How many entries a room takes from its log before it tells anybody of them.
 const MAX_AT_ONCE: usize = 1024;
-
-/// How long a room waits for more comings and goings before it tells of them: when a hundred people enter at once, each of them
-/// would otherwise be told of each of the others by a write of its own.
-const PRESENCE_DELAY: Duration = Duration::from_millis(3);
 
 /// How often a room looks whether it is still needed.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
@@ -39,6 +36,12 @@ impl Rooms {
         }
         room.advance(Lifecycle::Ended(CloseReason::Internal));
         self.forget(&room);
+        // A participant that was just entering may have begun the topic anew, without a seat there.
+        if room.is_deleted()
+            && let Err(error) = self.recover_deleted(&room.topic).await
+        {
+            tracing::warn!(topic = %room.topic, %error, "presence recovery: deleted room unreadable");
+        }
     }
 
     /// Runs a room until it is evicted.
@@ -78,6 +81,7 @@ impl Rooms {
                 () = room.departure.notified() => {
                     // Closed to make room for another.
                     if room.has_ended() { return }
+                    if room.is_deleted() { break None }
                     remove_orphans(&room, &mut again).await
                 }
                 () = at(again) => {
@@ -115,6 +119,7 @@ impl Rooms {
                 }
                 _ = housekeeping.tick() => {
                     self.0.common.rates.sweep();
+                    self.0.common.bridge_rates.sweep();
                     room.solicited.sweep(room.attendance().fold());
                     if self.evict(&room) { return }
                     Ok(())
@@ -122,6 +127,9 @@ impl Rooms {
             };
             if let Err(error) = outcome {
                 break Some(error);
+            }
+            if room.is_deleted() {
+                break None;
             }
         };
         if let Some(error) = failed {
@@ -139,18 +147,17 @@ async fn remove_orphans(room: &Room, again: &mut Option<Instant>) -> Result<(), 
 }
 
 /// Takes what a tail yields, together with what is waiting behind it: a room that is busy telling its readers tells them more at
-/// once the next time.
+/// once the next time. Comings and goings wait for more of them, but nothing else waits for that.
 async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &mut Tail) -> Result<(), ReadError> {
-    let only_presence = |entries: &[Arc<Entry>]| entries.iter().all(|entry| entry.envelope.kind() == Kind::Presence);
-    if matches!(&first, Some(Ok(Tailed::Entries(entries))) if only_presence(entries)) {
-        tokio::time::sleep(PRESENCE_DELAY).await;
-    }
+    let told_at = Instant::now() + room.common.settings.timings.presence_delay;
     let mut next = first;
     let mut waiting = Vec::new();
     loop {
         match next {
             Some(Ok(Tailed::Entries(entries))) if waiting.is_empty() => waiting = entries,
             Some(Ok(Tailed::Entries(entries))) => waiting.extend(entries),
+            // What the room has taken already is not missing.
+            Some(Ok(Tailed::Gap { resume })) if resume.offset <= room.head() => {}
             Some(Ok(Tailed::Gap { resume })) => {
                 room.take(std::mem::take(&mut waiting)).await;
                 room.restart(resume).await?;
@@ -161,13 +168,26 @@ async fn take_all(room: &Room, first: Option<Result<Tailed, ReadError>>, tail: &
         if waiting.len() >= MAX_AT_ONCE {
             break;
         }
-        match tail.next().now_or_never() {
+        match next_soon(room, tail, (!waiting.is_empty() && is_only_presence(&waiting)).then_some(told_at)).await {
             Some(more) => next = more,
             None => break,
         }
     }
     room.take(waiting).await;
     Ok(())
+}
+
+/// What a tail has now, or what it has until a moment. While there is one, comings and goings wake nobody.
+async fn next_soon(room: &Room, tail: &mut Tail, until: Option<Instant>) -> Option<Option<Result<Tailed, ReadError>>> {
+    if let Some(more) = tail.next().now_or_never() {
+        return Some(more);
+    }
+    let until = until?;
+    room.turn.set_gathering(true);
+    let more = tokio::time::timeout_at(until, tail.next()).await.ok();
+    room.turn.set_gathering(false);
+    // What came without waking this task.
+    more.or_else(|| tail.next().now_or_never())
 }
 
 /// Waits for a moment, or for ever.

@@ -55,12 +55,20 @@ pub(crate) type Excess = (Refusal, Duration);
 
 /// What each participant has left of its messages and bytes, whatever rooms and connections it uses.
 pub(crate) struct Rates {
+    /// Whose they are, and the settings that limit messages and bytes.
+    names: RateNames,
     rate: Rate,
     messages: Option<RateLimit>,
     bytes: Option<RateLimit>,
     byte_rate: Rate,
     budgets: Mutex<HashMap<ParticipantId, ParticipantBudget>>,
     began: Instant,
+}
+
+struct RateNames {
+    of: &'static str,
+    messages: &'static str,
+    bytes: &'static str,
 }
 
 #[derive(Default)]
@@ -75,8 +83,18 @@ struct ParticipantBudget {
 
 impl Rates {
     pub(crate) fn new(rate: Rate, byte_rate: Rate) -> Self {
+        Self::named(RateNames { of: "participant", messages: "", bytes: "limits.byte_rate" }, rate, byte_rate)
+    }
+
+    /// What bridges have left for their ghosts.
+    pub(crate) fn of_bridges(rate: Rate, byte_rate: Rate) -> Self {
+        let messages = " of this bridge's ghosts (`limits.bridge_rate`)";
+        Self::named(RateNames { of: "bridge", messages, bytes: "limits.bridge_byte_rate" }, rate, byte_rate)
+    }
+
+    fn named(names: RateNames, rate: Rate, byte_rate: Rate) -> Self {
         let (messages, bytes) = (rate.limit(), byte_rate.limit());
-        Self { rate, messages, bytes, byte_rate, budgets: Mutex::default(), began: Instant::now() }
+        Self { names, rate, messages, bytes, byte_rate, budgets: Mutex::default(), began: Instant::now() }
     }
 
     /// Takes one message that is not published; otherwise says how long until there is one.
@@ -98,7 +116,7 @@ impl Rates {
         })
     }
 
-    /// Takes a join. It has the rate of messages and a budget of its own, so that whoever says much can come back; a long description
+    /// Takes a join. It has the rate of messages and a budget of its own, so that a participant that says much can come back; a long description
     /// counts as several.
     pub(crate) fn take_join(&self, participant: &ParticipantId, description: usize) -> Result<(), Excess> {
         let Some(limit) = &self.messages else { return Ok(()) };
@@ -162,7 +180,7 @@ impl Rates {
         if let Some(limit) = &self.bytes {
             let wait = limit.wait(&budget.bytes, count(bytes), now);
             if !wait.is_zero() {
-                return Err((too_many_bytes("participant", "limits.byte_rate", self.byte_rate, wait), wait));
+                return Err((too_many_bytes(self.names.of, self.names.bytes, self.byte_rate, wait), wait));
             }
         }
         if let Some(limit) = &self.messages {
@@ -181,10 +199,23 @@ impl Rates {
         limit.owe(&mut budget_of(&mut budgets, participant).bytes, count(bytes), self.began.elapsed());
     }
 
+    /// Takes bytes that are on their way already, unless less than a quarter of the burst is left; otherwise says for how long.
+    pub(crate) fn take_late_bytes(&self, participant: &ParticipantId, bytes: usize) -> Result<(), Duration> {
+        let Some(limit) = &self.bytes else { return Ok(()) };
+        let (mut budgets, now) = (self.budgets(), self.began.elapsed());
+        let budget = &mut budget_of(&mut budgets, participant).bytes;
+        let wait = limit.wait(budget, late_reserve(self.byte_rate), now);
+        if wait.is_zero() {
+            limit.owe(budget, count(bytes), now);
+        }
+        if wait.is_zero() { Ok(()) } else { Err(wait) }
+    }
+
     pub(crate) fn refusal(&self, wait: Duration) -> Refusal {
         let Rate { per_second, burst } = self.rate;
         let message = format!(
-            "more than {per_second} messages a second (bursts of {burst}); try again in {} ms",
+            "more than {per_second} messages a second{} (bursts of {burst}); try again in {} ms",
+            self.names.messages,
             wait.as_millis().max(1)
         );
         Refusal::new(Code::RateLimited, message)
@@ -248,12 +279,25 @@ impl ByteBudget {
         Err((too_many_bytes(self.name.0, self.name.1, self.rate, wait), wait))
     }
 
+    /// Whether bytes that can wait may be taken: a quarter of the burst is left. Otherwise says for how long it is not.
+    pub(crate) fn check_late(&self) -> Result<(), Duration> {
+        let Some(limit) = &self.limit else { return Ok(()) };
+        let wait = limit.wait(&self.bucket.lock(), late_reserve(self.rate), self.began.elapsed());
+        if wait.is_zero() { Ok(()) } else { Err(wait) }
+    }
+
     /// Takes bytes, whether they are left or not.
     pub(crate) fn owe(&self, bytes: usize) {
         if let Some(limit) = &self.limit {
             limit.owe(&mut self.bucket.lock(), count(bytes), self.began.elapsed());
         }
     }
+}
+
+/// What is left to messages by bytes that can wait.
+fn late_reserve(rate: Rate) -> u32 {
+    let burst = if rate.burst == 0 { rate.per_second } else { rate.burst };
+    (burst / 4).max(1)
 }
 
 /// Beyond four gigabytes the log takes no message.
@@ -295,6 +339,18 @@ mod tests {
         let (refusal, _) = rates.take(&alice, 1).expect_err("too many messages");
         assert!(refusal.message.contains("messages a second"), "{}", refusal.message);
         assert!(rates.take(&who("bob"), 100).is_ok(), "budgets are one participant's");
+    }
+
+    #[test]
+    fn bytes_that_are_on_their_way_wait_for_those_before_them() {
+        let rates = Rates::new(only(1), only(100));
+        assert_eq!(rates.take_late_bytes(&who("alice"), 150), Ok(()), "there is something left");
+        let wait = rates.take_late_bytes(&who("alice"), 1).expect_err("in debt");
+        assert!(wait > Duration::from_secs(30), "{wait:?}");
+        assert!(rates.take(&who("alice"), 1).is_err(), "messages have the same budget");
+        assert_eq!(rates.take_late_bytes(&who("bob"), 80), Ok(()));
+        assert!(rates.take_late_bytes(&who("bob"), 1).is_err(), "a quarter is left to messages");
+        assert!(rates.take(&who("bob"), 10).is_ok());
     }
 
     #[test]

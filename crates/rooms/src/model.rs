@@ -368,7 +368,7 @@ impl World {
             match said.event {
                 PresenceEvent::Join => _ = present.insert(said.participant.id),
                 PresenceEvent::Leave => assert!(present.remove(&said.participant.id), "1: leaves and is not present"),
-                PresenceEvent::Heartbeat => {}
+                PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             }
         }
         let connected: BTreeSet<_> = self.places.keys().map(|who| id(*who)).collect();

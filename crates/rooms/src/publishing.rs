@@ -6,14 +6,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use salon_control::is_client_request;
+use salon_control::{Authority, TopicLimits, is_client_request};
 use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
-use salon_protocol::{Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
+use salon_protocol::{CHAT_METHOD, Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
 use crate::control::authority;
+use crate::deletion::deleted;
 use crate::limits::Excess;
 use crate::room::{Room, closed, unreadable, unwritable};
-use crate::rules::{self, AcceptedDraft, Circumstances, Referent, Refused};
+use crate::rules::{self, AcceptedDraft, AgentChain, Circumstances, Referent, Refused};
 use crate::solicited::{Solicitation, Solicited};
 
 impl Room {
@@ -79,9 +80,16 @@ impl Room {
             let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
             return Publishing::Refused(refusal.regarding(Some(draft.envelope().id().clone())));
         }
+        if draft.envelope().is_chat_revision() {
+            return Publishing::LookUp(self.clone().look_up_original(author.clone(), draft));
+        }
         let answered = answered_request(draft.envelope()).cloned();
         let attendance = self.attendance();
         let fold = attendance.fold();
+        if !author.is_host() && (fold.is_vacant() || self.is_deleted()) {
+            return Publishing::Refused(deleted().regarding(Some(draft.envelope().id().clone())));
+        }
+        let limits = fold.settings().map(|settings| settings.limits);
         let referent = match answered.as_ref().map(|request| fold.call(request)) {
             // The fold knows every request that waits for an answer, but few of those that do not.
             Some(None) => {
@@ -118,9 +126,16 @@ impl Room {
                 unwritable(&AppendError::IdConflict).regarding(Some(draft.envelope().id().clone())),
             );
         }
+        let chain = limits.map(|limits| self.chain(&limits, draft.envelope(), stamp.as_ref()));
         let circumstances =
-            Circumstances { recipient_present, calls_waiting, referent, concerns_others, is_called, authority };
-        match rules::accept(author, draft, &circumstances) {
+            Circumstances { recipient_present, calls_waiting, referent, concerns_others, is_called, authority, chain };
+        let accepted = rules::accept(author, draft, &circumstances);
+        if let (Ok(accepted), Some(limits)) = (&accepted, &limits)
+            && let Err(refusal) = self.topic_budgets.take(limits, &accepted.envelope, stamp.as_ref())
+        {
+            return Publishing::Refused(refusal.regarding(Some(accepted.envelope.id().clone())));
+        }
+        match accepted {
             Ok(AcceptedDraft { envelope, held_by: None }) => Publishing::Submitted(self.submit(envelope, stamp)),
             Ok(AcceptedDraft { envelope, held_by: Some(held_by) }) => {
                 Publishing::LookUp(self.clone().hold(envelope, stamp, held_by))
@@ -159,22 +174,77 @@ impl Room {
                     _ => Referent::NoRequest,
                 },
             };
-            let stamp = draft.stamp().cloned();
-            // Only responses come here. They need no capability, and no rule holds them.
-            let circumstances = Circumstances {
-                recipient_present: false,
-                calls_waiting: 0,
-                referent,
-                concerns_others: false,
-                is_called: false,
-                authority: None,
-            };
-            match rules::accept(&author, draft, &circumstances) {
-                Ok(accepted) => self.submit(accepted.envelope, stamp).await,
-                Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
-                Err(refused) => Err(refused.1),
-            }
+            // A response needs no capability, and neither a rule nor a limit of the topic holds it.
+            self.judge_reference(&author, draft, referent, None, None).await
         })
+    }
+
+    /// Judges an edit or a retraction of a chat message, which the fold does not know.
+    fn look_up_original(
+        self: Arc<Self>,
+        author: ParticipantId,
+        draft: Draft,
+    ) -> BoxFuture<'static, Result<Appended, Refusal>> {
+        Box::pin(async move {
+            let regarded = draft.envelope().id().clone();
+            let found = match draft.envelope().correlation() {
+                Some(original) => self.find(original, &regarded).await?,
+                None => None,
+            };
+            let is_chat = |method: &str| method == CHAT_METHOD;
+            let referent = match found.as_ref().map(|found| (&found.envelope, found.envelope.message())) {
+                None => Referent::Nothing,
+                Some((original, _)) if original.is_redacted() => Referent::Redacted,
+                Some((original, Some(Message::Notification { method }))) if is_chat(method) => {
+                    Referent::Chat { author: original.from().clone() }
+                }
+                Some(_) => Referent::NoRequest,
+            };
+            let (authority, limits) = {
+                let attendance = self.attendance();
+                let limits = attendance.fold().settings().map(|settings| settings.limits);
+                (authority(attendance.fold(), &author, draft.stamp()), limits)
+            };
+            self.judge_reference(&author, draft, referent, authority, limits).await
+        })
+    }
+
+    /// Of how many agents' messages an envelope is the last, and how many that may be.
+    fn chain(&self, limits: &TopicLimits, envelope: &Envelope, stamp: Option<&Stamp>) -> AgentChain {
+        AgentChain { hops: self.chains.hops(envelope, stamp), limit: limits.hops() }
+    }
+
+    /// Judges a draft by what it refers to, and submits it.
+    async fn judge_reference(
+        self: Arc<Self>,
+        author: &ParticipantId,
+        draft: Draft,
+        referent: Referent,
+        authority: Option<Authority>,
+        limits: Option<TopicLimits>,
+    ) -> Result<Appended, Refusal> {
+        let stamp = draft.stamp().cloned();
+        let chain = limits.map(|limits| self.chain(&limits, draft.envelope(), stamp.as_ref()));
+        let circumstances = Circumstances {
+            recipient_present: false,
+            calls_waiting: 0,
+            referent,
+            concerns_others: false,
+            is_called: false,
+            authority,
+            chain,
+        };
+        match rules::accept(author, draft, &circumstances) {
+            Ok(accepted) => {
+                if let Some(limits) = &limits {
+                    let taken = self.topic_budgets.take(limits, &accepted.envelope, stamp.as_ref());
+                    taken.map_err(|refusal| refusal.regarding(Some(accepted.envelope.id().clone())))?;
+                }
+                self.submit(accepted.envelope, stamp).await
+            }
+            Err(refused) if depends_on_the_moment(refused.1.code) => self.retry(refused).await,
+            Err(refused) => Err(refused.1),
+        }
     }
 
     /// Finds an envelope, in order to judge a draft, which the refusal names.

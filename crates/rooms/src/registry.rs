@@ -1,14 +1,14 @@
 //! The rooms of this node: opened when somebody comes, evicted when nobody is left.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_control::TopicSettings;
-use salon_log::{Claim, Fold, Lapse, ReadError, Span, TopicLog};
+use salon_control::GhostGrant;
+use salon_log::{Claim, Fold, Lapse, ReadError, Span, TailSink, TopicLog};
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, Refusal, Stamp,
     TopicName,
@@ -17,11 +17,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::attendance::{Attendance, EntryTerms};
+use crate::attendance::EntryTerms;
 use crate::batch::Batch;
 use crate::bell::Bell;
-use crate::control::{ReaderCredentials, check_access};
+use crate::control::ReaderCredentials;
 use crate::cursor::{Cursor, Deliver, Interest};
+use crate::ghosts::{BridgeSeat, BridgeSettings, GhostCounts};
 use crate::host_access::HostAccess;
 use crate::lifecycle::Lifecycle;
 use crate::limits::{ByteBudget, ByteRates, Excess, Rate, Rates};
@@ -29,7 +30,7 @@ use crate::open_rooms::{OpenRooms, RoomCell};
 use crate::presence::Joining;
 use crate::publishing::Publishing;
 use crate::ring::Budget;
-use crate::room::{Room, RoomGuard, closed, resolve, unreadable, unwritable};
+use crate::room::{Room, RoomGuard, RoomVisit, closed, now, resolve, unreadable, unwritable};
 use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
 use crate::visibility::KnownSettings;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub rate: Rate,
     /// How many bytes may be published.
     pub byte_rates: ByteRates,
+    /// What bridges may do.
+    pub bridges: BridgeSettings,
     /// How many may be in one room. Zero is no limit.
     pub participants: usize,
     /// How many rooms may be open. Zero is no limit.
@@ -72,6 +75,9 @@ pub(crate) struct Common {
     pub(crate) settings: Settings,
     pub(crate) rates: Rates,
     pub(crate) byte_budget: ByteBudget,
+    /// What each bridge has left for all its ghosts together.
+    pub(crate) bridge_rates: Rates,
+    pub(crate) ghost_counts: GhostCounts,
     pub(crate) ring_budget: Arc<Budget>,
     closing: AtomicBool,
     dismissed: AtomicBool,
@@ -104,6 +110,8 @@ pub struct Admission {
     pub echo: bool,
     /// What its token says.
     pub stamp: Option<Stamp>,
+    /// Whom it may act for, if it is a bridge.
+    pub ghosts: Option<GhostGrant>,
 }
 
 /// Somebody is in.
@@ -126,6 +134,8 @@ pub struct Residence {
     pub desk: HostAccess,
     /// The newest entry when the room was opened. Up to here, what names the host may have been answered before.
     pub opened_at: Position,
+    /// All rooms, for tools that are about another one. The room's own task has them as well, so this keeps nothing longer.
+    pub rooms: Rooms,
 }
 
 /// Runs the host in a room for as long as the room is open.
@@ -151,6 +161,8 @@ impl Rooms {
         let common = Common {
             rates: Rates::new(settings.rate, settings.byte_rates.participant),
             byte_budget: ByteBudget::of_gateway(settings.byte_rates.gateway),
+            bridge_rates: Rates::of_bridges(settings.bridges.rate, settings.bridges.byte_rate),
+            ghost_counts: GhostCounts::new(settings.bridges.ghosts),
             ring_budget: Arc::new(Budget::new(settings.rings)),
             closing: AtomicBool::new(false),
             dismissed: AtomicBool::new(false),
@@ -186,7 +198,7 @@ impl Rooms {
         Ok(())
     }
 
-    async fn recover_one(&self, topic: &TopicName) -> Result<(), ReadError> {
+    pub(crate) async fn recover_one(&self, topic: &TopicName) -> Result<(), ReadError> {
         let standing = self.0.log.standing(topic).await?;
         let seated = self.0.log.roster(topic).await?;
         let mut present = standing.present.iter().filter_map(|entry| entry.envelope.presence());
@@ -248,6 +260,7 @@ impl Rooms {
             return Err(Refusal::new(Code::Closing, "the gateway is shutting down"));
         }
         let Admission { participant, .. } = &admission;
+        self.0.common.settings.bridges.namespaces.check(&participant.id)?;
         self.0.common.rates.take_join(&participant.id, participant.text_bytes()).map_err(|(refusal, _)| refusal)?;
         let after = match &admission.after {
             Some(id) => Some(resolve(&*self.0.log, topic, id).await?.offset),
@@ -256,9 +269,17 @@ impl Rooms {
         let visit = self.visit_as(topic, Some(&admission.participant.id)).await?;
         let room = visit.room().clone();
         let id = admission.participant.id.clone();
+        if room.is_deleted() {
+            return Err(closed());
+        }
         room.check_access(&id, admission.stamp.as_ref())?;
 
-        let interest = Interest { reader: Some(id.clone()), deliver: admission.deliver, without_own: !admission.echo };
+        let interest = Interest {
+            reader: Some(id.clone()),
+            deliver: admission.deliver,
+            without_own: !admission.echo,
+            acts_for: admission.ghosts.as_ref().map(|ghosts| ghosts.namespaces.clone()).unwrap_or_default(),
+        };
         let credentials = ReaderCredentials { participant: id.clone(), stamp: admission.stamp.clone() };
         let bell = Bell::new(interest, Some(credentials));
         let lost = {
@@ -269,7 +290,7 @@ impl Rooms {
 
         let (place, began, joining) = {
             let (mut attendance, now) = (room.attendance(), Instant::now().into_std());
-            self.check_population(&attendance, &id, now)?;
+            room.check_population(&attendance, &id, now)?;
             // An exclusive holder has lost its seat to this claim, on whichever node.
             let is_elsewhere = admission.claim == Claim::Shared && self.0.log.is_elsewhere(topic, &id);
             let entrance = EntryTerms { claim: admission.claim, is_resumed: after.is_some(), is_elsewhere };
@@ -299,50 +320,18 @@ impl Rooms {
         let (roster, open_calls) = {
             let attendance = room.attendance();
             let fold = attendance.fold();
-            (fold.roster().cloned().collect(), fold.open_calls(&id))
+            (fold.roster_with_statuses(now()), fold.open_calls(&id))
         };
-        Ok(Arrival { seat: Seat::new(cursor, place), roster, open_calls, recent })
-    }
-
-    fn check_population(
-        &self,
-        attendance: &Attendance,
-        id: &ParticipantId,
-        now: std::time::Instant,
-    ) -> Result<(), Refusal> {
-        let limit = self.0.common.settings.participants;
-        if limit > 0 && attendance.announced(id, now).is_none() && attendance.population(now) >= limit {
-            let participants = if limit == 1 { "participant" } else { "participants" };
-            let message = format!("the room is full; the limit is {limit} {participants}");
-            return Err(Refusal::new(Code::RateLimited, message));
-        }
-        Ok(())
+        let stamp = admission.stamp;
+        let bridge =
+            admission.ghosts.map(|ghosts| BridgeSeat::new(&room, &id, ghosts, admission.after.is_some(), stamp));
+        Ok(Arrival { seat: Seat::new(cursor, place, bridge), roster, open_calls, recent })
     }
 
     async fn newest(&self, room: &Room, up_to: u64, limit: usize) -> Result<Vec<Arc<Entry>>, Refusal> {
         let before = Position { epoch: room.epoch, offset: up_to + 1 };
         let page = self.0.log.read(&room.topic, Span::Before(before), limit).await;
         page.map_err(|error| unreadable(&error))
-    }
-
-    /// Whether a participant may read a topic, which is not opened for this.
-    pub async fn check_access(
-        &self,
-        topic: &TopicName,
-        participant: &ParticipantId,
-        stamp: Option<&Stamp>,
-    ) -> Result<(), Refusal> {
-        if let Some(visit) = self.visit_open(topic) {
-            return visit.room().check_access(participant, stamp);
-        }
-        let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
-        check_access(&Fold::restore(&standing), participant, stamp)
-    }
-
-    /// The settings of a topic whose room is open here.
-    pub fn settings(&self, topic: &TopicName) -> Option<Arc<TopicSettings>> {
-        let visit = self.visit_open(topic)?;
-        visit.room().attendance().fold().settings().cloned()
     }
 
     /// Reads a room without being in it. A room that is opened for this counts as `reader`'s.
@@ -379,6 +368,13 @@ impl Rooms {
         draft: Draft,
     ) -> Result<Publishing, Refusal> {
         let (id, bytes) = (draft.envelope().id().clone(), draft.envelope().text().len());
+        self.0
+            .common
+            .settings
+            .bridges
+            .namespaces
+            .check(author)
+            .map_err(|refusal| refusal.regarding(Some(id.clone())))?;
         let is_request = matches!(draft.envelope().message(), Some(Message::Request { .. }));
         let limited = |(refusal, wait): Excess| Publishing::Limited(refusal.regarding(Some(id.clone())), wait);
         if let Some(visit) = self.visit_open(topic) {
@@ -423,12 +419,17 @@ impl Rooms {
         let room = self.open().room(topic);
         // Asking who is in a room does not open it.
         match room {
-            Some(room) => Ok(room.attendance().fold().roster().cloned().collect()),
+            Some(room) => Ok(room.attendance().fold().roster_with_statuses(now())),
             None => {
                 let standing = self.0.log.standing(topic).await.map_err(|error| unreadable(&error))?;
-                Ok(Fold::restore(&standing).roster().cloned().collect())
+                Ok(Fold::restore(&standing).roster_with_statuses(now()))
             }
         }
+    }
+
+    /// Opens a room, so that its host answers here while the value lives. The participant counts as its opener.
+    pub async fn visit_for(&self, topic: &TopicName, asker: &ParticipantId) -> Result<RoomVisit, Refusal> {
+        self.visit_as(topic, Some(asker)).await.map(RoomVisit)
     }
 
     /// How many participants are present, in how many rooms.
@@ -485,7 +486,11 @@ impl Rooms {
     }
 
     /// Finds a room, or opens it for a participant, which counts as its opener.
-    async fn visit_as(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<RoomGuard, Refusal> {
+    pub(crate) async fn visit_as(
+        &self,
+        topic: &TopicName,
+        opener: Option<&ParticipantId>,
+    ) -> Result<RoomGuard, Refusal> {
         self.open_room(topic, opener).await.map_err(|error| match error {
             OpenError::Unreadable(error) => unreadable(&error),
             OpenError::Full(refusal) => refusal,
@@ -520,15 +525,24 @@ impl Rooms {
 
     async fn begin(&self, topic: &TopicName) -> Result<Arc<Room>, ReadError> {
         let standing = self.0.log.standing(topic).await?;
-        let tail = self.0.log.tail(topic, standing.head);
         let room = Arc::new(Room::new(topic.clone(), self.0.log.clone(), self.0.common.clone(), &standing));
+        let sink: Weak<dyn TailSink> = Arc::downgrade(&(room.clone() as Arc<dyn TailSink>));
+        let tail = self.0.log.tail_into(topic, standing.head, sink);
         let host = ParticipantId::host();
         // Requests to the host that it had not answered when this node went down are answered now.
         let unanswered = room.attendance().fold().first_requested(&host).map(|offset| offset - 1);
         let began = unanswered.unwrap_or(standing.head.offset);
-        let bell = Bell::new(Interest { reader: Some(host), deliver: Deliver::Named, without_own: true }, None);
+        let bell = Bell::new(
+            Interest { reader: Some(host), deliver: Deliver::Named, without_own: true, acts_for: Vec::new() },
+            None,
+        );
         let cursor = Cursor::new(room.clone(), None, bell, began);
-        let host = (self.0.host)(Residence { cursor, desk: HostAccess::new(room.clone()), opened_at: standing.head });
+        let host = (self.0.host)(Residence {
+            cursor,
+            desk: HostAccess::new(room.clone()),
+            opened_at: standing.head,
+            rooms: self.clone(),
+        });
         let grace = (!standing.present.is_empty()).then(|| Instant::now() + self.0.common.settings.grace);
         let mut tasks = self.tasks();
         while tasks.try_join_next().is_some() {}

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use salon_control::RedactedMessage;
+
 use crate::batch::Batch;
 
 /// What an entry weighs beyond its text: the parsed head, its allocations, its place.
@@ -56,6 +58,18 @@ impl Ring {
         while self.batches.len() > 1 && (self.bytes > self.limit || self.budget.is_exceeded()) {
             self.evict();
         }
+    }
+
+    /// Puts a tombstone in the place of a redacted entry, where it is here.
+    pub(crate) fn redact(&mut self, message: &RedactedMessage) {
+        let place = self.batches.partition_point(|batch| batch.last() < message.offset);
+        let Some(batch) = self.batches.get_mut(place) else { return };
+        let Some(redacted) = batch.redacted(message) else { return };
+        let (before, after) = (weigh(batch), weigh(&redacted));
+        *batch = redacted;
+        self.bytes = self.bytes - before + after;
+        self.budget.used.fetch_add(after, Ordering::Relaxed);
+        self.budget.used.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Forgets everything, because entries are missing before what comes next.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -18,12 +18,16 @@ use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::control::ReaderCredentials;
+use crate::ghosts::GhostBenches;
 use crate::lifecycle::Lifecycle;
 use crate::limits::ByteBudget;
 use crate::presence::Appending;
+use crate::redactions::RoomRedactions;
 use crate::registry::Common;
 use crate::ring::Ring;
 use crate::solicited::Solicited;
+use crate::topic_limits::{AgentChains, TopicBudgets};
+use crate::turn::RoomTurn;
 
 /// What is said while the log is out of reach.
 const UNREACHABLE: &str = "the gateway cannot reach its log now; try again, or another gateway";
@@ -53,13 +57,22 @@ pub(crate) struct Room {
     pub(crate) departure: Notify,
     /// The settings or the held calls have changed.
     pub(crate) control_changed: Notify,
+    /// Counts the changes of settings and held calls, for the host.
+    pub(crate) control_changes: watch::Sender<u64>,
     /// The offset up to which the callees of stopped callers have been told.
     pub(crate) cancelled_through: AtomicU64,
     visits: AtomicUsize,
     pub(crate) solicited: Solicited,
+    pub(crate) redactions: RoomRedactions,
     pub(crate) byte_budget: ByteBudget,
+    pub(crate) topic_budgets: TopicBudgets,
+    pub(crate) chains: AgentChains,
     /// Joins that nobody waits for and of which it is not known yet whether they are stored.
     pub(crate) announcements: Mutex<Vec<(ParticipantId, EnvelopeId, Appending)>>,
+    pub(crate) ghost_benches: GhostBenches,
+    pub(crate) turn: RoomTurn,
+    /// Whether the witness has the notice that deleted the topic.
+    pub(crate) is_deletion_witnessed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -81,7 +94,10 @@ impl Room {
             attendance: Mutex::new(attendance),
             ring: RwLock::new(Ring::new(head, common.settings.ring, common.ring_budget.clone())),
             byte_budget: ByteBudget::of_topic(common.settings.byte_rates.topic),
+            topic_budgets: TopicBudgets::default(),
+            chains: AgentChains::default(),
             solicited: Solicited::default(),
+            redactions: RoomRedactions::default(),
             common,
             next_batch: AtomicU64::new(0),
             folded: watch::Sender::new(head),
@@ -89,14 +105,39 @@ impl Room {
             listeners: Mutex::default(),
             departure: Notify::new(),
             control_changed: Notify::new(),
+            control_changes: watch::Sender::new(0),
             cancelled_through: AtomicU64::new(cancelled_through),
             visits: AtomicUsize::new(0),
             announcements: Mutex::default(),
+            ghost_benches: GhostBenches::default(),
+            turn: RoomTurn::default(),
+            is_deletion_witnessed: AtomicBool::new(false),
         }
+    }
+
+    /// Refuses a newcomer that the room has no space for.
+    pub(crate) fn check_population(
+        &self,
+        attendance: &Attendance,
+        id: &ParticipantId,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let limit = self.common.settings.participants;
+        if limit > 0 && attendance.announced(id, now).is_none() && attendance.population(now) >= limit {
+            let participants = if limit == 1 { "participant" } else { "participants" };
+            let message = format!("the room is full; the limit is {limit} {participants}");
+            return Err(Refusal::new(Code::RateLimited, message));
+        }
+        Ok(())
     }
 
     pub(crate) fn attendance(&self) -> MutexGuard<'_, Attendance> {
         self.attendance.lock()
+    }
+
+    /// Whether another thread works on the attendance just now.
+    pub(crate) fn is_attendance_busy(&self) -> bool {
+        self.attendance.is_locked()
     }
 
     pub(crate) fn ring(&self) -> RwLockReadGuard<'_, Ring> {
@@ -128,6 +169,12 @@ impl Room {
         }
     }
 
+    /// The bells of those that sit here.
+    pub(crate) fn seat_bells(&self) -> Vec<Arc<Bell>> {
+        let is_seat = |bell: &&Arc<Bell>| bell.credentials.is_some() && bell.interest.reader.is_some();
+        self.listeners().bells.values().filter(is_seat).cloned().collect()
+    }
+
     pub(crate) fn unlisten(&self, number: u64) {
         self.listeners().bells.remove(&number);
     }
@@ -155,6 +202,12 @@ impl Room {
         end.or_else(|| self.common.is_dismissed().then_some(CloseReason::Shutdown))
     }
 
+    /// Waits until readers of this room must go.
+    pub(crate) async fn ending(&self) {
+        // The sender lives in this room, so the wait cannot fail.
+        let _ = self.lifecycle.subscribe().wait_for(|stage| stage.end().is_some()).await;
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.lifecycle.borrow(), Lifecycle::Ended(_))
     }
@@ -179,6 +232,12 @@ impl Room {
                 standing => break standing?,
             }
         };
+        // The notice is among what was missed.
+        if standing.deletion.is_some_and(|deletion| deletion.at > *self.folded.borrow()) {
+            self.end_by_deletion();
+            return Ok(());
+        }
+        let _turn = self.turn.wait().await;
         let mut attendance = self.attendance();
         for participant in attendance.restart(&standing, Instant::now()) {
             self.announce(&mut attendance, participant);
@@ -189,18 +248,66 @@ impl Room {
         drop((ring, attendance));
         self.folded.send_replace(resume.offset);
         self.control_changed.notify_one();
+        self.control_changes.send_modify(|count| *count += 1);
         for bell in self.listeners().bells.values() {
             bell.ring();
         }
         Ok(())
     }
 
+    /// The offset of the newest entry that the room has taken.
+    pub(crate) fn head(&self) -> u64 {
+        self.ring().head()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        *self.lifecycle.borrow() == Lifecycle::Open
+    }
+
+    pub(crate) fn reader_count(&self) -> usize {
+        self.listeners().bells.len()
+    }
+
+    pub(crate) fn bells(&self) -> Vec<Arc<Bell>> {
+        self.listeners().bells.values().cloned().collect()
+    }
+
     /// Takes the next entries of the log and tells everyone who reads.
-    pub(crate) async fn take(&self, entries: Vec<Arc<Entry>>) {
-        let Some(last) = entries.last().map(|entry| entry.position.offset) else { return };
+    pub(crate) async fn take(&self, mut entries: Vec<Arc<Entry>>) {
+        let _turn = self.turn.wait().await;
+        // The thread that stored them may have delivered some while the tail was reading.
+        let head = self.head();
+        entries.retain(|entry| entry.position.offset > head);
+        let Some(taken) = self.fold_in(entries) else { return };
+        // Listed after the ring has them: a reader that comes later finds them there.
+        for some in self.bells().chunks(BELLS_AT_ONCE) {
+            for bell in some {
+                bell.announce(taken.first, &taken.batches);
+            }
+            if some.len() == BELLS_AT_ONCE {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.report(&taken);
+    }
+
+    /// Folds entries and puts them into the ring. By the holder of the turn alone.
+    pub(crate) fn fold_in(&self, entries: Vec<Arc<Entry>>) -> Option<TakenEntries> {
+        let last = entries.last().map(|entry| entry.position.offset)?;
         let changes_control = entries.iter().any(|entry| ControlNotice::is_one(&entry.envelope));
-        let (first, batches) = {
+        let redacted = if changes_control { self.redactions.note(&entries) } else { Vec::new() };
+        let entries = match redacted.is_empty() {
+            true => entries,
+            false => entries.iter().map(|entry| self.redactions.current(entry)).collect(),
+        };
+        let is_deleted = changes_control && entries.iter().any(|entry| ControlNotice::deletes_topic(&entry.envelope));
+        if self.attendance().fold().settings().is_some() {
+            self.chains.note(entries.iter().map(|entry| &**entry));
+        }
+        let (first, batches, changes_status_end, ends_holds) = {
             let (mut attendance, mut returning, now) = (self.attendance(), Vec::new(), Instant::now());
+            let status_end = attendance.fold().next_status_end();
+            let held = attendance.fold().held_calls().len();
             let batches = Batch::cut(entries, |entry| {
                 let (effect, returns) = attendance.take(entry, now);
                 returning.extend(returns);
@@ -210,32 +317,49 @@ impl Room {
                 self.announce(&mut attendance, participant);
             }
             let mut ring = self.ring.write();
+            redacted.iter().for_each(|message| ring.redact(message));
             let first = ring.next();
             for batch in &batches {
                 ring.push(batch.clone());
             }
             self.next_batch.store(ring.next(), Ordering::Release);
-            (first, batches)
+            // A held call ends without a notice as well: by a cancellation, or with its caller. None begins without one.
+            let ends_holds = attendance.fold().held_calls().len() != held;
+            (first, batches, attendance.fold().next_status_end() != status_end, ends_holds)
         };
         self.folded.send_replace(last);
-        let bells: Vec<_> = self.listeners().bells.values().cloned().collect();
-        for some in bells.chunks(BELLS_AT_ONCE) {
-            for bell in some {
-                bell.announce(first, &batches);
-            }
-            if some.len() == BELLS_AT_ONCE {
-                tokio::task::yield_now().await;
-            }
-        }
-        if changes_control {
+        Some(TakenEntries { first, batches, changes_control, changes_status_end, ends_holds, is_deleted })
+    }
+
+    /// Tells everyone but the readers of what was taken.
+    pub(crate) fn report(&self, taken: &TakenEntries) {
+        if taken.changes_control || taken.changes_status_end {
             self.control_changed.notify_one();
         }
-        if let Some(witness) = &self.common.settings.witness {
-            for batch in &batches {
+        if taken.changes_control || taken.ends_holds {
+            self.control_changes.send_modify(|count| *count += 1);
+        }
+        let is_repeated = taken.is_deleted && self.is_deletion_witnessed.swap(true, Ordering::AcqRel);
+        if let Some(witness) = self.common.settings.witness.as_ref().filter(|_| !is_repeated) {
+            for batch in &taken.batches {
                 witness(&self.topic, batch);
             }
         }
+        if taken.is_deleted {
+            self.end_by_deletion();
+        }
     }
+}
+
+/// What a room has folded and put into its ring.
+pub(crate) struct TakenEntries {
+    /// The number of the first batch.
+    pub(crate) first: u64,
+    pub(crate) batches: Vec<Arc<Batch>>,
+    changes_control: bool,
+    changes_status_end: bool,
+    ends_holds: bool,
+    is_deleted: bool,
 }
 
 /// Where an envelope stands.
@@ -289,6 +413,9 @@ pub(crate) fn unwritable(error: &AppendError) -> Refusal {
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_system(std::time::SystemTime::now())
 }
+
+/// A room that stays open while this lives, though the holder has no seat in it.
+pub struct RoomVisit(#[expect(dead_code, reason = "held for its drop")] pub(crate) RoomGuard);
 
 /// Keeps a room from being evicted.
 pub(crate) struct RoomGuard(Arc<Room>);

@@ -3,7 +3,10 @@
 
 use salon_control::{Authority, HeldBy};
 use salon_log::{CallClosure, Fold};
-use salon_protocol::{CHAT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message, ParticipantId, Refusal, RpcId};
+use salon_protocol::{
+    CHAT_EDIT_METHOD, CHAT_METHOD, CHAT_RETRACT_METHOD, Code, Draft, Envelope, EnvelopeId, Kind, Message,
+    ParticipantId, Refusal, RpcId,
+};
 
 /// What the room knows that bears on a draft.
 #[derive(Debug, Clone)]
@@ -12,7 +15,7 @@ pub struct Circumstances {
     pub recipient_present: bool,
     /// How many calls of the draft's author wait for an answer. Only requests need it; the host is exempt, and has none.
     pub calls_waiting: usize,
-    /// What the draft's `correlation_id` names. Only responses need it.
+    /// What the draft's `correlation_id` names. Only responses, and edits and retractions of chat, need it.
     pub referent: Referent,
     /// Whether the draft cancels a call, or tells of its progress, that waits for an answer and that its author is no party of.
     pub concerns_others: bool,
@@ -20,6 +23,17 @@ pub struct Circumstances {
     pub is_called: bool,
     /// What the topic's settings and the author's token say of the author; `None` where they forbid nothing.
     pub authority: Option<Authority>,
+    /// The chain of agents that the draft would make longer; `None` where the topic has no settings.
+    pub chain: Option<AgentChain>,
+}
+
+/// A chain of envelopes that follow from each other, each of another agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentChain {
+    /// How many times it has gone from one agent to another.
+    pub hops: u32,
+    /// How many times it may.
+    pub limit: u32,
 }
 
 /// A draft that was accepted.
@@ -36,7 +50,14 @@ pub struct AcceptedDraft {
 pub enum Referent {
     /// No envelope of this topic.
     Nothing,
-    /// An envelope that is not a request.
+    /// A chat message.
+    Chat {
+        /// Who said it.
+        author: ParticipantId,
+    },
+    /// A message that was redacted.
+    Redacted,
+    /// Another envelope that is not a request.
     NoRequest,
     /// A request.
     Request {
@@ -51,7 +72,8 @@ pub enum Referent {
 
 /// Accepts a draft of `author`'s, or gives it back with the reason why not. The refusal names the draft.
 pub fn accept(author: &ParticipantId, draft: Draft, circumstances: &Circumstances) -> Result<AcceptedDraft, Refused> {
-    let judged = judge(author, draft.envelope(), circumstances).and_then(|()| match &circumstances.authority {
+    let judged = judge(author, draft.envelope(), circumstances).and_then(|()| judge_chain(circumstances.chain));
+    let judged = judged.and_then(|()| match &circumstances.authority {
         Some(authority) => authority.judge(draft.envelope(), circumstances.is_called),
         None => Ok(None),
     });
@@ -78,22 +100,37 @@ fn judge(author: &ParticipantId, envelope: &Envelope, circumstances: &Circumstan
             "only the gateway sends `presence` and `system`; `kind` must be \"mcp\"",
         ));
     };
+    if envelope.is_redacted() {
+        return Err(Refusal::new(Code::InvalidEnvelope, "only the gateway writes `redacted`"));
+    }
     match message {
-        Message::Request { method, .. } if &**method == CHAT_METHOD => {
+        Message::Request { method, .. }
+            if [CHAT_METHOD, CHAT_EDIT_METHOD, CHAT_RETRACT_METHOD].contains(&&**method) =>
+        {
             Err(Refusal::new(Code::InvalidParameters, "a chat message is a notification: it has no `payload.id`"))
         }
         Message::Request { .. } => judge_request(envelope, circumstances),
         Message::Response { id, .. } => judge_response(author, envelope, id, circumstances),
-        Message::Notification { method } if &**method == CHAT_METHOD && envelope.chat().is_none() => {
+        Message::Notification { method }
+            if (&**method == CHAT_METHOD || &**method == CHAT_EDIT_METHOD) && envelope.chat().is_none() =>
+        {
             let message = "a chat message needs a string `text`; `format` is \"plain\" or \"markdown\"";
             Err(Refusal::new(Code::InvalidParameters, message))
         }
+        Message::Notification { .. } if envelope.is_chat_revision() => judge_revision(author, envelope, circumstances),
         Message::Notification { .. } if circumstances.concerns_others => {
             let message = "only the caller and the callee of a call may cancel it or tell of its progress";
             Err(Refusal::new(Code::CorrelationMismatch, message))
         }
         Message::Notification { .. } => Ok(()),
     }
+}
+
+fn judge_chain(chain: Option<AgentChain>) -> Result<(), Refusal> {
+    let Some(AgentChain { limit, .. }) = chain.filter(|chain| chain.hops > chain.limit) else { return Ok(()) };
+    let message =
+        format!("it follows from a chain of more than {limit} agents (`limits.hops`): a person has to begin a new one");
+    Err(Refusal::new(Code::TooManyHops, message))
 }
 
 fn judge_request(envelope: &Envelope, circumstances: &Circumstances) -> Result<(), Refusal> {
@@ -125,7 +162,9 @@ fn judge_response(
     let mismatch = |message: String| Err(Refusal::new(Code::CorrelationMismatch, message));
     match &circumstances.referent {
         Referent::Nothing => mismatch(format!("no envelope `{named}` is known in this room")),
-        Referent::NoRequest => mismatch(format!("`{named}` is not a request, so it cannot be answered")),
+        Referent::Chat { .. } | Referent::Redacted | Referent::NoRequest => {
+            mismatch(format!("`{named}` is not a request, so it cannot be answered"))
+        }
         Referent::Request { callee, .. } if callee != author => {
             mismatch(format!("the request `{named}` was addressed to `{callee}`"))
         }
@@ -134,6 +173,27 @@ fn judge_response(
         }
         Referent::Request { ended: Some(end), .. } => Err(call_ended(named, *end)),
         Referent::Request { ended: None, .. } => Ok(()),
+    }
+}
+
+/// Only its author edits or retracts a chat message.
+fn judge_revision(author: &ParticipantId, envelope: &Envelope, circumstances: &Circumstances) -> Result<(), Refusal> {
+    let Some(named) = envelope.correlation() else {
+        let message = "an edit or a retraction must carry the id of the chat message as `correlation_id`";
+        return Err(Refusal::new(Code::CorrelationRequired, message));
+    };
+    let mismatch = |message: String| Err(Refusal::new(Code::CorrelationMismatch, message));
+    match &circumstances.referent {
+        Referent::Chat { author: said_by } if said_by == author => Ok(()),
+        Referent::Chat { author: said_by } => {
+            let message = format!("`{named}` is a message of `{said_by}`, and only its author edits or retracts it");
+            Err(Refusal::new(Code::Forbidden, message))
+        }
+        Referent::Redacted => mismatch(format!("`{named}` was redacted, so it cannot be edited or retracted")),
+        Referent::Nothing => mismatch(format!("no envelope `{named}` is known in this room")),
+        Referent::NoRequest | Referent::Request { .. } => {
+            mismatch(format!("`{named}` is not a chat message, so it cannot be edited or retracted"))
+        }
     }
 }
 
@@ -182,12 +242,15 @@ mod tests {
                 Some("r1") => request(None),
                 Some("r0") => request(Some(CallClosure::Answered)),
                 Some("rx") => request(Some(CallClosure::Failed)),
-                Some("chat") => Referent::NoRequest,
+                Some("chat") => Referent::Chat { author: ParticipantId::new("alice").expect("a name") },
+                Some("gone") => Referent::Redacted,
+                Some("other") => Referent::NoRequest,
                 _ => Referent::Nothing,
             },
             concerns_others: author == "mallory" && draft.envelope().concerned_call().is_some(),
             is_called: false,
             authority: None,
+            chain: None,
         };
         match accept(&ParticipantId::new(author).expect("a name"), draft, &circumstances) {
             Ok(_) => "accepted".into(),
@@ -250,5 +313,27 @@ mod tests {
         }
         assert_snapshot!(judge("alice", r#"alice bob - {"jsonrpc":"2.0","id":1,"method":"notifications/chat/message","params":{"text":"hi"}}"#), @"invalid_parameters: a chat message is a notification: it has no `payload.id` [e1]");
         assert_snapshot!(judge("alice", r#"alice * anything {"jsonrpc":"2.0","method":"notifications/x"}"#), @"accepted");
+    }
+
+    #[test]
+    fn only_its_author_edits_a_chat_message() {
+        let revise = |author: &str, original: &str, what: &str, params: &str| {
+            judge(
+                author,
+                &format!(r#"{author} * {original} {{"jsonrpc":"2.0","method":"notifications/chat/{what}"{params}}}"#),
+            )
+        };
+        let text = r#","params":{"text":"hi"}"#;
+        assert_snapshot!(revise("alice", "chat", "edit", text), @"accepted");
+        assert_snapshot!(revise("alice", "chat", "retract", ""), @"accepted");
+        assert_snapshot!(revise("mallory", "chat", "edit", text), @"forbidden: `chat` is a message of `alice`, and only its author edits or retracts it [e1]");
+        assert_snapshot!(revise("mallory", "chat", "retract", ""), @"forbidden: `chat` is a message of `alice`, and only its author edits or retracts it [e1]");
+        assert_snapshot!(revise("alice", "-", "retract", ""), @"correlation_required: an edit or a retraction must carry the id of the chat message as `correlation_id` [e1]");
+        assert_snapshot!(revise("alice", "e9", "edit", text), @"correlation_mismatch: no envelope `e9` is known in this room [e1]");
+        assert_snapshot!(revise("alice", "r1", "edit", text), @"correlation_mismatch: `r1` is not a chat message, so it cannot be edited or retracted [e1]");
+        assert_snapshot!(revise("alice", "other", "retract", ""), @"correlation_mismatch: `other` is not a chat message, so it cannot be edited or retracted [e1]");
+        assert_snapshot!(revise("alice", "gone", "edit", text), @"correlation_mismatch: `gone` was redacted, so it cannot be edited or retracted [e1]");
+        assert_snapshot!(revise("alice", "chat", "edit", ""), @r#"invalid_parameters: a chat message needs a string `text`; `format` is "plain" or "markdown" [e1]"#);
+        assert_snapshot!(judge("alice", r#"alice bob chat {"jsonrpc":"2.0","id":1,"method":"notifications/chat/retract"}"#), @"invalid_parameters: a chat message is a notification: it has no `payload.id` [e1]");
     }
 }

@@ -5,23 +5,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use salon_log::Lease;
-use salon_protocol::{CloseReason, Draft, Entry, Message, Participant, TopicName};
+use salon_protocol::{CloseReason, Draft, Entry, Envelope, Message, Participant, ParticipantId, TopicName};
 
 use crate::bell::BatchOutlet;
 use crate::cursor::{Cursor, Happening};
+use crate::ghosts::{BridgeSeat, Ghosts};
 use crate::publishing::Publishing;
 use crate::room::Room;
 
 /// A seat: reads the room from where it began, and publishes to it. Dropping it leaves, unless the participant sits elsewhere.
 pub struct Seat {
-    // Dropped in this order: who no longer reads has left.
+    // Dropped in this order: who no longer reads has left, and a bridge's ghosts leave before it.
     cursor: Cursor,
+    bridge: Option<BridgeSeat>,
     seat_claim: SeatClaim,
 }
 
 impl Seat {
-    pub(crate) fn new(cursor: Cursor, seat_claim: SeatClaim) -> Self {
-        Self { cursor, seat_claim }
+    pub(crate) fn new(cursor: Cursor, seat_claim: SeatClaim, bridge: Option<BridgeSeat>) -> Self {
+        Self { cursor, bridge, seat_claim }
     }
 
     /// The room.
@@ -34,9 +36,18 @@ impl Seat {
         &self.seat_claim.participant
     }
 
+    /// The ghosts of a bridge's seat; `None` for a participant that acts for nobody.
+    pub fn ghosts(&self) -> Option<Ghosts> {
+        self.bridge.as_ref().map(BridgeSeat::ghosts)
+    }
+
     /// Judges a draft and submits it. Drafts enter the log in the order they are published here.
     pub fn publish(&self, draft: Draft) -> Publishing {
-        self.seat_claim.room.publish(&self.seat_claim.participant.id, draft)
+        let own = &self.seat_claim.participant.id;
+        match &self.bridge {
+            Some(bridge) if draft.envelope().from() != own => bridge.publish(draft),
+            _ => self.seat_claim.room.publish(own, draft),
+        }
     }
 
     /// The same for an answer that is given in the participant's name without its doing, as one to a `ping`. It is not counted against
@@ -48,9 +59,14 @@ impl Seat {
         }
     }
 
+    /// The participants that an envelope names and that are not present.
+    pub fn absent(&self, envelope: &Envelope) -> Vec<ParticipantId> {
+        self.seat_claim.room.absent(envelope)
+    }
+
     /// Says why it is left, for the leave that everybody sees.
     pub fn farewell(&mut self, reason: String) {
-        self.seat_claim.farewell = Some(reason);
+        self.seat_claim.farewell(reason);
     }
 
     /// Counts a message that never became a draft; says how long to wait when there were too many.
@@ -83,6 +99,11 @@ impl Seat {
         self.cursor.has_passed(entry)
     }
 
+    /// See [`Cursor::current`].
+    pub fn current(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        self.cursor.current(entry)
+    }
+
     /// See [`Cursor::lag`].
     pub fn lag(&self) -> u64 {
         self.cursor.lag()
@@ -101,6 +122,11 @@ impl SeatClaim {
     /// Takes a place whose participant the caller has just counted in the attendance.
     pub(crate) fn new(room: Arc<Room>, participant: Arc<Participant>, lease: Lease) -> Self {
         Self { room, participant, lease: Some(lease), farewell: None }
+    }
+
+    /// Says why it is left, for the leave that everybody sees.
+    pub(crate) fn farewell(&mut self, reason: String) {
+        self.farewell = Some(reason);
     }
 }
 

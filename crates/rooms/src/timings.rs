@@ -1,4 +1,4 @@
-//! The times by which presence is repaired.
+//! The times by which presence is told and repaired.
 
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ pub struct Timings {
     pub repair_interval: Duration,
     /// Before a leave that could not be stored is submitted again.
     pub retry_delay: Duration,
+    /// How long a room waits for more comings and goings before it tells of them, unless something else is to be told: when a hundred people
+    /// enter at once, each of them would otherwise be told of each of the others by a write of its own.
+    pub presence_delay: Duration,
 }
 
 impl Timings {
@@ -22,6 +25,7 @@ impl Timings {
         submission_timeout: Duration::from_secs(30),
         repair_interval: Duration::from_secs(3),
         retry_delay: Duration::from_secs(1),
+        presence_delay: Duration::from_millis(3),
     };
 
     /// What tests use that wait for these times.
@@ -30,6 +34,7 @@ impl Timings {
         submission_timeout: Duration::from_secs(6),
         repair_interval: Duration::from_millis(400),
         retry_delay: Duration::from_millis(200),
+        presence_delay: Duration::from_millis(3),
     };
 }
 

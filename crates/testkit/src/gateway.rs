@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use salon_control::GhostGrant;
 use salon_gateway::auth::{Confirmation, FIRST_KEY, Grant, LocalKey, Signer, SigningKeys};
 use salon_gateway::config::{Config, Overrides, StoreUrl};
 use salon_gateway::{Entrances, Inside, Timings};
@@ -80,6 +81,8 @@ impl TestOptions {
         let mut config = defaults();
         config.store = read::<StoreUrl>(url)?.0;
         config.nats.name = log.to_owned();
+        // Every log of a test makes as many streams.
+        config.nats.shards = 2;
         Ok(Self { config, given: BTreeMap::new() })
     }
 
@@ -96,6 +99,7 @@ impl TestOptions {
             "announce-interval" => config.timings.announce_interval = Duration::from_millis(read(value)?),
             "return-window" => config.timings.return_window = Duration::from_millis(read(value)?),
             "framed-session-timeout" => config.timings.framed_session_timeout = Duration::from_millis(read(value)?),
+            "seat-grace" => config.timings.seat_grace = Duration::from_millis(read(value)?),
             "history-off" => drop(config.history_off.insert(read::<TopicName>(value)?)),
             _ => {
                 let texts = self.given.entry(key.to_owned()).or_default();
@@ -183,6 +187,7 @@ impl TestGateway {
             capabilities: token.capabilities.clone(),
             require_integrity: token.require_integrity,
             confirmation,
+            ghosts: token.ghosts()?,
             ..Grant::new(participant, topics, expires)
         };
         let grant = Grant { token_id: token.jti.clone().or(grant.token_id), ..grant };
@@ -264,6 +269,10 @@ pub struct TestToken {
     require_integrity: bool,
     key: Option<String>,
     jti: Option<String>,
+    acts_for: Vec<String>,
+    ghosts_max: Option<usize>,
+    ghost_kinds: Vec<String>,
+    ghosts_call: bool,
 }
 
 impl TestToken {
@@ -280,11 +289,26 @@ impl TestToken {
             require_integrity: false,
             key: None,
             jti: None,
+            acts_for: Vec::new(),
+            ghosts_max: None,
+            ghost_kinds: Vec::new(),
+            ghosts_call: false,
         }
     }
 
+    fn ghosts(&self) -> Result<Option<GhostGrant>, Failure> {
+        if self.acts_for.is_empty() {
+            return Ok(None);
+        }
+        let namespaces = self.acts_for.iter().map(|namespace| read(namespace)).collect::<Result<_, _>>()?;
+        let kinds = self.ghost_kinds.iter().map(|kind| read(kind)).collect::<Result<Vec<_>, _>>()?;
+        let usual = GhostGrant { max: self.ghosts_max, calls: self.ghosts_call, ..GhostGrant::new(namespaces) };
+        Ok(Some(if kinds.is_empty() { usual } else { GhostGrant { kinds, ..usual } }))
+    }
+
     /// Sets one claim from its text: `topics` (separated by commas), `expires` (seconds from now, negative is past), `name`, `kind`,
-    /// `permissions` and `capabilities` (separated by commas), `integrity` (`required`), `key` (a public key, in base64url), `jti`.
+    /// `permissions` and `capabilities` (separated by commas), `integrity` (`required`), `key` (a public key, in base64url), `jti`; of a bridge
+    /// `acts_for` and `ghost_kinds` (separated by commas), `ghosts_max`, `ghosts_call` (`true`).
     pub fn claim(&mut self, claim: &str, value: &str) -> Result<(), Failure> {
         match claim {
             "topics" => self.topics = value.split(',').map(str::to_owned).collect(),
@@ -296,6 +320,10 @@ impl TestToken {
             "integrity" => self.require_integrity = value == "required",
             "key" => self.key = Some(value.into()),
             "jti" => self.jti = Some(value.into()),
+            "acts_for" => self.acts_for = value.split(',').map(str::to_owned).collect(),
+            "ghosts_max" => self.ghosts_max = Some(read(value)?),
+            "ghost_kinds" => self.ghost_kinds = value.split(',').map(str::to_owned).collect(),
+            "ghosts_call" => self.ghosts_call = value == "true",
             _ => return Err(format!("a token has no `{claim}` here")),
         }
         Ok(())

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
@@ -154,7 +155,8 @@ impl TestSocket {
     pub async fn close(mut self) -> Result<(), Failure> {
         within("the closing handshake", async {
             // The gateway may be closing at the same moment: then there is nothing left to say.
-            let _ = self.stream.close(None).await;
+            let leaving = CloseFrame { code: CloseCode::Normal, reason: Default::default() };
+            let _ = self.stream.close(Some(leaving)).await;
             while !matches!(self.next_unbounded().await, TestSocketEvent::Closed(..) | TestSocketEvent::Broken) {}
         })
         .await

@@ -206,7 +206,7 @@ impl<R: Rules> Room<R> {
         let event = match self.open.pop() {
             Some((request, callee)) => {
                 let (id, cause) = (RpcId::String(request.as_str().into()), FailureCause::CalleeLeft);
-                DialectEvent::CallFailed { id, request, callee, cause }
+                DialectEvent::CallFailed { id, request, callee, cause, reason: None }
             }
             None => DialectEvent::Gap,
         };
@@ -330,6 +330,8 @@ pub(crate) fn catalogue(query: RoomQuery) -> Option<RoomAnswer> {
         RoomQuery::Watch { .. } => Some(RoomAnswer::Watching),
         RoomQuery::Next { after: 0 } => Some(RoomAnswer::Next(snapshot())),
         RoomQuery::Next { .. } => None,
+        RoomQuery::Wait { number, .. } => Some(RoomAnswer::Waited { number, idle: None }),
+        RoomQuery::StopWaiting { .. } => Some(RoomAnswer::StoppedWaiting),
     }
 }
 

@@ -207,7 +207,7 @@ impl Door {
         let callee = ParticipantId::new("bob").expect("a name");
         if !self.ended {
             let (id, cause) = (RpcId::String(text.into()), FailureCause::CalleeLeft);
-            self.dialect.handle_event(DialectEvent::CallFailed { request, id, callee, cause }, now);
+            self.dialect.handle_event(DialectEvent::CallFailed { request, id, callee, cause, reason: None }, now);
             self.dialect.handle_event(DialectEvent::Gap, now);
             self.collect();
         }

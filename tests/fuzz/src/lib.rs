@@ -1,6 +1,7 @@
 //! The fuzz targets, one a decoder: what each feeds its decoder from bytes, and what must hold of the result.
 //! `fuzz/` builds them with libFuzzer; the test `seeds` replays the inputs in `fuzz/seeds` on an ordinary build.
 
+mod bridge_platforms;
 mod door;
 mod draft_door;
 mod envelope;
@@ -18,7 +19,8 @@ mod token;
 pub type FuzzTarget = fn(&[u8]) -> bool;
 
 /// Every target, by the name of its binary and of its folder of seeds.
-pub const TARGETS: [(&str, FuzzTarget); 9] = [
+pub const TARGETS: [(&str, FuzzTarget); 10] = [
+    ("bridge_platforms", bridge_platforms::run),
     ("draft_door", draft_door::run),
     ("envelope", envelope::run),
     ("event_stream", event_stream::run),

@@ -19,9 +19,11 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     let stage = Stage::open(installed, origin, way).await?;
     let ada = stage.enter("ada").await?;
     let plain = Subject { guest: stage.peer(&ada, GUEST).await?, known: origin.known(), origin };
-    // One that can be asked something is given an upstream of its own.
+    // One that can be asked something shares the server with the others; roots need a connection of one's own.
     let carol = stage.enter_with("carol", answering()).await?;
     let asked = Subject { guest: stage.peer(&carol, GUEST).await?, known: origin.known(), origin };
+    let dave = stage.enter_with("dave", answering().roots([Root::new(ROOT)]).isolated()).await?;
+    let isolated = Subject { guest: stage.peer(&dave, GUEST).await?, known: origin.known(), origin };
 
     let mut failures = Vec::new();
     let mut note = |what: &str, outcome: Result<Result<(), Failure>, Failure>| {
@@ -32,6 +34,10 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     note("tools", within("tools", plain.tools()).await);
     note("calls", within("calls", plain.calls()).await);
     note("progress", within("progress", plain.progress()).await);
+    note("sampling", within("sampling", asked.asks(&asked.known.sampling, MODEL_SAYS)).await);
+    note("elicitation", within("elicitation", asked.asks(&asked.known.elicitation, USER_SAYS)).await);
+    note("roots", within("roots", isolated.asks(&isolated.known.roots, ROOT)).await);
+    // After the questions: on a pipe, one that comes soon after a cancelled call may be about that.
     note("cancelling", within("cancelling", plain.cancelling()).await);
     note("resources", within("resources", plain.resources()).await);
     note("templates", within("templates", plain.templates()).await);
@@ -39,11 +45,10 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     note("completion", within("completion", plain.completion()).await);
     // A caller hears the lines it asked for, of servers that take no wishes too: then the guest does.
     note("logging", within("logging", plain.logging()).await);
-    note("logging to one that can be asked", within("logging", asked.logging()).await);
+    // `everything` turns its log lines on and off with one tool for all callers of a connection.
+    let second = if origin == Origin::Everything { &isolated } else { &asked };
+    note("logging to a second caller", within("logging", second.logging()).await);
     note("updates", within("updates", plain.updates()).await);
-    note("sampling", within("sampling", asked.asks(&asked.known.sampling, MODEL_SAYS)).await);
-    note("elicitation", within("elicitation", asked.asks(&asked.known.elicitation, USER_SAYS)).await);
-    note("roots", within("roots", asked.asks(&asked.known.roots, ROOT)).await);
     note("calls by one that can be asked", within("calls", asked.calls()).await);
 
     // A server that is started by a command is also used from the command line, and killed: last, because others would hear of it.
@@ -55,23 +60,23 @@ pub(crate) async fn all(installed: Installed, origin: Origin, way: Way) -> Resul
     let output = stage.output();
     ada.leave().await;
     carol.leave().await;
+    dave.leave().await;
     note("the end", Ok(stage.close().await));
     if failures.is_empty() { Ok(()) } else { Err(format!("{}\n{output}", failures.join("\n"))) }
 }
 
-/// A participant with a model, a user and a directory.
+/// A participant with a model and a user.
 fn answering() -> Toolbox {
-    Toolbox::new("carol")
-        .on_sampling(|_, _| async { Ok(SamplingAnswer::new(MODEL_SAYS, "a-model")) })
-        .on_elicitation(|question, _| async move {
+    Toolbox::new("carol").on_sampling(|_, _| async { Ok(SamplingAnswer::new(MODEL_SAYS, "a-model")) }).on_elicitation(
+        |question, _| async move {
             // Whatever is asked for, the answer is her name.
             let schema: Value = serde_json::from_str(question.requested_schema.get()).unwrap_or_default();
             let wanted = schema["required"].as_array().cloned().unwrap_or_default();
             let content: serde_json::Map<String, Value> =
                 wanted.iter().filter_map(Value::as_str).map(|name| (name.to_owned(), json!(USER_SAYS))).collect();
             Ok(ElicitationAnswer::accept(&content).expect("a map of strings is JSON"))
-        })
-        .roots([Root::new(ROOT)])
+        },
+    )
 }
 
 /// A guest as one caller sees it.

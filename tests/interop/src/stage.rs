@@ -70,12 +70,13 @@ impl Stage {
 
     /// A gateway that hosts some guests itself.
     pub(crate) async fn hosting(installed: Installed, guests: &[(&str, Origin)]) -> Result<Self, Failure> {
-        let mut config = String::new();
-        for (name, origin) in guests {
-            let command = origin.command(&installed);
-            let (program, arguments) = (&command[0], &command[1..]);
-            config += &format!("[topics.\"{TOPIC}\".guests.{name}]\ncommand = {program:?}\nargs = {arguments:?}\n");
-        }
+        let config: String = guests.iter().map(|(name, origin)| guest_table(&installed, name, *origin)).collect();
+        Self::configured(installed, &config).await
+    }
+
+    /// A gateway that hosts one guest, which has a server for every caller.
+    pub(crate) async fn isolating(installed: Installed, origin: Origin) -> Result<Self, Failure> {
+        let config = format!("{}isolated = true\n", guest_table(&installed, GUEST, origin));
         Self::configured(installed, &config).await
     }
 
@@ -217,4 +218,11 @@ async fn serve(
     });
     let address = address.await?;
     Ok((gateway, address))
+}
+
+/// A hosted guest, as the configuration file has it.
+fn guest_table(installed: &Installed, name: &str, origin: Origin) -> String {
+    let command = origin.command(installed);
+    let (program, arguments) = (&command[0], &command[1..]);
+    format!("[topics.\"{TOPIC}\".guests.{name}]\ncommand = {program:?}\nargs = {arguments:?}\n")
 }

@@ -9,9 +9,11 @@ use futures_util::FutureExt;
 use libtest_mimic::Trial;
 use salon_log::cluster::{Cluster, Keyspace};
 use salon_log::context::ContextLimits;
-use salon_log::nats::{Nats, NatsOptions, Timings};
-use salon_log::{AppendError, RetentionRules, StoredQuotas, TopicLog, contract};
-use salon_protocol::TopicName;
+use salon_log::files::{FileError, FileId, FileQuotas, FileScope, NewFile};
+use salon_log::nats::{Nats, NatsFiles, NatsOptions, Timings};
+use salon_log::search::{ScanBounds, ScanSearch};
+use salon_log::{AppendError, FileStore, RetentionRules, StoredQuotas, TopicLog, TopicSearch, contract};
+use salon_protocol::{ParticipantId, Timestamp, TopicName};
 use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
 use serde_json::json;
@@ -22,8 +24,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
         one_server_keeps_the_contract,
         one_server_keeps_the_contract_of_contexts,
+        one_server_keeps_the_contract_of_search,
+        one_server_keeps_the_contract_of_files,
         three_servers_keep_the_contract,
         three_servers_keep_the_contract_of_contexts,
+        three_servers_keep_the_contract_of_files,
+        gateways_count_each_others_files,
         one_server_keeps_the_contract_of_clusters,
         three_servers_keep_the_contract_of_clusters,
         what_a_quota_forbids_is_refused_without_a_round_trip_each,
@@ -34,12 +40,15 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// same checks are done with what gateways have.
 const BOUNDS: ContextLimits = ContextLimits { keys: 200, tools: 50 };
 
+/// How many streams share the topics of a log: fewer than gateways have, because every check makes a log of its own.
+const SHARDS: u16 = 3;
+
 /// Nothing here waits for one of these times; they only end what a cluster on a busy machine takes long to do.
 const PATIENT: Timings =
     Timings { append_timeout: Duration::from_secs(60), retry_timeout: Duration::from_secs(60), ..Timings::NORMAL };
 
 /// Logs on the same servers, each with a name of its own.
-struct OnServers {
+pub(crate) struct OnServers {
     servers: NatsServers,
     count: AtomicUsize,
     /// How each log was opened, by its name.
@@ -47,7 +56,7 @@ struct OnServers {
 }
 
 impl OnServers {
-    fn new(servers: NatsServers) -> Self {
+    pub(crate) fn new(servers: NatsServers) -> Self {
         Self { servers, count: AtomicUsize::new(0), opened: Mutex::default() }
     }
 
@@ -66,7 +75,7 @@ impl contract::LogEngine for OnServers {
 
     async fn create_with(&self, retention: RetentionRules, quotas: StoredQuotas) -> Nats {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
-        let options = NatsOptions { name, retention, quotas, ..options(&self.servers) };
+        let options = NatsOptions { name, retention, quotas, shards: SHARDS, ..options(&self.servers) };
         self.open(NatsOptions { timings: PATIENT, context_bounds: BOUNDS, ..options }).await
     }
 
@@ -104,6 +113,62 @@ impl contract::context::ContextEngine for OnServers {
     async fn close(&self, store: &Nats) {
         TopicLog::close(store).await;
     }
+}
+
+impl contract::search::SearchEngine for OnServers {
+    fn search(&self, log: &Arc<Nats>) -> Arc<dyn TopicSearch> {
+        Arc::new(ScanSearch::new(log.clone(), ScanBounds::default()))
+    }
+}
+
+impl contract::files::FileEngine for OnServers {
+    type Store = NatsFiles;
+
+    async fn create(&self, quotas: FileQuotas) -> NatsFiles {
+        let log = Arc::new(contract::LogEngine::create(self, RetentionRules::default()).await);
+        NatsFiles::open(&log, quotas).await.expect("files")
+    }
+
+    async fn restart(&self, store: NatsFiles) -> NatsFiles {
+        let (log, quotas) = (store.log().clone(), store.quotas());
+        drop(store);
+        log.close().await;
+        let options = self.opened.lock().expect("unpoisoned")[log.name()].clone();
+        NatsFiles::open(&Arc::new(self.open(options).await), quotas).await.expect("files")
+    }
+}
+
+async fn gateways_count_each_others_files() {
+    let engine = OnServers::new(NatsServers::one().await.expect("a NATS server"));
+    let log = contract::LogEngine::create(&engine, RetentionRules::default()).await;
+    let options = engine.opened.lock().expect("unpoisoned")[log.name()].clone();
+    let quotas = FileQuotas { topic: 1000, total: 0 };
+    let one = NatsFiles::open(&Arc::new(log), quotas).await.expect("files");
+    let two = NatsFiles::open(&Arc::new(engine.open(options).await), quotas).await.expect("files");
+    let file = |number: u8| NewFile {
+        id: FileId::from_bytes([number; 16]),
+        topic: TopicName::new("room:a").expect("a name"),
+        name: "a".parse().expect("a name"),
+        mime_type: "text/plain".into(),
+        author: ParticipantId::new("alice").expect("an id"),
+        created: Timestamp(1),
+    };
+    let put = async |store: &NatsFiles, number: u8, length: usize| {
+        let mut upload = store.begin(file(number)).await?;
+        upload.write(vec![number; length].into()).await?;
+        upload.finish("00".into()).await
+    };
+    put(&one, 1, 800).await.expect("stored");
+    let full = Err(FileError::Quota { scope: FileScope::Topic, limit: 1000 });
+    assert_eq!(put(&two, 2, 300).await, full, "what another gateway has stored does not count");
+    let listed = two.list().await.expect("listed");
+    assert_eq!(listed.len(), 1, "a file of another gateway is not listed, or one that was refused is");
+    assert_eq!(one.read(&file(1).topic, &file(1).id, 799).await, Ok(vec![1].into()));
+    two.remove(&file(1).topic, &file(1).id).await.expect("removed");
+    assert_eq!(one.read(&file(1).topic, &file(1).id, 0).await.map(|bytes| bytes.len()), Ok(0));
+    put(&one, 3, 300).await.expect("there is room again");
+    one.log().close().await;
+    two.log().close().await;
 }
 
 impl contract::cluster::ClusterEngine for OnServers {
@@ -149,6 +214,21 @@ async fn one_server_keeps_the_contract() {
 async fn one_server_keeps_the_contract_of_contexts() {
     let servers = NatsServers::one().await.expect("a NATS server");
     contract::context::run(&OnServers::new(servers)).await;
+}
+
+async fn one_server_keeps_the_contract_of_search() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    contract::search::run(&OnServers::new(servers)).await;
+}
+
+async fn one_server_keeps_the_contract_of_files() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    contract::files::run(&OnServers::new(servers)).await;
+}
+
+async fn three_servers_keep_the_contract_of_files() {
+    let servers = NatsServers::three().await.expect("three NATS servers");
+    contract::files::run(&OnServers::new(servers)).await;
 }
 
 async fn three_servers_keep_the_contract() {

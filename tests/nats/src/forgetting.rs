@@ -4,6 +4,7 @@
 //! and nothing is kept by one that is there for nothing else.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,23 +15,22 @@ use salon_log::{AppendError, ReadError, Retention, RetentionRules, Span, Tailed,
 use salon_protocol::{Envelope, Position};
 use salon_testkit::nats::NatsServers;
 use salon_testkit::nats_trials;
-use salon_testkit::{DEADLINE, within};
-use serde_json::{Value, json};
+use salon_testkit::within;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::props::{ids, line, options, presence, topic};
-use crate::ways::way;
+use crate::props::{at, ids, line, options, presence, topic};
+use crate::ways::{lossy_way, way};
 
 pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
+        what_is_marked_and_was_not_purged_is_purged_later,
         nothing_is_left_of_a_topic_that_is_over,
         nothing_is_left_of_a_topic_that_is_over_on_three_servers,
         what_is_forgotten_makes_room,
-        what_comes_before_a_topic_is_shut_is_kept,
-        an_append_to_a_closed_topic_creates_it_again,
-        what_is_open_is_not_deleted,
-        what_could_not_be_deleted_is_opened_by_who_shut_it,
-        a_topic_that_was_left_shut_is_opened_again,
+        what_comes_before_a_topic_is_forgotten_is_kept,
+        what_comes_after_a_topic_is_forgotten_begins_it_anew,
+        what_was_marked_and_not_removed_is_not_read,
     ]
 }
 
@@ -77,14 +77,14 @@ async fn until(servers: &NatsServers, wanted: &[(&str, u64)]) {
     log.close().await;
 }
 
-/// A topic that has nothing in it any more.
-async fn emptied(servers: &NatsServers, log: &Nats) -> Value {
+/// A topic that has nothing in it any more, and is not forgotten.
+async fn emptied(servers: &NatsServers, log: &Nats) {
     append(log, "room:a", line("e1")).await;
-    let stream = servers.only_topic().await.expect("a topic");
-    let name = stream["config"]["name"].as_str().expect("a name");
-    let purged = servers.ask(&format!("STREAM.PURGE.{name}"), &json!({})).await.expect("an answer");
-    assert_eq!(purged["purged"], 1, "{purged}");
-    stream
+    let retention = RetentionRules { default: Retention { age: None, count: Some(0) }, topics: HashMap::new() };
+    let emptying = Nats::open(NatsOptions { retention, ..options(servers) }).await.expect("a node");
+    emptying.trim_now().await.expect("retention is applied");
+    assert_eq!(topics(&emptying).await, [("room:a".to_owned(), 0)]);
+    emptying.close().await;
 }
 
 async fn a_topic_is_forgotten_and_made_anew(servers: &NatsServers) {
@@ -144,12 +144,17 @@ async fn what_is_forgotten_makes_room() {
         assert_eq!(refused, Err(AppendError::TooManyTopics(1)));
         until(&servers, &[]).await;
     }
-    let listed = servers.ask("STREAM.NAMES", &json!({ "subject": "salon.room.>" })).await.expect("an answer");
-    assert_eq!(listed["total"], 0, "{listed}");
-    let filter = json!({ "subjects_filter": "$KV.salon-standing.>" });
-    let kept = servers.ask("STREAM.INFO.KV_salon-standing", &filter).await.expect("an answer");
-    let kept: Vec<_> = kept["state"]["subjects"].as_object().expect("subjects").keys().cloned().collect();
-    assert!(kept.iter().all(|key| key.ends_with(".lock") || key.ends_with(".floor")), "{kept:?}");
+    let subjects = async |stream: &str| {
+        let asked = json!({ "subjects_filter": ">" });
+        let told = servers.ask(&format!("STREAM.INFO.{stream}"), &asked).await.expect("an answer");
+        let subjects = told["state"]["subjects"].as_object().cloned().unwrap_or_default();
+        subjects.keys().cloned().collect::<Vec<_>>()
+    };
+    // Marks expire.
+    let left = subjects("salon-shard-0").await;
+    assert!(left.iter().all(|subject| subject.starts_with("salon.0.mark.")), "{left:?}");
+    let kept = subjects("KV_salon-folds").await;
+    assert!(kept.iter().all(|key| key.starts_with("$KV.salon-folds.shard-0")), "{kept:?}");
     log.close().await;
 }
 
@@ -182,19 +187,6 @@ async fn delayed(
     (url.await, told)
 }
 
-/// What passes on a way, up to and with the first that has one of some words in it.
-async fn passing(told: &mut mpsc::UnboundedReceiver<String>, words: &[&str]) -> String {
-    let passing = async {
-        loop {
-            let line = told.recv().await.expect("a way");
-            if words.iter().any(|word| line.contains(word)) {
-                return line;
-            }
-        }
-    };
-    within("a request", passing).await.expect("in time")
-}
-
 /// Two nodes, one of which is about to forget a topic when the other appends to it: when it has sent everything before a request.
 async fn appended_before(request: &'static str) {
     let servers = NatsServers::one().await.expect("a NATS server");
@@ -202,25 +194,19 @@ async fn appended_before(request: &'static str) {
     emptied(&servers, &two).await;
     let (tell, told) = oneshot::channel();
     let appending = two.clone();
-    let meanwhile = async move {
-        let appended = tokio::spawn(async move { append(&appending, "room:a", line("e2")).await });
-        // One that comes later waits until the topic is forgotten, and that waits for this.
-        let appended = match request.contains("UPDATE") {
-            true => tokio::spawn(std::future::ready(appended.await.expect("stored"))),
-            false => appended,
-        };
-        tell.send(appended).is_ok()
-    };
-    let (url, _passing) = delayed(servers.port(0), request, meanwhile).await;
+    let meanwhile = async move { tell.send(append(&appending, "room:a", line("e2")).await).is_ok() };
+    let (url, mut passing) = delayed(servers.port(0), request, meanwhile).await;
     // Forgets it as soon as it is there.
     let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
     let one = Nats::open(keeps_nothing).await.expect("a node");
-    let appended = within("the topic to be forgotten", told).await.expect("in time").expect("told");
-    let position = within("the append", appended).await.expect("in time").expect("no panic");
+    let position = within("the topic to be forgotten", told).await.expect("in time").expect("told");
+    let passed = async { while !passing.recv().await.expect("a way").contains(request) {} };
+    within("the request", passed).await.expect("in time");
     for node in [&one, &*two] {
         let read = node.read(&topic("room:a"), Span::Newest, 100).await.expect("a read");
         let found: Vec<_> = read.iter().map(|entry| (entry.envelope.id().as_str(), entry.position)).collect();
         assert_eq!(found, [("e2", position)], "what was acknowledged is not there");
+        assert_eq!(topics(node).await, [("room:a".to_owned(), 1)]);
     }
     one.close().await;
     append(&two, "room:a", line("e3")).await;
@@ -228,75 +214,68 @@ async fn appended_before(request: &'static str) {
     two.close().await;
 }
 
-async fn what_comes_before_a_topic_is_shut_is_kept() {
-    appended_before("STREAM.UPDATE.salon-room-").await;
+async fn what_comes_before_a_topic_is_forgotten_is_kept() {
+    appended_before("salon.0.mark.").await;
 }
 
-async fn an_append_to_a_closed_topic_creates_it_again() {
-    appended_before("STREAM.DELETE.salon-room-").await;
+async fn what_comes_after_a_topic_is_forgotten_begins_it_anew() {
+    appended_before("STREAM.PURGE.salon-shard-0").await;
 }
 
-/// A node has shut a topic to delete it, and another one opens it before it looks a last time.
-async fn what_is_open_is_not_deleted() {
-    let servers = Arc::new(NatsServers::one().await.expect("a NATS server"));
-    let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
-    let stream = emptied(&servers, &log).await;
-    let (opening, opened) = (servers.clone(), stream.clone());
-    let meanwhile = async move {
-        opening.change(&opened, "subjects", opened["config"]["subjects"].clone()).await.expect("opened");
-        true
-    };
-    let look = "STREAM.INFO.salon-room-";
-    let (url, mut told) = delayed(servers.port(0), look, meanwhile).await;
-    let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
-    let forgetful = Nats::open(keeps_nothing).await.expect("a node");
-    passing(&mut told, &[look]).await;
-    let next = passing(&mut told, &["STREAM.DELETE.", "STREAM.UPDATE.salon-room-"]).await;
-    assert!(next.contains("STREAM.UPDATE."), "a topic that is open was deleted: {next}");
-    forgetful.close().await;
-    append(&log, "room:a", line("e2")).await;
-    assert_eq!(kept(&log, "room:a").await, ["e2"]);
-    log.close().await;
-}
-
-/// Nobody hears of the deletion, so nobody answers.
-async fn what_could_not_be_deleted_is_opened_by_who_shut_it() {
+/// A node ends after it has marked what is to be removed.
+async fn what_was_marked_and_not_removed_is_not_read() {
     let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
-    emptied(&servers, &log).await;
-    let (tell, told) = oneshot::channel();
-    let lose = async move { tell.send(()).is_err() };
-    let (url, _passing) = delayed(servers.port(0), "STREAM.DELETE.salon-room-", lose).await;
-    let keeps_nothing = NatsOptions { servers: vec![url], ..keeping(&servers, Duration::ZERO) };
-    let forgetful = Nats::open(keeps_nothing).await.expect("a node");
-    within("the topic to be deleted", told).await.expect("in time").expect("told");
-    // Once everything it has sent is answered or lost, which takes longer than other things are waited for.
-    let opened = async {
-        loop {
-            match log.append(&topic("room:a"), line("e2")).await {
-                Ok(_) => return,
-                Err(AppendError::Unavailable(_)) => forgetful.trim_now().await.expect("retention is applied"),
-                Err(other) => panic!("{other}"),
-            }
-        }
-    };
-    tokio::time::timeout(6 * DEADLINE, opened).await.expect("in time");
-    forgetful.close().await;
+    let first = append(&log, "room:a", line("e1")).await;
+    append(&log, "room:a", line("e2")).await;
+    let (url, _passing) = delayed(servers.port(0), "STREAM.PURGE.salon-shard-0", std::future::ready(false)).await;
+    let retention = RetentionRules { default: Retention { age: None, count: Some(1) }, topics: HashMap::new() };
+    let ending = NatsOptions { servers: vec![url], retention, ..options(&servers) };
+    let ending = Nats::open(ending).await.expect("a node");
+    let _ = ending.trim_now().await;
+    ending.close().await;
+    let restarted = Nats::open(keeping(&servers, LONG)).await.expect("a node");
+    for node in [&log, &restarted] {
+        assert_eq!(kept(node, "room:a").await, ["e2"]);
+        assert_eq!(topics(node).await, [("room:a".to_owned(), 1)]);
+        assert_eq!(node.find(&topic("room:a"), line("e1").id()).await, Ok(None));
+        let before = Position { offset: first.offset - 1, ..first };
+        let gap = node.read(&topic("room:a"), Span::After(before), 10).await;
+        assert!(matches!(gap, Err(ReadError::Gap { resume }) if resume == first), "{gap:?}");
+    }
     log.close().await;
+    restarted.close().await;
 }
 
-async fn a_topic_that_was_left_shut_is_opened_again() {
+async fn what_is_marked_and_was_not_purged_is_purged_later() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let log = Nats::open(keeping(&servers, LONG)).await.expect("a log");
-    append(&log, "room:a", line("e1")).await;
-    let stream = servers.only_topic().await.expect("a topic");
-    let shut = stream["config"]["name"].as_str().expect("a name").replace("salon-room-", "salon.shut.");
-    servers.change(&stream, "subjects", json!([shut])).await.expect("shut");
-    let refused = within("an answer", log.append(&topic("room:a"), line("e2"))).await.expect("in time");
-    let refused = refused.map(|appended| appended.entry);
-    assert!(matches!(refused, Err(AppendError::Unavailable(_))), "{refused:?}");
-    log.trim_now().await.expect("retention is applied");
-    append(&log, "room:a", line("e2")).await;
-    assert_eq!(kept(&log, "room:a").await, ["e1", "e2"]);
+    let retention = RetentionRules { default: Retention { age: None, count: Some(1) }, topics: HashMap::new() };
+    let is_deaf = Arc::new(AtomicBool::new(true));
+    let is_lost = is_deaf.clone();
+    let way = lossy_way(servers.port(0), move |frame| {
+        frame.is_clients && frame.line.contains("STREAM.PURGE.salon-shard-0") && is_lost.load(Ordering::Relaxed)
+    });
+    let log = Nats::open(NatsOptions { retention, ..at(&way.await) }).await.expect("a log");
+    for id in ["a", "b", "c"] {
+        log.append(&topic("room:a"), line(id)).await.expect("stored");
+        log.append(&topic("room:other"), line(id)).await.expect("stored");
+    }
+    let stored = async || servers.first_shard().await.expect("a shard")["state"]["messages"].as_u64();
+    log.trim_now().await.expect_err("nobody hears what is to be removed");
+    assert_eq!(
+        (kept(&log, "room:a").await, stored().await),
+        (vec!["c".to_owned()], Some(8)),
+        "six entries and two marks"
+    );
+    is_deaf.store(false, Ordering::Relaxed);
+    // What is removed has no claim to its id, though it is there.
+    let again = log.append(&topic("room:other"), line("a")).await.expect("stored");
+    assert!(!again.repeated);
+    log.trim_now().await.expect("now everything is removed");
+    assert_eq!(
+        (kept(&log, "room:a").await, stored().await),
+        (vec!["c".to_owned()], Some(4)),
+        "an entry and a mark each"
+    );
     log.close().await;
 }

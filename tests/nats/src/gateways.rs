@@ -2,6 +2,7 @@
 
 pub(crate) mod among;
 pub(crate) mod clients;
+pub(crate) mod control;
 
 use libtest_mimic::Trial;
 use salon_testkit::http::{HttpAnswer, HttpCall};
@@ -20,6 +21,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_key_removed_at_one_gateway_ends_the_connections_of_its_tokens_at_all,
         without_nats_nothing_is_accepted_and_afterwards_everything_goes_on,
         what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another,
+        a_text_redacted_at_one_gateway_cannot_be_read_at_the_other,
+        a_gateway_lists_what_participants_of_another_offer,
     ]
 }
 
@@ -308,4 +311,98 @@ async fn what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_anothe
     proxy.release();
     two.stop().await.expect("stopped");
     one.stop().await.expect("stopped");
+}
+
+/// Nobody is in the room at the gateway that is asked; it asks the participants itself.
+async fn a_gateway_lists_what_participants_of_another_offer() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut alice = connect(&one, "alice", "").await;
+    let token = two.token(&TestToken::new("dave")).expect("a token");
+    let address = two.address();
+    let listed = tokio::spawn(async move {
+        let call = HttpCall::new("GET", "/v0/topics/room:a/lists/tools").bearer(&token);
+        call.send(address).await.expect("an answer")
+    });
+    let results = [
+        (
+            "initialize",
+            json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "a", "version": "1" } }),
+        ),
+        ("tools/list", json!({ "tools": [{ "name": "look", "inputSchema": { "type": "object" } }] })),
+    ];
+    for (method, result) in results {
+        let asked = next_where(&mut alice, |came| came["payload"]["method"] == method).await;
+        let payload = json!({ "jsonrpc": "2.0", "id": asked["payload"]["id"], "result": result });
+        let answer = json!({ "protocol": "mcp-x/v0", "id": format!("{method} answer").replace([' ', '/'], "-"), "ts": "2025-08-17T14:00:00Z", "from": "alice",
+            "to": ["system:gateway"], "kind": "mcp", "correlation_id": asked["id"], "payload": payload });
+        alice.text(answer.to_string()).await.expect("sent");
+    }
+    let listed: HttpAnswer = listed.await.expect("no panic");
+    let body: Value = serde_json::from_str(&listed.body).expect("JSON");
+    assert_eq!((listed.status, &body["participants"][0]["items"][0]["name"]), (200, &json!("look")), "{body}");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+/// A call of one of the gateway's tools, by alice.
+fn host_call(id: &str, tool: &str, arguments: &Value) -> String {
+    let payload = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool, "arguments": arguments } });
+    json!({ "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": ["system:gateway"], "kind": "mcp", "payload": payload })
+        .to_string()
+}
+
+async fn a_text_redacted_at_one_gateway_cannot_be_read_at_the_other() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let (mut one, two) = two(&servers).await;
+    let mut moderator = TestToken::new("alice");
+    moderator.claim("capabilities", "*").expect("a claim");
+    let token = one.token(&moderator).expect("a token");
+    let call = HttpCall::new("GET", "/v0/ws?topic=room:a").bearer(&token);
+    let mut alice = TestSocket::connect(one.address(), call).await.expect("an answer").expect("a socket");
+    let mut bob = connect(&two, "bob", "").await;
+    next_where(&mut alice, presence("join", "bob")).await;
+    for id in ["before", "hunter2", "after"] {
+        bob.text(chat("bob", id)).await.expect("sent");
+    }
+    lines(&mut alice, 3).await;
+    lines(&mut bob, 3).await;
+
+    // Who was handed it the other gateway says.
+    alice.text(host_call("s1", "message.status", &json!({ "id": "after" }))).await.expect("sent");
+    next_where(&mut alice, |came| came["correlation_id"] == "s1").await;
+    alice.text(chat("alice", "mine")).await.expect("sent");
+    next_where(&mut bob, |came| came["id"] == "mine").await;
+    alice.text(host_call("s2", "message.status", &json!({ "id": "mine" }))).await.expect("sent");
+    let status = next_where(&mut alice, |came| came["correlation_id"] == "s2").await;
+    assert_eq!(status["payload"]["result"]["structuredContent"]["delivered_to"], json!(["bob"]), "{status}");
+
+    alice.text(host_call("m1", "message.redact", &json!({ "id": "hunter2" }))).await.expect("sent");
+    let answer = next_where(&mut alice, |came| came["correlation_id"] == "m1").await;
+    assert_eq!(answer["payload"]["result"]["structuredContent"]["redacted"], json!(["hunter2"]), "{answer}");
+    next_where(&mut bob, |came| came["payload"]["method"] == "notifications/message/redacted").await;
+
+    let read = async |gateway: &TestGateway| {
+        let token = gateway.token(&TestToken::new("carol")).expect("a token");
+        let history = HttpCall::new("GET", "/v0/topics/room:a/history?limit=100").bearer(&token);
+        let history = history.send(gateway.address()).await.expect("an answer").body;
+        // An old cursor.
+        let mut carol = connect(gateway, "carol", "&after=before").await;
+        let resumed = next_where(&mut carol, |came| came["kind"] == "mcp").await;
+        (history, resumed)
+    };
+    for gateway in [&one, &two] {
+        let (history, resumed) = read(gateway).await;
+        assert!(!history.contains(r#""text":"hunter2""#) && history.contains("(redacted)"), "{history}");
+        assert_eq!(
+            (&resumed["id"], resumed["redacted"]["by"].as_str()),
+            (&json!("hunter2"), Some("alice")),
+            "{resumed}"
+        );
+    }
+    // A gateway that starts later never sees the text, and no message of NATS has it.
+    one.restart().await.expect("the same gateway again");
+    let (history, resumed) = read(&one).await;
+    assert!(!history.contains(r#""text":"hunter2""#), "{history}");
+    assert_eq!(resumed["payload"]["params"]["text"], "(redacted)", "{resumed}");
 }

@@ -89,7 +89,7 @@ fn heartbeat(subscription: &str, count: u64) -> Frame {
 
 async fn a_topic_goes_on_when_its_consumer_lags() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let way = LaggingWay::new("salon.room.");
+    let way = LaggingWay::new("salon.0.");
     let (one, two) = (Nats::open(options(&servers)).await.expect("a node"), way.node(&servers).await);
     one.append(&room(), line("early")).await.expect("stored");
     two.standing(&room()).await.expect("it has followed the topic");

@@ -4,11 +4,13 @@ mod engine;
 mod forgetting;
 mod gateways;
 mod lagging;
+mod migration;
 mod nodes;
 mod presence;
 mod props;
 mod repairs;
 mod start;
+mod transfer;
 mod ways;
 
 use libtest_mimic::Arguments;
@@ -23,11 +25,14 @@ fn main() -> std::process::ExitCode {
         gateways::trials(),
         gateways::among::trials(),
         gateways::clients::trials(),
+        gateways::control::trials(),
         lagging::trials(),
+        migration::trials(),
         nodes::trials(),
         presence::trials(),
         repairs::trials(),
         start::trials(),
+        transfer::trials(),
     ];
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }

@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_log_that_lost_nats_refuses_and_goes_on,
         what_does_not_fit_is_refused_at_the_start,
         one_topic_too_many_is_refused_by_the_limit,
-        one_topic_too_many_for_the_account_is_refused_for_good,
+        a_log_with_more_streams_than_its_account_allows_is_refused,
     ]
 }
 
@@ -213,16 +213,18 @@ async fn one_topic_too_many_is_refused_by_the_limit() {
 }
 
 /// The servers have a limit of their own.
-async fn one_topic_too_many_for_the_account_is_refused_for_good() {
-    // One more than every log has, without keyspaces.
+async fn a_log_with_more_streams_than_its_account_allows_is_refused() {
+    // As many as a log with one shard has, without keyspaces.
     let account = "accounts { a { jetstream: { max_mem: 1G, max_file: 1G, max_streams: 6, max_consumers: 1000 }, users: [ { user: u, password: p } ] } }\nno_auth_user: u";
     let servers = NatsServers::configured(account).await.expect("a NATS server");
     let log = node(&servers).await;
     log.append(&room(), line("e1")).await.expect("stored");
-    let another = topic("another");
-    let refused = within("an answer", log.append(&another, line("e1"))).await.expect("in time");
-    let refused = refused.map(|appended| appended.entry);
-    assert!(matches!(&refused, Err(AppendError::Refused(why)) if why.contains("streams")), "{refused:?}");
-    log.append(&room(), line("e2")).await.expect("what is there goes on");
+    log.append(&topic("another"), line("e1")).await.expect("topics need no streams of their own");
     log.close().await;
+    let other = NatsOptions { name: "other".into(), ..options(&servers) };
+    let refused = match within("an answer", Nats::open(other)).await.expect("in time") {
+        Ok(_) => "opened".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert!(refused.starts_with("NATS would not make `") && refused.contains("streams"), "{refused}");
 }

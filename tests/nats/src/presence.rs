@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use libtest_mimic::Trial;
+use salon_control::GhostGrant;
 use salon_log::nats::Nats;
 use salon_log::{Claim, Lapse, LogHealth, ReadError, Tail, Tailed, TopicLog};
 use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
-use salon_rooms::{Admission, Arrival, ByteRates, Deliver, Rate, Rooms, Settings, Timings};
+use salon_rooms::{
+    Admission, Arrival, BridgeSettings, ByteRates, Deliver, GhostIntroduction, Rate, Rooms, Settings, Timings,
+};
 use salon_testkit::nats::{NatsServers, frame};
 use salon_testkit::nats_trials;
 use salon_testkit::proxy::Proxy;
@@ -26,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_orphaned_participant_is_removed,
         whom_a_node_left_behind_is_seen_off_when_it_is_gone,
         a_planned_stop_hands_places_over,
+        ghosts_move_with_their_bridge_and_leave_with_its_node,
         a_shared_place_lapses_when_the_last_of_its_nodes_is_gone,
         a_node_that_was_cut_off_yields_to_living_nodes,
         a_place_that_was_claimed_in_vain_is_let_go_of,
@@ -44,6 +48,7 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
         rings: 1 << 20,
         rate: Rate::default(),
         byte_rates: ByteRates::UNLIMITED,
+        bridges: BridgeSettings::default(),
         participants: 0,
         rooms: 0,
         rooms_each: 0,
@@ -56,6 +61,10 @@ fn rooms(log: &Arc<Nats>) -> Rooms {
 }
 
 async fn enter(rooms: &Rooms, id: &str) -> Arrival {
+    enter_for(rooms, id, None).await
+}
+
+async fn enter_for(rooms: &Rooms, id: &str, ghosts: Option<GhostGrant>) -> Arrival {
     let admission = Admission {
         participant: Participant::new(who(id)),
         claim: Claim::Exclusive,
@@ -64,6 +73,7 @@ async fn enter(rooms: &Rooms, id: &str) -> Arrival {
         deliver: Deliver::All,
         echo: true,
         stamp: None,
+        ghosts,
     };
     rooms.enter(&room(), admission).await.expect("a seat")
 }
@@ -180,6 +190,61 @@ async fn a_planned_stop_hands_places_over() {
     };
     within("carol's leave", told).await.expect("in time");
     other.close().await;
+    two.close().await;
+}
+
+/// A bridge that connects to another node takes the ghosts with it that it enters there. When that node dies, all of them leave.
+async fn ghosts_move_with_their_bridge_and_leave_with_its_node() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let (one, two) = (node(&servers.url()).await, node(&proxy.url()).await);
+    let mut heard = PresenceLog::from_now(&one).await;
+    let (here, there) = (rooms(&one), rooms(&two));
+    let watching = tokio::spawn({
+        let rooms = here.clone();
+        async move { rooms.remove_lapsed().await }
+    });
+    let _alice = enter(&here, "alice").await;
+    let grant = || Some(GhostGrant::new(vec!["m:*".parse().expect("a namespace")]));
+    let ghost = |id: &str| GhostIntroduction { id: who(id), name: None, kind: None };
+    let first = enter_for(&here, "bridge", grant()).await.seat;
+    for id in ["m:ann", "m:bob"] {
+        first.ghosts().expect("a bridge").enter(ghost(id)).await.expect("entered");
+        assert_eq!(heard.next_of(id).await, PresenceEvent::Join);
+    }
+
+    let second = enter_for(&there, "bridge", grant()).await.seat;
+    second.ghosts().expect("a bridge").enter(ghost("m:ann")).await.expect("entered");
+    drop(first);
+    let mut kept = PresenceLog::from_now(&one).await;
+    assert_eq!(heard.next_of("m:bob").await, PresenceEvent::Leave);
+    // What she publishes comes after that, and she has not left before it.
+    second.ghosts().expect("a bridge").enter(ghost("m:cat")).await.expect("entered");
+    assert_eq!(kept.next_of("m:cat").await, PresenceEvent::Join);
+    let standing = one.standing(&room()).await.expect("a standing");
+    let present = |id: &str| {
+        standing.present.iter().any(|entry| entry.envelope.presence().is_some_and(|one| one.participant.id == who(id)))
+    };
+    assert!(present("m:ann") && present("bridge") && !present("m:bob"));
+
+    proxy.hold();
+    for id in ["m:ann", "m:cat", "bridge"] {
+        let gone = async || {
+            let standing = one.standing(&room()).await.expect("a standing");
+            let is_present = standing
+                .present
+                .iter()
+                .filter_map(|entry| entry.envelope.presence())
+                .any(|one| one.participant.id == who(id));
+            (!is_present).then_some(())
+        };
+        eventually("everybody of the node to leave", gone).await.expect("in time");
+    }
+    watching.abort();
+    proxy.release();
+    drop(second);
+    here.close().await;
+    one.close().await;
     two.close().await;
 }
 

@@ -9,10 +9,11 @@ use salon_testkit::eventually;
 use salon_testkit::nats::NatsServers;
 use tokio::sync::oneshot;
 
-/// How a log is opened on servers, named with commas between, with times that need not be waited for.
+/// How a log is opened on servers, named with commas between, with times that need not be waited for and all topics in one shard, where tests find
+/// them.
 pub(crate) fn at(url: &str) -> NatsOptions {
     let servers = url.split(',').map(str::to_owned).collect();
-    NatsOptions { servers, timings: Timings::FAST, ..NatsOptions::default() }
+    NatsOptions { servers, timings: Timings::FAST, shards: 1, ..NatsOptions::default() }
 }
 
 pub(crate) fn options(servers: &NatsServers) -> NatsOptions {

@@ -298,7 +298,7 @@ async fn a_stream_that_was_changed_is_told_at_the_start() {
     let told = Nats::look(&other_key).await.expect_err("another key").to_string();
     assert!(told.contains("have another key"), "{told}");
 
-    let made = servers.only_topic().await.expect("a topic");
+    let made = servers.first_shard().await.expect("a topic");
     servers.change(&made, "max_msgs", json!(5)).await.expect("changed");
     let told = refusal(options(&servers)).await;
     assert!(told.ends_with("was changed: `max_msgs` is 5 and must be 0"), "{told}");
@@ -314,32 +314,31 @@ async fn a_stream_of_an_earlier_layout_is_migrated() {
     let servers = NatsServers::one().await.expect("a NATS server");
     works(options(&servers)).await;
     let described = async |stream: &str| servers.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await.expect("told");
-    let topic = servers.only_topic().await.expect("a topic");
-    let topic = topic["config"]["name"].as_str().expect("a name").to_owned();
+    let streams = ["salon-shard-0", "salon-context", "KV_salon-folds", "KV_salon-seats", "KV_salon-meta"];
     // As an earlier version would have left them, had its settings been others.
-    for stream in [&*topic, "salon-context", "KV_salon-standing", "KV_salon-seats", "KV_salon-meta"] {
+    for stream in streams {
         let mut made = described(stream).await;
-        assert_eq!(made["config"]["metadata"]["salon-layout"], "1", "{made}");
+        assert_eq!(made["config"]["metadata"]["salon-layout"], "2", "{made}");
         made["config"]["metadata"].as_object_mut().expect("metadata").remove("salon-layout");
         made["config"]["description"] = "ours".into();
         servers.change(&made, "max_msgs", json!(50_000)).await.expect("changed");
     }
     Nats::look(&options(&servers)).await.expect("it can be opened");
-    assert_eq!(described(&topic).await["config"]["max_msgs"], 50_000, "looking changes nothing");
+    assert_eq!(described(streams[0]).await["config"]["max_msgs"], 50_000, "looking changes nothing");
     let log = Nats::open(options(&servers)).await.expect("a log");
     assert_eq!(ids(&log.read(&room(), Span::Newest, 10).await.expect("a read")), ["e1"]);
     log.append(&room(), line("e2")).await.expect("stored");
     log.close().await;
-    for stream in [&*topic, "salon-context", "KV_salon-standing", "KV_salon-seats", "KV_salon-meta"] {
+    for stream in streams {
         let config = &described(stream).await["config"];
-        assert_eq!((&config["metadata"]["salon-layout"], &config["max_msgs"]), (&json!("1"), &json!(-1)), "{config}");
+        assert_eq!((&config["metadata"]["salon-layout"], &config["max_msgs"]), (&json!("2"), &json!(-1)), "{config}");
         assert_eq!(config["description"], "ours", "what the layout says nothing of stays: {config}");
     }
-    let mut made = described(&topic).await;
-    made["config"]["metadata"]["salon-layout"] = "2".into();
+    let mut made = described(streams[0]).await;
+    made["config"]["metadata"]["salon-layout"] = "3".into();
     servers.change(&made, "max_msgs", json!(-1)).await.expect("changed");
     let told = refusal(options(&servers)).await;
-    assert!(told.ends_with("has the layout 2, and this program knows layouts up to 1"), "{told}");
+    assert!(told.ends_with("has the layout 3, and this program knows layouts up to 2"), "{told}");
 }
 
 async fn the_values_of_a_keyspace_are_kept_as_long_as_the_newest_gateway_says() {

@@ -17,6 +17,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("outlives its connection", Logs::Every, |engine| Box::pin(outlives(engine))),
             ("ends when nobody comes back", Logs::Every, |engine| Box::pin(nobody_comes_back(engine))),
             ("delivers again what was not acknowledged", Logs::Every, |engine| Box::pin(delivers_again(engine))),
+            ("delivers no redacted text again", Logs::Every, |engine| Box::pin(delivers_no_redacted_text(engine))),
             ("stores once what is sent twice", Logs::Every, |engine| Box::pin(sent_twice(engine))),
             ("answers in any order, over two connections", Logs::SqliteOnly, |engine| Box::pin(any_order(engine))),
             ("ends when its client says so", Logs::Every, |engine| Box::pin(disconnects(engine))),
@@ -145,6 +146,34 @@ async fn delivers_again(engine: TestEngine) -> Result<(), Failure> {
     stage.reopen().await?;
     stage.bob_says("e3").await?;
     expect(ids(&stage.receive("r7", 10_000).await?), vec!["e3"])?;
+    stage.end().await
+}
+
+/// A batch that was not acknowledged has a tombstone in the place of what was redacted meanwhile.
+async fn delivers_no_redacted_text(engine: TestEngine) -> Result<(), Failure> {
+    let mut stage = Stage::set(engine, &[("auth.create_topics", "anyone")], &[]).await?;
+    let call = |id: &str, tool: &str, arguments: Value| {
+        let params = json!({"name": tool, "arguments": arguments});
+        let rest = format!(r#""id":"{id}","method":"tools/call","params":{params}"#);
+        crate::room::envelope("bob", id, r#""to":["system:gateway"],"#, &rest)
+    };
+    let chat = r#""method":"notifications/chat/message","params":{"text":"hunter2"}"#;
+    stage.bob.text(crate::room::envelope("bob", "e1", "", chat)).await?;
+    hears(&mut stage.bob, |frame| frame["id"] == "e1").await?;
+    let first = stage.receive("r1", 5000).await?;
+    let of_chat = |messages: &[Value]| messages.iter().find(|message| message["id"] == "e1").cloned();
+    expect(of_chat(&first).map(|message| message["payload"]["params"]["text"].clone()), Some(json!("hunter2")))?;
+    // The connection is lost before the batch is acknowledged.
+    let (line, bob) = (stage.line, &mut stage.bob);
+    drop(line);
+    bob.text(call("s1", "topic.configure", json!({"change": {"title": "ours"}}))).await?;
+    hears(bob, |frame| frame["correlation_id"] == "s1").await?;
+    bob.text(call("m1", "message.redact", json!({"id": "e1"}))).await?;
+    let redacted = hears(bob, |frame| frame["correlation_id"] == "m1").await?;
+    expect(redacted["payload"]["result"]["structuredContent"]["redacted"].clone(), json!(["e1"]))?;
+    stage.line = FramedClient::open(stage.gateway.framed_address()).await?;
+    let again = stage.receive("r2", 5000).await?;
+    expect(of_chat(&again).map(|message| message["payload"]["params"]["text"].clone()), Some(json!("(redacted)")))?;
     stage.end().await
 }
 

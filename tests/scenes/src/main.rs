@@ -7,6 +7,7 @@ mod bad_frames;
 mod context_limits;
 mod framed_refusals;
 mod framed_sessions;
+mod host_tools;
 mod inside;
 mod intake;
 mod machine_integrity;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
         trials.extend(context_limits::trials(engine));
         trials.extend(framed_refusals::trials(engine));
         trials.extend(framed_sessions::trials(engine));
+        trials.extend(host_tools::trials(engine));
         trials.extend(inside::trials(engine));
         trials.extend(intake::trials(engine));
         trials.extend(machine_integrity::trials(engine));

@@ -83,7 +83,7 @@ impl Stage {
             match within("a status", self.statuses.recv()).await.unwrap().unwrap() {
                 GuestStatus::Here { server, tools } => return (server, tools),
                 GuestStatus::Restarting { why, .. } | GuestStatus::SignInNeeded { why, .. } => panic!("{why}"),
-                GuestStatus::Starting | GuestStatus::Ended => {}
+                _ => {}
             }
         }
     }

@@ -22,6 +22,8 @@ export class Calls {
   constructor() {
     /** @type {Map<string, Call>} by the request envelope's id */
     this.all = new Map();
+    /** @type {Call[]} the same, oldest first */
+    this.list = [];
     /** @type {Map<string, Call>} those that wait for an answer */
     this.open = new Map();
     /** @type {Map<string, string>} which call an envelope belongs to, for those that are neither request nor call */
@@ -46,6 +48,7 @@ export class Calls {
     const parent = this.of(envelope.correlationId);
     if (parent) call.parent = parent.id;
     this.all.set(call.id, call);
+    this.list.push(call);
     this.open.set(call.id, call);
     for (const [map, id] of /** @type {const} */ ([[this.byCallee, call.callee], [this.byCaller, call.caller]])) {
       const waiting = map.get(id);
@@ -263,6 +266,9 @@ export function noticed(envelope) {
     const data = typeof params?.data === 'string' ? params.data : stringifyExact(params?.data ?? null);
     return `${text(params?.level) || 'log'}: ${data}`;
   }
+  if (method === 'notifications/chat/edit') return `edited an older message: ${text(params?.text)}`;
+  if (method === 'notifications/chat/retract') return 'took an older message back';
+  if (method === 'notifications/message/redacted') return `${text(params?.by)} redacted a message${params?.reason ? `: ${text(params.reason)}` : ''}`;
   const name = text(method).replace(/^notifications\//, '');
   return params === undefined ? name : `${name} ${stringifyExact(params)}`;
 }

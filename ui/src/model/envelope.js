@@ -6,6 +6,11 @@ import { elements, members } from './raw.js';
 
 export const GATEWAY = 'system:gateway';
 export const CHAT = 'notifications/chat/message';
+/** By these the author of a chat message changes it or takes it back; `correlation_id` names it. */
+export const CHAT_EDIT = 'notifications/chat/edit';
+export const CHAT_RETRACT = 'notifications/chat/retract';
+/** By this the gateway says that a moderator has removed the text of messages. */
+export const REDACTED = 'notifications/message/redacted';
 
 /**
  * An envelope, or null where the text is not one.
@@ -31,6 +36,8 @@ export function readEnvelope(raw, { topic, heard }) {
   };
   if (typeof value.correlation_id === 'string') envelope.correlationId = value.correlation_id;
   if (typeof value.reply_to === 'string') envelope.replyTo = value.reply_to;
+  // Only the gateway writes it.
+  if (typeof value.redacted?.by === 'string') envelope.redacted = value.redacted;
   if (heard !== undefined) envelope.heard = heard;
   return envelope;
 }
@@ -62,11 +69,22 @@ export function messageType(envelope) {
   return 'result' in payload || 'error' in payload ? 'response' : null;
 }
 
-/** A chat message's text, or null for another envelope. @param {Envelope} envelope @returns {string|null} */
+/** A chat message's text as it is now, or null for another envelope. @param {Envelope} envelope @returns {string|null} */
 export function chatText(envelope) {
   if (envelope.kind !== 'mcp' || envelope.payload?.method !== CHAT) return null;
-  const text = envelope.payload.params?.text;
+  if (envelope.retracted) return '(taken back)';
+  const text = (envelope.edited ?? envelope).payload.params?.text;
   return typeof text === 'string' ? text : null;
+}
+
+/** Whether a chat message is to be read as Markdown. @param {Envelope} envelope */
+export function isMarkdown(envelope) {
+  return (envelope.edited ?? envelope).payload?.params?.format === 'markdown';
+}
+
+/** Whether somebody may change a message: it is their own, and still says something. @param {Envelope} envelope @param {string} me */
+export function isOwn(envelope, me) {
+  return envelope.from === me && chatText(envelope) !== null && !envelope.retracted && !envelope.redacted;
 }
 
 /** The envelope that this one replies to. @param {Envelope} envelope */
@@ -76,5 +94,5 @@ export function repliesTo(envelope) {
 
 /** Whether the topic's log has it, so that one can resume after it. @param {Envelope} envelope */
 export function isStored(envelope) {
-  return envelope.kind === 'mcp' || (envelope.kind === 'presence' && envelope.payload?.event !== 'heartbeat');
+  return envelope.kind === 'mcp' || (envelope.kind === 'presence' && envelope.payload?.event !== 'heartbeat' && envelope.payload?.event !== 'status');
 }

@@ -240,7 +240,7 @@ class Reader {
 
 /**
  * @param {unknown} value
- * @returns {number | bigint} not a number for what is none
+ * @returns {number | bigint} NaN for a text that is not a number
  */
 export function comparable(value) {
   if (typeof value === 'number') return value;

@@ -15,13 +15,14 @@ import { chatText } from './envelope.js';
  * @property {string} method a method or a tool
  * @property {string} text words, all of which must occur
  */
-/** @typedef {'chat'|'call'|'failed'|'notice'|'presence'|'handshake'} Kind */
+/** @typedef {'chat'|'call'|'failed'|'control'|'notice'|'presence'|'handshake'} Kind */
 
 /** @type {{kind: Kind, label: string}[]} */
 export const KINDS = [
   { kind: 'chat', label: 'Chat' },
   { kind: 'call', label: 'Calls' },
   { kind: 'failed', label: 'Failures' },
+  { kind: 'control', label: 'Approvals and settings' },
   { kind: 'notice', label: 'Notices' },
   { kind: 'presence', label: 'Joins and leaves' },
   { kind: 'handshake', label: 'Handshakes' },
@@ -68,6 +69,7 @@ export function predicate(filter) {
 /** @param {Item} item @returns {Kind[]} */
 function kindsOf(item) {
   if (item.type === 'gap' || item.type === 'day') return [];
+  if (item.type === 'approval' || item.type === 'control') return ['control'];
   const failed = callsOf(item).some((call) => call.state === 'failed');
   return failed ? [item.type, 'failed'] : [item.type];
 }
@@ -111,7 +113,7 @@ function concerns(envelope, people) {
   return people.has(envelope.from) || envelope.to.some((id) => people.has(id));
 }
 
-/** @type {WeakMap<Envelope, string>} */
+/** @type {WeakMap<Envelope, string>} of what a message says now: an edit is another envelope */
 const known = new WeakMap();
 
 /**
@@ -119,7 +121,8 @@ const known = new WeakMap();
  * @param {Envelope} envelope
  */
 function searched(envelope) {
-  let text = known.get(envelope);
+  const version = envelope.retracted ?? envelope.edited ?? envelope;
+  let text = known.get(version);
   if (text === undefined) {
     /** @type {string[]} */
     const words = [envelope.from, ...envelope.to];
@@ -141,7 +144,7 @@ function searched(envelope) {
       }
     }
     text = words.join('\n').toLowerCase();
-    known.set(envelope, text);
+    known.set(version, text);
   }
   return text;
 }

@@ -29,7 +29,7 @@ export function presenceText(envelopes, name) {
 export function handshakeText({ calls, envelopes }, name) {
   const pairs = new Set(calls.map((call) => [call.caller, call.callee].sort().join('\n')));
   const others = new Set(envelopes.map((each) => each.from));
-  const methods = [...new Set(calls.map((call) => call.method))];
+  const methods = [...new Set(calls.map((call) => call.tool ?? call.method))];
   const what = methods.length === 0 ? 'got ready' : listed(methods.map(plain), 4);
   if (pairs.size === 1) {
     const call = calls[0];

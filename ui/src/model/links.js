@@ -2,7 +2,7 @@
 
 import { clean } from './names.js';
 
-/** @typedef {import('./markdown.js').Inline} Inline */
+/** @typedef {import('./inline.js').Inline} Inline */
 
 /** What reads as an address, or as the name of a host. */
 const ADDRESS = /:\/\/|[\p{L}\p{N}_-]\.\p{L}{2,}/u;

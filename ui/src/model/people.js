@@ -11,6 +11,19 @@ const MAX_ABSENT = 2000;
 
 /** @typedef {Map<string, Person>} People */
 
+/** @type {WeakMap<People, number>} how often something about somebody has changed */
+const revisions = new WeakMap();
+
+/** Tells one state of the people from the next: names, who is present, what they say that they do. @param {People} people */
+export function peopleRevision(people) {
+  return revisions.get(people) ?? 0;
+}
+
+/** @param {People} people */
+function changed(people) {
+  revisions.set(people, peopleRevision(people) + 1);
+}
+
 /** Names that stand for the gateway, for the reader, or for nobody; a participant with such a name is shown with its id. */
 const RESERVED = new Set(['gateway', 'system', 'salon', 'you', 'everybody'].map(likeness));
 
@@ -20,12 +33,14 @@ const likenesses = new WeakMap();
 
 /** The participants present according to the welcome; the others have left. @param {People} people @param {any} list */
 export function welcomed(people, list) {
+  changed(people);
   for (const person of people.values()) person.present = person.id === GATEWAY;
   if (!Array.isArray(list)) return;
   for (const told of list) {
     const person = introduced(people, told);
     if (!person) continue;
     person.present = true;
+    person.status = statusIn(told);
     // A handshake outlasts a connection of ours, so being listed again is no new joining.
     if (person.joins === 0) person.joins = 1;
   }
@@ -36,14 +51,37 @@ export function present(people, envelope) {
   const { event, participant } = envelope.payload;
   const person = introduced(people, participant);
   if (!person) return;
+  changed(people);
   if (event === 'join') {
     person.present = true;
     person.joins += 1;
     person.joinedAt = envelope.at;
   } else if (event === 'leave') {
     person.present = false;
+    delete person.status;
     forget(people);
   }
+}
+
+/** Somebody says what it is doing, or no longer does. @param {People} people @param {Envelope} envelope */
+export function occupied(people, envelope) {
+  const person = people.get(envelope.payload?.participant?.id);
+  if (!person?.present || envelope.from !== GATEWAY) return;
+  person.status = statusIn(envelope.payload.participant);
+  changed(people);
+}
+
+/** @param {any} told @returns {Person['status']} */
+function statusIn({ status }) {
+  if (typeof status?.status !== 'string') return undefined;
+  const { text, until } = status;
+  return { status: clean(status.status), ...(typeof text === 'string' && { text: clean(text) }), ...(typeof until === 'string' && { until }) };
+}
+
+/** What somebody says that it is doing, in words. @param {Person} person */
+export function statusText({ status }) {
+  if (!status) return '';
+  return status.text ? `${status.status}: ${status.text}` : status.status;
 }
 
 /** Somebody seen in the past, or speaking. @param {People} people @param {any} told `{id, name, kind, …}` @returns {Person|null} */
@@ -53,9 +91,11 @@ export function introduced(people, told) {
   /** @type {Person} */
   const person = known ?? { id: told.id, present: told.id === GATEWAY, joins: 0 };
   if (!known) bears(people, told.id, likeness(told.id));
+  // Whoever only speaks says nothing new.
+  if (!known || Object.keys(told).length > 1) changed(people);
   if (typeof told.name === 'string') rename(people, person, clean(told.name));
   if (typeof told.kind === 'string') person.kind = told.kind;
-  if (typeof told.status === 'string') person.status = told.status;
+  if (typeof told.via === 'string') person.via = told.via;
   if (told.mcp && typeof told.mcp === 'object') person.mcp = told.mcp;
   if (told.capabilities !== undefined) person.capabilities = told.capabilities;
   if (!known) people.set(told.id, person);
@@ -134,9 +174,17 @@ export function fullName(people, id) {
   return name === id || id === GATEWAY ? name : `${isolated(name)} (${id})`;
 }
 
-/** Those present, people first, then by name; the gateway, which is always there, comes last. @param {People} people */
+/** @type {WeakMap<People, {revision: number, list: Person[]}>} */
+const sorted = new WeakMap();
+
+/** Those present, people first, then by name; the gateway, which is always there, comes last. Sorted once for each change. @param {People} people */
 export function presentPeople(people) {
+  const revision = peopleRevision(people);
+  const last = sorted.get(people);
+  if (last?.revision === revision) return last.list;
   const rank = (/** @type {Person} */ person) => (person.id === GATEWAY ? 2 : person.kind === 'human' ? 0 : 1);
-  return [...people.values()].filter((person) => person.present)
+  const list = [...people.values()].filter((person) => person.present)
     .sort((a, b) => rank(a) - rank(b) || nameOf(people, a.id).localeCompare(nameOf(people, b.id)));
+  sorted.set(people, { revision, list });
+  return list;
 }

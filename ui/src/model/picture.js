@@ -3,7 +3,8 @@
 import { escaped } from './exported.js';
 import { titleOf } from './reading.js';
 import { clip, clockSeconds, hueOf, HUES } from './text.js';
-import { axis, lay, scaleOf, visible } from './timeline.js';
+import { scaleOf } from './scale.js';
+import { axis, lay, visible } from './timeline.js';
 
 /** @typedef {import('./types.js').Call} Call */
 

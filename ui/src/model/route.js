@@ -12,6 +12,7 @@ const PLAIN = /%(3A|40)/g;
 export function routeOf(hash) {
   const [path, query = ''] = hash.replace(/^#/, '').split(/\?(.*)/s);
   const [, kind, name, view] = path.split('/');
+  if (kind === 'admin') return { view: 'lobby', admin: true };
   const topic = kind === 'room' && name ? decoded(name) : '';
   if (topic === '') return { view: 'lobby' };
   return { view: view === 'timeline' ? 'timeline' : 'room', topic, ...detailsOf(new URLSearchParams(query)) };
@@ -44,7 +45,7 @@ function queryOf({ show, person, from, to, filter }) {
 
 /** @param {Route} route @returns {string} */
 export function hashOf(route) {
-  if (route.view === 'lobby') return '#/';
+  if (route.view === 'lobby') return route.admin ? '#/admin' : '#/';
   const name = encodeURIComponent(route.topic).replace(PLAIN, (code) => decodeURIComponent(code));
   return `#/room/${name}${route.view === 'timeline' ? '/timeline' : ''}${queryOf(route)}`;
 }

@@ -1,6 +1,6 @@
 // Who replied to what, and which call was made because of which. Pure.
 
-import { CHAT, chatText, repliesTo } from './envelope.js';
+import { CHAT, chatText, isMarkdown, repliesTo } from './envelope.js';
 import { clip } from './text.js';
 
 /** @typedef {import('./types.js').Envelope} Envelope */
@@ -15,31 +15,49 @@ import { clip } from './text.js';
  * @property {Map<string, Call[]>} calls the calls made because of another, or of a message
  */
 
-/** @type {WeakMap<RoomModel, {revision: number, threads: Threads}>} */
+/** @typedef {{folds: number, revision: number, rows: number, calls: number, threads: Threads}} Known rows, calls: how many of the room's are in it */
+/** @type {WeakMap<RoomModel, Known>} */
 const known = new WeakMap();
 
 /**
- * The threads of a room as it is now; worked out once for each revision.
+ * The threads of a room as it is now. Between two folds a room only grows at its end, and its threads grow with it.
  * @param {RoomModel} room
  * @returns {Threads}
  */
 export function threadsOf(room) {
-  const last = known.get(room);
+  let last = known.get(room);
   if (last?.revision === room.revision) return last.threads;
-  /** @type {Threads} */
-  const threads = { replies: new Map(), counts: new Map(), calls: new Map() };
-  for (const item of room.items) {
-    if (item.type !== 'chat') continue;
-    const about = repliesTo(item.envelope);
-    if (about) add(threads.replies, about, item);
-  }
-  for (const call of room.calls.values()) {
+  if (!last || last.folds !== room.folds) known.set(room, last = { folds: room.folds, revision: 0, rows: 0, calls: 0, threads: { replies: new Map(), counts: new Map(), calls: new Map() } });
+  const { threads, rows, calls } = last;
+  for (const call of room.pairing.list.slice(calls)) {
     const about = call.parent ?? repliesTo(call.request);
     if (about && about !== call.id) add(threads.calls, about, call);
   }
-  threads.counts = countAll(threads.replies);
-  known.set(room, { revision: room.revision, threads });
+  let isWhole = rows > 0;
+  for (const item of room.items.slice(rows)) {
+    if (item.type !== 'chat') continue;
+    const about = repliesTo(item.envelope);
+    if (about) add(threads.replies, about, item);
+    // Somebody, perhaps itself, replied before it came: it may be in a circle.
+    if (threads.replies.has(item.id)) isWhole = false;
+    if (about && isWhole) countUp(room, threads.counts, about);
+  }
+  if (!isWhole) threads.counts = countAll(threads.replies);
+  last.rows = room.items.length;
+  last.calls = room.pairing.list.length;
+  last.revision = room.revision;
   return threads;
+}
+
+/** One more reply to an envelope, and to all that this one answers. @param {RoomModel} room @param {Map<string, number>} counts @param {string} to */
+function countUp(room, counts, to) {
+  const seen = new Set();
+  for (let id = /** @type {string|undefined} */ (to); id !== undefined && !seen.has(id);) {
+    seen.add(id);
+    counts.set(id, (counts.get(id) ?? 0) + 1);
+    const row = room.itemOf(id);
+    id = row?.type === 'chat' && row.id === id ? repliesTo(row.envelope) : undefined;
+  }
 }
 
 /**
@@ -98,13 +116,19 @@ export function gist(envelope) {
   const { method, params, result, error, event } = envelope.payload ?? {};
   if (method === CHAT) {
     const text = (chatText(envelope) ?? '').slice(0, 1000);
-    return oneLine(params.format === 'markdown' ? text.replace(/[*_`#>|]+/g, '') : text);
+    return oneLine(isMarkdown(envelope) ? withoutMarkup(text) : text);
   }
   if (method === 'tools/call') return oneLine(String(params?.name));
   if (method === 'notifications/progress') return oneLine(`progress ${params?.progress}${params?.total ? ` of ${params.total}` : ''}`);
   if (method) return oneLine(String(method));
   if (error) return oneLine(`error: ${error.message ?? error.code}`);
   return result === undefined ? oneLine(String(event ?? envelope.kind)) : 'answer';
+}
+
+/** Markdown without what is not meant to be read: fences, rules under a table's head, marks around and before words. @param {string} text */
+function withoutMarkup(text) {
+  const lines = text.replace(/^[ \t]*(?:`{3}|~{3}).*$/gm, '').replace(/^[\s|:-]+$/gm, '').replace(/^[ \t]*[#>]+[ \t]/gm, '');
+  return lines.replace(/[*`|]+|\b_+|_+\b/g, '');
 }
 
 /** The beginning of a text, on one line. @param {string} text @param {number} [most] */

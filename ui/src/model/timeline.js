@@ -1,8 +1,9 @@
 // Calls over time: which row each has, where its ends are, and what of it can be seen. Pure, and time is an argument.
-// Time here is folded: stretches in which nothing ran are made short. Places on that axis are in milliseconds of folded time.
+// Time here is folded (`scale.js`).
 
 import { CHAT } from './envelope.js';
 import { isQuestion, titleOf } from './reading.js';
+import { lastWhere } from './scale.js';
 
 /** @typedef {import('./types.js').Call} Call */
 /** @typedef {import('./types.js').Envelope} Envelope */
@@ -10,71 +11,8 @@ import { isQuestion, titleOf } from './reading.js';
 /** @typedef {'people'|'tools'|'calls'} Grouping what has a lane of its own */
 /** @typedef {{id: string, row: number, rows: number, said: Envelope[]}} Lane */
 /** @typedef {{bars: Bar[], rows: Bar[][], lanes: Lane[], byId: Map<string, Bar>}} Layout */
-/** @typedef {{from: number, to: number, x: number}} Stretch  real time, and where it begins when folded */
+/** @typedef {import('./scale.js').Scale} Scale */
 /** @typedef {{bar: Bar, from: number, to: number, crowd: number, failed: boolean, room: number}} Seen  places in pixels */
-
-/** A pause of this length is folded, to this. */
-const LONG_PAUSE = 3000;
-const FOLDED_PAUSE = 400;
-/** What stands before the first and behind the last. */
-const MARGIN = 200;
-
-/** Time with its pauses folded. */
-export class Scale {
-  /** @param {Stretch[]} stretches in order, none empty */
-  constructor(stretches) {
-    this.stretches = stretches;
-    const final = stretches[stretches.length - 1];
-    this.length = final.x + (final.to - final.from);
-    /** Where the last of it ended. */
-    this.end = this.length - MARGIN;
-  }
-
-  /** Where a moment is. @param {number} time */
-  place(time) {
-    const at = last(this.stretches, (stretch) => stretch.from <= time);
-    if (at < 0) return 0;
-    const { from, to, x } = this.stretches[at];
-    if (time <= to || at === this.stretches.length - 1) return x + Math.min(time, to) - from;
-    const next = this.stretches[at + 1];
-    return x + (to - from) + ((time - to) / (next.from - to)) * (next.x - x - (to - from));
-  }
-
-  /** The moment at a place. @param {number} place */
-  time(place) {
-    const at = Math.max(0, last(this.stretches, ({ x }) => x <= place));
-    const { from, to, x } = this.stretches[at];
-    const next = this.stretches[at + 1];
-    const within = place - x;
-    if (within <= to - from || !next) return from + Math.min(Math.max(0, within), to - from);
-    return to + ((within - (to - from)) / (next.x - x - (to - from))) * (next.from - to);
-  }
-
-  /** The first and the last stretch that can be seen between two places. @param {number} from @param {number} to */
-  within(from, to) {
-    return [from, to].map((place) => Math.max(0, last(this.stretches, ({ x }) => x <= place)));
-  }
-}
-
-/**
- * @param {Iterable<{from: number, to: number}>} spans in any order
- * @param {{fold: boolean}} how
- */
-export function scaleOf(spans, { fold }) {
-  const sorted = [...spans].sort((a, b) => a.from - b.from);
-  /** @type {Stretch[]} */
-  const stretches = [];
-  for (const { from, to } of sorted) {
-    const current = stretches[stretches.length - 1];
-    if (current && (!fold || from - current.to <= LONG_PAUSE)) {
-      current.to = Math.max(current.to, to + MARGIN);
-    } else {
-      const x = current ? current.x + (current.to - current.from) + FOLDED_PAUSE : 0;
-      stretches.push({ from: from - MARGIN, to: to + MARGIN, x });
-    }
-  }
-  return new Scale(stretches.length > 0 ? stretches : [{ from: 0, to: 1000, x: 0 }]);
-}
 
 /**
  * Gives every call a row.
@@ -202,7 +140,7 @@ export function visible(layout, scale, { x, span, width, top, bottom }, chosen) 
   for (let row = Math.max(0, top); row < Math.min(bottom, layout.rows.length); row += 1) {
     const bars = layout.rows[row];
     // In a row none overlaps the next, so their ends are in order too.
-    const first = last(bars, (bar) => pixel(bar.to) < -4) + 1;
+    const first = lastWhere(bars, (bar) => pixel(bar.to) < -4) + 1;
     /** @type {Seen|undefined} */
     let before;
     for (let at = first; at < bars.length; at += 1) {
@@ -314,16 +252,4 @@ export function beside(layout, bar, where) {
 /** What is said in chat, to be seen beside calls. @param {Iterable<Envelope>} envelopes @returns {Envelope[]} */
 export function saidIn(envelopes) {
   return [...envelopes].filter((envelope) => envelope.kind === 'mcp' && envelope.payload?.method === CHAT);
-}
-
-/** The last place in a list for which something holds, that holds from the start on. @template T @param {T[]} list @param {(each: T) => boolean} holds */
-function last(list, holds) {
-  let low = 0;
-  let high = list.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (holds(list[middle])) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }

@@ -14,6 +14,9 @@
  * @property {any} payload
  * @property {string} raw the text as received, byte for byte; show this, not `payload`, where digits matter
  * @property {number} at `ts` in milliseconds
+ * @property {Envelope} [edited] of a chat message: its author's newest version of it
+ * @property {Envelope} [retracted] of a chat message: its author has taken it back
+ * @property {{by: string, reason?: string}} [redacted] a moderator has removed its text
  * @property {number} [heard] when it arrived here, in milliseconds; absent for what came out of history
  */
 
@@ -26,7 +29,8 @@
  * @property {number} [joinedAt] in milliseconds, where the join was seen
  * @property {boolean} present
  * @property {{version?: string, versions?: string[]}} [mcp]
- * @property {string} [status] what it says of itself
+ * @property {{status: string, text?: string, until?: string}} [status] what it says that it is doing
+ * @property {string} [via] the bridge that speaks for it
  * @property {any} [capabilities] what it says of itself in words of its own
  * @property {number} joins how often it was seen to come: a handshake is good for one of them
  */
@@ -67,6 +71,8 @@
  *   {type: 'presence', id: string, rev: number, envelopes: Envelope[]} |
  *   {type: 'handshake', id: string, rev: number, calls: Call[], envelopes: Envelope[]} |
  *   {type: 'notice', id: string, rev: number, envelope: Envelope} |
+ *   {type: 'approval', id: string, rev: number, envelope: Envelope, approval: import('./control.js').Approval} |
+ *   {type: 'control', id: string, rev: number, envelope: Envelope, before: import('./control.js').TopicSettings|null} |
  *   {type: 'gap', id: string, rev: number} |
  *   {type: 'day', id: string, rev: number, at: number}
  * )} Item
@@ -76,6 +82,8 @@
 /** @typedef {Extract<Item, {type: 'presence'}>} PresenceItem */
 /** @typedef {Extract<Item, {type: 'handshake'}>} HandshakeItem */
 /** @typedef {Extract<Item, {type: 'notice'}>} NoticeItem */
+/** @typedef {Extract<Item, {type: 'approval'}>} ApprovalItem */
+/** @typedef {Extract<Item, {type: 'control'}>} ControlItem */
 
 /**
  * What is to be sent. `payloadText` is JSON that goes out as it stands, where numbers must keep their digits.
@@ -99,16 +107,19 @@
  * @property {string[]} topics names, or prefixes with a trailing `*`
  * @property {string} expires
  * @property {string[]} [allow] `participant/tool` patterns that the gateway's configuration allows without asking
+ * @property {string[]} [permissions] of the token
+ * @property {string[]} [capabilities] what the token is limited to
+ * @property {boolean} [creates_topics] whether a topic without settings can be given some
  */
 
 /**
  * What stands in the panel at the side.
- * @typedef {{panel: 'peer'|'inspector'|'asks', id?: string, again?: string}} Panel again: the call whose tool and arguments are to be called again
+ * @typedef {{panel: 'peer'|'inspector'|'asks'|'settings'|'thread', id?: string, again?: string}} Panel again: the call whose tool and arguments are to be called again
  */
 
 /**
- * Where the address leads. In a room it may name an envelope to show, somebody to look at, a stretch of time (in milliseconds) and a filter.
- * @typedef {{view: 'lobby'}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, from?: number, to?: number, filter?: import('./filter.js').Filter}} Route
+ * Where the address leads: to the list of rooms, or to what operators do (`admin`), or to a room. In a room it may name an envelope to show, somebody to look at, a stretch of time (in milliseconds) and a filter.
+ * @typedef {{view: 'lobby', admin?: boolean}|{view: 'room'|'timeline', topic: string, show?: string, person?: string, from?: number, to?: number, filter?: import('./filter.js').Filter}} Route
  */
 
 /**

@@ -7,12 +7,13 @@
 import { Exact, canonical, comparable } from './exact.js';
 import { matches } from './pattern.js';
 import { isObject } from './raw.js';
-import { flatten, newWork, typesOf } from './schema.js';
+import { flatten, newWork } from './flatten.js';
+import { typesOf } from './schema.js';
 import { clip, count } from './text.js';
 
 /** @typedef {Map<string, string>} Errors by JSON pointer; the first found counts */
 
-/** @typedef {{steps: {left: number}, work: import('./schema.js').Work}} Cost what checking may still cost; beyond it everything passes */
+/** @typedef {{steps: {left: number}, work: import('./flatten.js').Work}} Cost what checking may still cost; beyond it everything passes */
 
 const MAX_STEPS = 20_000;
 const MAX_DEPTH = 100;

@@ -76,7 +76,7 @@ export class Catalogue extends Watched {
     return offer;
   }
 
-  /** Shakes hands, if that is still to be done. @param {string} id @param {boolean} [again] after a failure */
+  /** Performs the MCP handshake, if that is still to be done. @param {string} id @param {boolean} [again] after a failure */
   async meet(id, again = false) {
     const offer = this.of(id);
     if (offer.state === 'meeting' || offer.state === 'met' || (offer.state === 'failed' && !again)) return;

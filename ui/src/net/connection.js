@@ -1,30 +1,21 @@
 // A seat in the room: a WebSocket that resumes where it was, and comes back by itself.
 
-import { CHAT, isStored, readEnvelope, readList } from '../model/envelope.js';
-import { stringify } from '../model/raw.js';
-import { HttpProblem } from './session.js';
+import { isStored, readEnvelope, readList } from '../model/envelope.js';
 import { Watched } from '../model/watched.js';
+import { Outbox, Refused, bytes, newId, refusal, written } from './outbox.js';
+import { browser } from './platform.js';
+import { HttpProblem } from './session.js';
 
 /** @typedef {import('../model/types.js').Draft} Draft */
 /** @typedef {import('../model/types.js').Envelope} Envelope */
 /** @typedef {import('../model/types.js').ConnectionState} ConnectionState */
 /** @typedef {import('../model/room.js').RoomModel} RoomModel */
+/** @typedef {import('./outbox.js').Waiting} Waiting */
+/** @typedef {import('./platform.js').Platform} Platform */
 /** @typedef {import('./session.js').Gateway} Gateway */
-
-/**
- * What the connection needs of its surroundings, so that tests can be those.
- * @typedef {object} Platform
- * @property {(url: string) => WebSocket} socket
- * @property {() => number} now
- * @property {() => number} random from 0 to 1
- * @property {(fn: () => void, ms: number) => any} later
- * @property {(timer: any) => void} never
- */
 
 /** How many envelopes the first welcome brings. */
 const FIRST_PAGE = 100;
-/** How many may wait for their echo. */
-const MAX_WAITING = 200;
 /** How many heartbeats may fail to come before the gateway is gone. */
 const MISSED = 2.5;
 /** How often they come from a gateway that does not say. */
@@ -42,25 +33,6 @@ const GOOD = 5000;
 
 /** What close codes mean to a person. Whether one is signed out for good, the next ticket tells. */
 const WHY = new Map([[1001, 'The gateway is restarting.'], [4401, 'The sign-in has ended.']]);
-
-/** The gateway's refusal of something that was sent. `code` is from the table in docs/protocols/mcpx.md. */
-export class Refused extends Error {
-  /** @param {string} code @param {string} message */
-  constructor(code, message) {
-    super(message);
-    this.code = code;
-  }
-}
-
-/**
- * @typedef {object} Waiting
- * @property {string} text
- * @property {boolean} isSent it may have arrived
- * @property {boolean} isUnderWay this connection will tell what has become of it
- * @property {boolean} isWithdrawn it is under way, and must not be sent again
- * @property {(envelope: Envelope) => void} resolve
- * @property {(reason: Error) => void} reject
- */
 
 /** Statuses of a ticket's refusal that do not pass. */
 const FINAL = new Set([400, 403, 404, 422]);
@@ -81,8 +53,7 @@ export class Connection extends Watched {
     this.failures = 0;
     /** @type {string|null} the last stored envelope, after which to resume */
     this.last = null;
-    /** @type {Map<string, Waiting>} what has no echo yet, in order */
-    this.outbox = new Map();
+    this.outbox = new Outbox();
     /** @type {WebSocket|null} */
     this.socket = null;
     /** @type {any} */
@@ -116,15 +87,14 @@ export class Connection extends Watched {
     return this.state.name === 'live' || this.state.name === 'stalled';
   }
 
-  /** How many envelopes have no echo yet. */
+  /** How many envelopes have no echo yet, and are not held for approval. */
   get waiting() {
-    return this.outbox.size;
+    return this.outbox.count;
   }
 
-  /** The chat that has no echo yet, oldest first. @returns {{id: string, text: string, isSent: boolean}[]} */
+  /** The chat that has no echo yet, oldest first. */
   unsent() {
-    const chat = [...this.outbox].map(([id, { text, isSent }]) => ({ id, isSent, payload: JSON.parse(text).payload }));
-    return chat.filter(({ payload }) => payload?.method === CHAT).map(({ id, isSent, payload }) => ({ id, isSent, text: String(payload.params?.text ?? '') }));
+    return this.outbox.chat();
   }
 
   /** Begins; also after signing in again. */
@@ -153,21 +123,18 @@ export class Connection extends Watched {
    */
   send(draft) {
     const id = draft.id ?? newId();
-    if (this.outbox.has(id)) return Promise.reject(new Refused('id_conflict', 'This is being sent already.'));
-    if (this.outbox.size >= MAX_WAITING) return Promise.reject(new Refused('rate_limited', 'Too much waits to be sent.'));
+    const problem = this.outbox.problemWith(id);
+    if (problem) return Promise.reject(problem);
     if (this.state.name === 'closed') return Promise.reject(new Refused('closing', 'The room was left.'));
     const text = written(id, this.room.me, this.platform.now(), draft);
     if (this.room.longest !== undefined && bytes(text) > this.room.longest) {
       return Promise.reject(new Refused('too_large', `This is longer than the ${this.room.longest} bytes that the gateway takes.`));
     }
-    return new Promise((resolve, reject) => {
-      /** @type {Waiting} */
-      const waiting = { text, isSent: false, isUnderWay: false, isWithdrawn: false, resolve, reject };
-      this.outbox.set(id, waiting);
-      // Nothing overtakes what is held back.
-      if (this.state.name === 'live' && this.again === null) this.put(waiting);
-      this.changed();
-    });
+    const { waiting, echo } = this.outbox.add(id, text);
+    // Nothing overtakes what is held back.
+    if (this.state.name === 'live' && this.again === null) this.put(waiting);
+    this.changed();
+    return echo;
   }
 
   /**
@@ -176,18 +143,9 @@ export class Connection extends Watched {
    * @param {string} id @returns {boolean} whether it may have arrived
    */
   withdraw(id) {
-    const waiting = this.outbox.get(id);
-    if (!waiting) return true;
-    waiting.isWithdrawn = true;
-    if (!waiting.isUnderWay) this.forget(id, waiting);
+    const isSent = this.outbox.withdraw(id);
     this.changed();
-    return waiting.isSent;
-  }
-
-  /** Keeps no more what was withdrawn. If it has arrived after all, it comes like anything else. @param {string} id @param {Waiting} waiting */
-  forget(id, waiting) {
-    this.outbox.delete(id);
-    waiting.reject(new DOMException('withdrawn', 'AbortError'));
+    return isSent;
   }
 
   async connect() {
@@ -232,10 +190,14 @@ export class Connection extends Watched {
       return;
     }
     if (envelope.kind === 'system' && envelope.correlationId === undefined && this.howItIs(envelope.payload)) return;
+    if (envelope.kind === 'system' && envelope.correlationId !== undefined && envelope.payload?.event !== 'error') {
+      this.told(envelope.correlationId, envelope.payload?.event);
+      return;
+    }
     if (isStored(envelope)) this.last = envelope.id;
     const known = this.room.envelopes.has(envelope.id);
     const about = envelope.kind === 'system' ? envelope.correlationId : envelope.id;
-    const waiting = about === undefined ? undefined : this.outbox.get(about);
+    const waiting = this.outbox.get(about);
     if (envelope.kind === 'system' && about !== undefined && PASSING.includes(envelope.payload?.code)) {
       // It was sent twice, and the other one is stored: its echo was heard.
       if (!waiting) return;
@@ -245,12 +207,25 @@ export class Connection extends Watched {
         return;
       }
     }
-    if (waiting && about !== undefined) this.outbox.delete(about);
+    if (waiting && about !== undefined) this.outbox.settled(about);
     this.room.apply(envelope);
     if (waiting && envelope.kind === 'system') waiting.reject(refusal(envelope));
     else waiting?.resolve(envelope);
     if (!known) for (const fn of this.hearers) fn(envelope);
     if (waiting) this.changed();
+  }
+
+  /** What the gateway says of something that was sent, and is no refusal of it. @param {string} id @param {unknown} event */
+  told(id, event) {
+    const waiting = this.outbox.get(id);
+    if (!waiting || event !== 'held') return;
+    waiting.isHeld = true;
+    this.changed();
+  }
+
+  /** Whether something that was sent waits for approval. @param {string} id */
+  isHeld(id) {
+    return this.outbox.get(id)?.isHeld === true;
   }
 
   /** What the gateway says of itself; false where it is about something else. @param {any} payload */
@@ -276,7 +251,7 @@ export class Connection extends Watched {
   sendAgain() {
     this.platform.never(this.again);
     this.again = null;
-    for (const waiting of this.outbox.values()) if (!waiting.isWithdrawn) this.put(waiting);
+    for (const waiting of this.outbox.toSend()) this.put(waiting);
   }
 
   /** @param {Waiting} waiting */
@@ -325,28 +300,43 @@ export class Connection extends Watched {
       this.become({ name: 'replaced', why: 'Another connection of yours has taken this seat.' });
       return;
     }
+    if (code === 4403) {
+      this.denied(new HttpProblem(403, 'forbidden', 'somebody removed you, or it admits members only now.'));
+      return;
+    }
+    if (code === 4404) {
+      // To come back would make the topic again.
+      this.denied(new HttpProblem(404, 'not_found', 'This room was deleted.'));
+      return;
+    }
     if (state.name === 'live' || state.name === 'stalled') {
       if (this.platform.now() - state.since >= GOOD) this.failures = 0;
       this.wait(WHY.get(code) ?? 'The connection was lost.');
       return;
     }
-    // A browser is not told why it was turned away. Perhaps the envelope to resume after is gone.
+    // A browser is not told why it was turned away. Perhaps the person may not enter any more, or the envelope to resume after is gone.
     const turned = this.attempt;
-    if (this.last !== null && !(await this.isKept(this.last)) && turned === this.attempt) {
+    const problem = await this.problemOf();
+    if (turned !== this.attempt) return;
+    if (problem?.status === 403) {
+      this.denied(problem);
+      return;
+    }
+    if (this.last !== null && problem?.status === 404) {
       this.last = null;
       this.room.gap();
       this.lost(null);
     }
-    if (turned === this.attempt) this.wait('The gateway does not let this page in at the moment.');
+    this.wait('The gateway does not let this page in at the moment.');
   }
 
-  /** Whether the topic's log still has an envelope; true where that cannot be found out. @param {string} id */
-  async isKept(id) {
+  /** Why the log cannot be read on from where the page is: 404 where that is not kept any more. @returns {Promise<HttpProblem|undefined>} */
+  async problemOf() {
     try {
-      await this.gateway.history(this.room.topic, { after: id, limit: 1 });
-      return true;
+      await this.gateway.history(this.room.topic, { ...(this.last === null ? {} : { after: this.last }), limit: 1 });
+      return undefined;
     } catch (problem) {
-      return !(problem instanceof HttpProblem && problem.status === 404);
+      return problem instanceof HttpProblem ? problem : undefined;
     }
   }
 
@@ -358,7 +348,7 @@ export class Connection extends Watched {
       this.become({ name: 'signed-out', why: 'You are signed out.' });
     } else if (FINAL.has(problem.status)) {
       // Trying again would change nothing: the room may not be entered, or there can be none of that name.
-      this.become({ name: 'closed', why: problem.message });
+      this.become({ name: 'closed', why: problem.status === 403 ? `You may not enter this room: ${problem.message}` : problem.message });
       this.lost(new Refused(problem.code, problem.message));
     } else {
       this.wait(problem.message, (problem.retryAfter ?? 0) * 1000);
@@ -397,19 +387,13 @@ export class Connection extends Watched {
     const { socket } = this;
     this.socket = null;
     if (socket) socket.close(code);
-    for (const [id, waiting] of this.outbox) {
-      waiting.isUnderWay = false;
-      if (waiting.isWithdrawn) this.forget(id, waiting);
-    }
+    this.outbox.interrupted();
   }
 
   /** @param {Refused|null} reason also for what waits to be sent; null: that will still be sent */
   lost(reason) {
     for (const fn of this.losers) fn();
-    if (!reason) return;
-    const waiting = [...this.outbox.values()];
-    this.outbox.clear();
-    for (const each of waiting) each.reject(reason);
+    if (reason) this.outbox.rejectAll(reason);
   }
 
   /** @param {Omit<ConnectionState, 'since'>} state */
@@ -422,39 +406,4 @@ export class Connection extends Watched {
   set(state) {
     this.state = { ...state, since: this.platform.now() };
   }
-}
-
-/** @param {Envelope} envelope */
-export function refusal(envelope) {
-  return new Refused(String(envelope.payload.code), String(envelope.payload.message));
-}
-
-/** 128 random bits. Not `randomUUID`, which pages served over plain HTTP do not have. */
-export function newId() {
-  const random = crypto.getRandomValues(new Uint8Array(16));
-  return [...random].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-/** @param {string} id @param {string} from @param {number} now @param {Draft} draft */
-function written(id, from, now, { to, correlationId, payload, payloadText }) {
-  const head = stringify({
-    protocol: 'mcp-x/v0', id, ts: new Date(now).toISOString(), from, to: to ?? [], kind: 'mcp', correlation_id: correlationId,
-  });
-  return `${head.slice(0, -1)},"payload":${payloadText ?? stringify(payload)}}`;
-}
-
-/** @param {string} text */
-function bytes(text) {
-  return new TextEncoder().encode(text).length;
-}
-
-/** @returns {Platform} */
-function browser() {
-  return {
-    socket: (path) => new WebSocket(new URL(path, document.baseURI.replace(/^http/, 'ws'))),
-    now: () => Date.now(),
-    random: () => Math.random(),
-    later: (fn, ms) => setTimeout(fn, ms),
-    never: (timer) => clearTimeout(timer),
-  };
 }

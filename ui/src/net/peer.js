@@ -1,9 +1,10 @@
 // JSON-RPC with the others in the room: asks them, and answers what they ask the person.
 
-import { CHAT, messageType } from '../model/envelope.js';
+import { CHAT, CHAT_EDIT, CHAT_RETRACT, messageType } from '../model/envelope.js';
 import { exactPayload } from '../model/exact.js';
-import { RawJson, at as rawAt } from '../model/raw.js';
-import { Refused, newId, refusal } from './connection.js';
+import { Refused, newId, refusal } from './outbox.js';
+import { RpcError, wordsOf } from './rpc.js';
+import { Served, ignore } from './served.js';
 
 /** @typedef {import('../model/types.js').Envelope} Envelope */
 /** @typedef {import('../model/types.js').Handler} Handler */
@@ -14,6 +15,7 @@ import { Refused, newId, refusal } from './connection.js';
 /**
  * @typedef {object} How
  * @property {(progress: Progress) => void} [onProgress]
+ * @property {(id: string) => void} [onSend] told the id of the request before it is stored
  * @property {(request: Envelope) => void} [onEnvelope] told the request as soon as it is stored: its id is the call's
  * @property {AbortSignal} [signal] aborting sends `notifications/cancelled`
  * @property {string} [correlationId] what the request is made because of
@@ -27,7 +29,6 @@ import { Refused, newId, refusal } from './connection.js';
  * @property {(reason: any) => void} reject
  * @property {How} how
  */
-/** @typedef {{from: string, rpc: string, abort: AbortController}} Serving */
 
 /** The revision that everybody takes, and those that begin with a handshake. */
 const REVISION = '2025-06-18';
@@ -37,22 +38,7 @@ const WITHOUT_HANDSHAKE = '2026-07-28';
 const HANDSHAKE_TIME = 15_000;
 /** How often one call may come back for more input. */
 const MAX_ROUNDS = 10;
-/** How many requests to the person may be open. */
-const MAX_SERVED = 100;
-/** How much a call may want to know at once, and what it may ask for. */
-const MAX_INPUTS = 16;
-const INPUTS = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
 const CLIENT = { name: 'salon-web', title: 'Salon in a browser', version: '1' };
-
-/** A JSON-RPC error: rejects `request` when the other answers with one; thrown by a handler, it is the answer. */
-export class RpcError extends Error {
-  /** @param {number|string} code @param {string} message @param {any} [data] */
-  constructor(code, message, data) {
-    super(message);
-    this.code = code;
-    this.data = data;
-  }
-}
 
 export class Peer {
   /** @param {{connection: Connection, room: RoomModel, capabilities?: object}} with_ `capabilities`: what the person can be asked */
@@ -62,61 +48,27 @@ export class Peer {
     this.capabilities = capabilities;
     /** @type {Map<string, Asked>} by the request envelope's id */
     this.open = new Map();
-    /** @type {Map<string, Serving>} by the request envelope's id */
-    this.serving = new Map();
     /** @type {Map<string, {joins: number, done: Promise<any>}>} */
     this.met = new Map();
-    /** @type {Set<string>} requests whose answer is on its way */
-    this.replying = new Set();
-    /** @type {Map<string, Handler>} by method: what is answered */
-    this.requests = new Map();
-    /** @type {Map<string, Handler>} by method: what is only heard */
-    this.notifications = new Map();
-    /** @type {((request: Envelope, body: any, why: string) => void) | null} told of an answer that did not arrive */
-    this.unheard = null;
-    /** Which folding of the room was looked through for open requests. */
-    this.caughtUp = -1;
+    /** What others ask the person. */
+    this.served = new Served({ connection, room, notify: (...told) => this.notify(...told) });
     const ends = [
       connection.hear((envelope) => this.hear(envelope)), connection.lose(() => this.lost()),
-      connection.subscribe(() => this.connected()), room.subscribe(() => this.roomChanged()),
     ];
     this.close = () => {
       ends.forEach((end) => end());
-      for (const id of [...this.serving.keys()]) this.stop(id, 'the room was left');
+      this.served.close();
     };
+  }
+
+  /** Told of an answer that did not arrive. @param {((request: Envelope, body: any, why: string) => void)|null} fn */
+  set unheard(fn) {
+    this.served.unheard = fn;
   }
 
   /** Answers requests to the person, and hears notifications to them or to all; adds to what is served. @param {Record<string, Handler>} handlers */
   serve(handlers) {
-    for (const [method, handler] of Object.entries(handlers)) (isNotification(method) ? this.notifications : this.requests).set(method, handler);
-  }
-
-  roomChanged() {
-    // Nobody waits for an answer any more: it was given, the question was taken back, or it was told that the person had left.
-    for (const id of [...this.serving.keys()]) {
-      if ((this.room.calls.get(id)?.state ?? 'running') !== 'running') this.stop(id, 'nobody waits for the answer');
-    }
-    this.catchUp();
-  }
-
-  /** Called with every change of the connection. */
-  connected() {
-    if (!this.connection.stands) this.caughtUp = -1;
-    else this.catchUp();
-  }
-
-  /**
-   * Requests to the person that were made before this page was opened and wait for an answer are heard now. Another tab may have them
-   * too: the first answer counts. Looked for on arrival, when older envelopes were loaded, and when somebody who may have asked comes back.
-   */
-  catchUp() {
-    const { room } = this;
-    if (!this.connection.stands || this.caughtUp === room.folds) return;
-    this.caughtUp = room.folds;
-    const open = [...room.pairing.open.values()].filter(({ callee, caller }) => callee === room.me && room.people.get(caller)?.present);
-    if (open.length === 0 || room.gapPending) return;
-    const before = beforeLastGap(room);
-    for (const { request } of open) if (!before.has(request.id)) void this.answer(request);
+    this.served.add(handlers);
   }
 
   /**
@@ -135,7 +87,7 @@ export class Peer {
       const { result } = exactPayload(answer);
       if (result?.resultType !== 'input_required') return how.exact ? result : answer.payload.result;
       if (round >= MAX_ROUNDS) throw new RpcError(-32000, `${to} asks for input again and again`);
-      given = { ...params, inputResponses: await this.inputs(answer, how) };
+      given = { ...params, inputResponses: await this.served.inputs(answer, how) };
       if (result.requestState !== undefined) given.requestState = result.requestState;
     }
   }
@@ -151,14 +103,28 @@ export class Peer {
 
   /**
    * Says something in the room.
-   * @param {string} text @param {{format?: 'plain'|'markdown', to?: string[], correlationId?: string}} [how]
+   * @param {string} text @param {{format?: 'plain'|'markdown', to?: string[], correlationId?: string, content?: any[]}} [how] content: links to files
    * @returns {Promise<Envelope>}
    */
-  say(text, { format = 'markdown', to = [], correlationId } = {}) {
-    return this.connection.send({ to, correlationId, payload: { jsonrpc: '2.0', method: CHAT, params: { text, format } } });
+  say(text, { format = 'markdown', to = [], correlationId, content = [] } = {}) {
+    const params = { text, format, ...(content.length > 0 ? { content } : {}) };
+    return this.connection.send({ to, correlationId, payload: { jsonrpc: '2.0', method: CHAT, params } });
   }
 
-  /** Shakes hands, once for each time the other joined. @param {string} to @returns {Promise<any>} its `initialize` result */
+  /**
+   * Says something else in place of a message of the person's own.
+   * @param {string} id @param {string} text @param {{format?: 'plain'|'markdown', to?: string[]}} [how] to: whom the message was addressed to
+   */
+  edit(id, text, { format = 'markdown', to = [] } = {}) {
+    return this.connection.send({ to, correlationId: id, payload: { jsonrpc: '2.0', method: CHAT_EDIT, params: { text, format } } });
+  }
+
+  /** Takes a message of the person's own back. @param {string} id @param {string[]} [to] */
+  retract(id, to = []) {
+    return this.connection.send({ to, correlationId: id, payload: { jsonrpc: '2.0', method: CHAT_RETRACT, params: {} } });
+  }
+
+  /** Performs the MCP handshake, once for each time the other joined. @param {string} to @returns {Promise<any>} its `initialize` result */
   meet(to) {
     const joins = this.room.people.get(to)?.joins ?? 0;
     const known = this.met.get(to);
@@ -203,6 +169,7 @@ export class Peer {
       /** @type {Asked} */
       const asked = { to, rpc, resolve, reject, how };
       this.open.set(id, asked);
+      how.onSend?.(id);
       how.signal?.addEventListener('abort', () => {
         if (this.open.get(id) === asked) this.give(id, asked, how.signal?.reason);
       }, { once: true });
@@ -224,17 +191,14 @@ export class Peer {
 
   /** @param {Envelope} envelope */
   hear(envelope) {
-    if (envelope.kind === 'presence' && envelope.payload?.event === 'join') {
-      this.caughtUp = -1;
-      this.catchUp();
-    }
+    if (envelope.kind === 'presence' && envelope.payload?.event === 'join') this.served.lookAgain();
     if (envelope.kind === 'system') {
       if (envelope.payload?.event === 'error') this.end(envelope.correlationId, (asked) => asked.reject(refusal(envelope)));
       return;
     }
     switch (messageType(envelope)) {
       case 'request':
-        if (envelope.to.includes(this.room.me)) void this.answer(envelope);
+        if (envelope.to.includes(this.room.me)) void this.served.answer(envelope);
         break;
       case 'response':
         this.answered(envelope);
@@ -249,7 +213,7 @@ export class Peer {
   /** @param {Envelope} envelope */
   answered(envelope) {
     // Another tab of the same person was faster.
-    if (envelope.from === this.room.me) this.stop(envelope.correlationId, 'answered elsewhere');
+    if (envelope.from === this.room.me) this.served.stop(envelope.correlationId, 'answered elsewhere');
     if (this.open.get(envelope.correlationId ?? '')?.to !== envelope.from) return;
     const { error } = envelope.payload;
     this.end(envelope.correlationId, ({ resolve, reject }) => {
@@ -267,65 +231,10 @@ export class Peer {
       if (asked?.to !== envelope.from || typeof params?.progress !== 'number') return;
       asked.how.onProgress?.({ done: params.progress, total: params.total, message: params.message });
     } else if (method === 'notifications/cancelled') {
-      const rpc = rawAt(envelope.raw, ['payload', 'params', 'requestId']);
-      for (const [id, served] of this.serving) {
-        if (served.from !== envelope.from) continue;
-        if (id === envelope.correlationId || served.rpc === rpc) this.stop(id, wordsOf(params?.reason) ?? 'cancelled');
-      }
-    } else if (envelope.from !== this.room.me && (envelope.to.length === 0 || envelope.to.includes(this.room.me))) {
-      const context = { from: envelope.from, envelope, signal: new AbortController().signal, progress: ignore };
-      const handler = this.notifications.get(method);
-      if (handler) Promise.resolve().then(() => handler(params ?? {}, context)).catch(ignore);
+      this.served.cancelled(envelope);
+    } else {
+      this.served.notified(envelope);
     }
-  }
-
-  /** Answers a request to the person. @param {Envelope} envelope */
-  async answer(envelope) {
-    const { id, from, raw } = envelope;
-    if (this.serving.has(id) || this.replying.has(id)) return;
-    const rpc = rawAt(raw, ['payload', 'id']) ?? 'null';
-    const { method, params } = exactPayload(envelope);
-    const reply = (/** @type {object} */ body) => {
-      this.replying.add(id);
-      return this.connection.send({ to: [from], correlationId: id, payload: { jsonrpc: '2.0', id: new RawJson(rpc), ...body } })
-        .catch((reason) => {
-          // Another tab was faster, which is as good.
-          if (reason instanceof Refused && reason.code !== 'correlation_mismatch') this.unheard?.(envelope, body, reason.message);
-        }).finally(() => this.replying.delete(id));
-    };
-    const handler = this.requests.get(method);
-    if (!handler) {
-      await reply({ error: { code: -32601, message: `a person in a browser does not know ${method}` } });
-      return;
-    }
-    if (this.serving.size >= MAX_SERVED) {
-      await reply({ error: { code: -32000, message: 'too many questions are open' } });
-      return;
-    }
-    const abort = new AbortController();
-    this.serving.set(id, { from, rpc, abort });
-    const token = rawAt(raw, ['payload', 'params', '_meta', 'progressToken']);
-    const progress = (/** @type {number} */ done, /** @type {number|undefined} */ total, /** @type {string|undefined} */ message) => {
-      if (token === undefined || abort.signal.aborted) return;
-      const told = { progressToken: new RawJson(token), progress: done, total, message };
-      this.notify(from, 'notifications/progress', told, { correlationId: id }).catch(ignore);
-    };
-    let body;
-    try {
-      body = { result: await handler(params ?? {}, { from, envelope, signal: abort.signal, progress }) ?? {} };
-    } catch (error) {
-      body = { error: asError(error) };
-    }
-    this.serving.delete(id);
-    if (!abort.signal.aborted) await reply(body);
-  }
-
-  /** @param {string|undefined} id @param {string} why */
-  stop(id, why) {
-    const served = this.serving.get(id ?? '');
-    if (!served) return;
-    this.serving.delete(id ?? '');
-    served.abort.abort(new DOMException(why, 'AbortError'));
   }
 
   /** Answers that were missed for good will not come any more. */
@@ -335,7 +244,7 @@ export class Peer {
       if (this.connection.outbox.has(id)) continue;
       this.end(id, ({ reject }) => reject(new Refused('recipient_not_found', 'The answer was missed while the connection was away.')));
     }
-    for (const id of [...this.serving.keys()]) this.stop(id, 'the connection was lost');
+    this.served.stopAll('the connection was lost');
   }
 
   /** @param {string|undefined} id @param {(asked: Asked) => void} how */
@@ -362,52 +271,4 @@ export class Peer {
       [`${prefix}clientCapabilities`]: this.capabilities,
     };
   }
-
-  /** Puts to the person what a call wants to know before it goes on. @param {Envelope} answer @param {How} how */
-  async inputs(answer, how) {
-    const { from } = answer;
-    const wanted = Object.entries(exactPayload(answer).result?.inputRequests ?? {});
-    // Without this it could have a call that was confirmed once made again and again.
-    if (wanted.length === 0) throw new RpcError(-32000, `${from} asks for input and does not say which`);
-    if (wanted.length > MAX_INPUTS) throw new RpcError(-32000, `${from} asks for too much at once`);
-    // If one fails the others are not asked any more.
-    const abort = new AbortController();
-    const given = () => abort.abort(how.signal?.reason);
-    how.signal?.addEventListener('abort', given);
-    try {
-      return Object.fromEntries(await Promise.all(wanted.map(async ([key, each]) => {
-        const handler = INPUTS.includes(each?.method) ? this.requests.get(each.method) : undefined;
-        if (!handler) throw new RpcError(-32601, `${from} asks for something that a person in a browser does not know`);
-        return [key, await handler(each.params ?? {}, { from, envelope: answer, signal: abort.signal, progress: ignore })];
-      })));
-    } catch (error) {
-      abort.abort(error);
-      throw error;
-    } finally {
-      how.signal?.removeEventListener('abort', given);
-    }
-  }
 }
-
-/** Whether what stands before a gap was answered in it, nobody knows. @param {RoomModel} room @returns {Set<string>} */
-function beforeLastGap({ gaps, envelopes }) {
-  if (gaps.size === 0) return new Set();
-  const ids = [...envelopes.keys()];
-  const last = ids.findLastIndex((id) => gaps.has(id));
-  return new Set(ids.slice(0, Math.max(0, last)));
-}
-
-/** @param {string} method */
-const isNotification = (method) => method.startsWith('notifications/');
-
-/** What a stranger says, if it is words: anything else could do what it likes when made into some. @param {unknown} value */
-const wordsOf = (value) => (typeof value === 'string' ? value : undefined);
-
-/** @param {unknown} error */
-function asError(error) {
-  if (!(error instanceof RpcError)) return { code: -32603, message: error instanceof Error ? error.message : String(error) };
-  const { code, message, data } = error;
-  return data === undefined ? { code, message } : { code, message, data };
-}
-
-function ignore() {}

@@ -5,7 +5,8 @@
 
 import { stringifyExact } from '../model/exact.js';
 import { clip } from '../model/text.js';
-import { RpcError } from './peer.js';
+import { PERSON_TOOLS } from './persontools.js';
+import { RpcError } from './rpc.js';
 import { Watched } from '../model/watched.js';
 
 /** @typedef {import('../model/types.js').Handler} Handler */
@@ -59,36 +60,6 @@ const APART_MS = 1000;
 const SEEN_MS = 2000;
 const MUTED = 'the person does not take questions from you at present';
 const REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
-
-const TOOLS = [
-  {
-    name: 'ask_human',
-    title: 'Ask the person',
-    description: 'Asks the person and waits for the answer, which may take long or never come.',
-    inputSchema: {
-      type: 'object',
-      properties: {
-        question: { type: 'string', minLength: 1, description: 'What to ask' },
-        choices: {
-          type: 'array', items: { type: 'string' }, maxItems: 50,
-          description: 'Answers to choose from; the person may still write another',
-        },
-      },
-      required: ['question'],
-    },
-    outputSchema: { type: 'object', properties: { answer: { type: 'string' } }, required: ['answer'] },
-  },
-  {
-    name: 'show_human',
-    title: 'Show the person something',
-    description: 'Shows the person a text. Says whether they have it on their screen or will find it when they look; waits for no answer.',
-    inputSchema: {
-      type: 'object',
-      properties: { text: { type: 'string', minLength: 1, description: 'What to show' } },
-      required: ['text'],
-    },
-  },
-];
 
 /** @param {number} ms @param {() => void} fn @returns {() => void} stops it */
 function every(ms, fn) {
@@ -181,7 +152,7 @@ export class Person extends Watched {
         instructions: 'This is a person. `ask_human` puts a question to them and waits for the answer; people are slow.',
       }),
       ping: () => ({}),
-      'tools/list': () => ({ tools: TOOLS }),
+      'tools/list': () => ({ tools: PERSON_TOOLS }),
       'tools/call': (params, context) => this.called(params, context),
       'elicitation/create': (params, context) => this.elicited(params, context),
       'sampling/createMessage': (params, context) => this.sampled(params, context),

@@ -6,6 +6,9 @@ import { isObject } from '../model/raw.js';
 import { fullName } from '../model/people.js';
 import { clip, clock, moment } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
+import { approvalsForMe } from '../powers.js';
+import { TalkAlone } from './alone.js';
+import { ApprovalCard } from './approval.js';
 import { AllowedTools } from './confirm.js';
 import { SchemaForm } from './form.js';
 import { JsonTree } from './json.js';
@@ -36,17 +39,20 @@ export function useFocusAfter(open) {
 
 /** The panel with all that waits for the person. */
 export function Asks() {
-  const { person } = useSalon();
+  const { person, room, session } = useSalon();
   useRevision(person);
+  useRevision(room);
   const { asks, notes } = person;
+  const held = approvalsForMe(room, session);
   useEffect(() => person.mark('read'));
   const card = (/** @type {Note} */ note) => html`<${NoteCard} key=${note.id} note=${note} />`;
-  const around = useFocusAfter(asks.length + notes.length);
+  const around = useFocusAfter(held.length + asks.length + notes.length);
   return html`
     <div class="asks" ref=${around} tabindex="-1">
-      ${asks.length === 0 && notes.length === 0 && html`
+      ${held.map((approval) => html`<${ApprovalCard} key=${approval.id} approval=${approval} />`)}
+      ${held.length + asks.length + notes.length === 0 && html`
         <p class="empty">No questions for you. When an agent calls your tool <code>ask_human</code>, or a tool that you called wants to know
-          more, its question appears here.</p>`}
+          more, its question appears here. So does a call that waits for your approval.</p>`}
       ${notes.filter((note) => note.type === 'shown').reverse().map(card)}
       ${asks.map((ask) => html`<${AskCard} key=${ask.id} ask=${ask} />`)}
       ${notes.filter((note) => note.type === 'withdrawn').reverse().map(card)}
@@ -101,7 +107,7 @@ export function AskCard({ ask }) {
     <article class="ask" tabindex="-1" data-type=${ask.type} aria-label=${`${fullName(salon.room.people, ask.from)} ${DOES[ask.type]}`}>
       <${From} id=${ask.from} at=${ask.at} does=${DOES[ask.type]} />
       ${ask.text && html`<div class="ask-text"><${Markdown} text=${ask.text} /></div>`}
-      ${ask.type !== 'page' && html`<p class="audience">Everybody who may enter ${salon.room.topic} can read your answer, now and later.</p>`}
+      ${ask.type !== 'page' && html`<p class="audience">Everybody who may enter ${salon.room.topic} can read your answer, now and later. <${TalkAlone} id=${ask.from} /></p>`}
       <${Body} ask=${ask} />
       <button type="button" class="plain small" onClick=${() => salon.show(ask.envelope)}>Show in the conversation</button>
       <${Mute} id=${ask.from} />

@@ -1,7 +1,8 @@
 import { html, useEffect, useState } from '../../vendor/ui.js';
 import { fullName } from '../model/people.js';
-import { clip, count } from '../model/text.js';
-import { useRevision, useSalon } from '../app.js';
+import { clip, count, listed } from '../model/text.js';
+import { useRevision, useSalon, useSlowRevision } from '../app.js';
+import { approvalsForMe } from '../powers.js';
 import { AskIcon } from './icons.js';
 
 /** How many notes that came together are shown one by one; the others are only counted. */
@@ -16,6 +17,13 @@ export function AskBadge(props) {
   const { person, room } = salon;
   useRevision(person);
   useRevision(salon);
+  useSlowRevision(room);
+  const held = approvalsForMe(room, salon.session);
+  const lastHeld = held[held.length - 1];
+  useEffect(() => {
+    if (!lastHeld || salon.panel?.panel === 'asks') return;
+    salon.say(`${fullName(room.people, lastHeld.caller)} wants to call ${clip(lastHeld.tool, 60)}: it needs an approval.`, 'info', 'asks', () => salon.open({ panel: 'asks' }));
+  }, [lastHeld?.id]);
   const newest = person.asks[person.asks.length - 1];
   const [told, setTold] = useState({ id: 0, text: '' });
   useEffect(() => {
@@ -36,9 +44,9 @@ export function AskBadge(props) {
     person.mark('seen', note.id);
   }, [note?.id]);
   const { unread } = person;
-  const open = person.asks.length + unread;
-  const waiting = [person.asks.length > 0 && count(person.asks.length, 'question'), unread > 0 && count(unread, 'note')].filter(Boolean);
-  const label = waiting.length > 0 ? `${waiting.join(' and ')} for you` : 'Questions for you';
+  const open = held.length + person.asks.length + unread;
+  const waiting = [held.length > 0 && count(held.length, 'approval'), person.asks.length > 0 && count(person.asks.length, 'question'), unread > 0 && count(unread, 'note')].filter(Boolean);
+  const label = waiting.length > 0 ? `${listed(/** @type {string[]} */ (waiting))} for you` : 'Questions for you';
   return html`
     <button type="button" class=${`ask-badge ${props.class ?? ''}`} data-open=${open > 0 ? '' : null} aria-label=${label} title=${label}
       onClick=${() => salon.open({ panel: 'asks' })}>

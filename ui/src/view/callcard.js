@@ -129,7 +129,8 @@ function Actions({ call }) {
 function Progress({ call }) {
   const { done, total, message } = call.progress ?? { done: 0 };
   const known = total !== undefined && total > 0;
-  const told = known ? `${+done.toFixed(2)} of ${+total.toFixed(2)}` : call.progress ? String(+done.toFixed(2)) : '';
+  // A number of which nobody says how many there are tells little where there are words.
+  const told = known ? `${+done.toFixed(2)} of ${+total.toFixed(2)}` : call.progress && !message ? String(+done.toFixed(2)) : '';
   return html`
     <div class="progress">
       <progress aria-label=${`Progress of ${titleOf(call)}`} ...${known ? { max: total, value: Math.min(done, total) } : {}}></progress>

@@ -10,7 +10,7 @@ import { Name } from './who.js';
 
 /** @typedef {import('../model/timeline.js').Bar} Bar */
 /** @typedef {import('../model/timeline.js').Layout} Layout */
-/** @typedef {import('../model/timeline.js').Scale} Scale */
+/** @typedef {import('../model/scale.js').Scale} Scale */
 /** @typedef {import('../model/timeline.js').Seen} Seen */
 /** @typedef {import('../model/timeline.js').Grouping} Grouping */
 /** @typedef {import('../model/types.js').Call} Call */
@@ -139,7 +139,7 @@ function Axis({ scale, view, labels }) {
   const { ticks } = axis(scale, view);
   return html`
     <div class="tl-axis" aria-hidden="true">
-      ${ticks.filter(({ px }) => px < view.width - 48).map(({ px, time, step }) => html`
+      ${ticks.filter(({ px, step }) => px < view.width - (step < 1000 ? 96 : 64)).map(({ px, time, step }) => html`
         <span key=${time} style=${{ left: `${labels + px}px` }}>${timeLabel(time, step)}</span>`)}
     </div>`;
 }

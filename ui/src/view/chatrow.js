@@ -1,18 +1,23 @@
 import { html, useState } from '../../vendor/ui.js';
-import { chatText, repliesTo } from '../model/envelope.js';
+import { chatText, isMarkdown, repliesTo } from '../model/envelope.js';
+import { filesOf } from '../model/files.js';
 import { givenName, nameOf } from '../model/people.js';
 import { countReplies, gist, threadsOf } from '../model/threads.js';
-import { clock, count, hueOf, initials, moment } from '../model/text.js';
-import { useOpened, useRevision, useSalon } from '../app.js';
+import { clip, clock, count, hueOf, initials, moment } from '../model/text.js';
+import { useOpened, useSalon } from '../app.js';
+import { lazy } from './lazy.js';
 import { Markdown } from './markdown.js';
 import { Name, Who } from './who.js';
 
 /** @typedef {import('../model/types.js').ChatItem} ChatItem */
 
+const Attachments = lazy(async () => (await import('./attachments.js')).Attachments, { quiet: true });
+const MessageMenu = lazy(async () => (await import('./messagemenu.js')).MessageMenu, { sheet: 'doing', quiet: true });
+
 /** How many replies are drawn before somebody asks for more. */
 const MAX_REPLIES = 50;
 /** How deep replies are drawn within each other; the rest is one click away. */
-const MAX_NESTED = 6;
+export const MAX_NESTED = 6;
 
 /**
  * A chat message: who said what, what it replies to, and the replies it got.
@@ -21,11 +26,12 @@ const MAX_NESTED = 6;
 export function ChatRow({ item, nested = 0 }) {
   const salon = useSalon();
   const { room } = salon;
-  useRevision(room);
   const { envelope } = item;
   const [open, toggle] = useOpened(envelope.id);
   const text = chatText(envelope) ?? '';
-  const markdown = envelope.payload?.params?.format === 'markdown';
+  const markdown = isMarkdown(envelope);
+  const [more, setMore] = useState(false);
+  const files = filesOf(envelope);
   const name = nameOf(room.people, envelope.from);
   const called = room.namesMe(envelope);
   const replies = countReplies(threadsOf(room), envelope.id);
@@ -41,18 +47,30 @@ export function ChatRow({ item, nested = 0 }) {
             <button type="button" onClick=${() => salon.reply(envelope)}>Reply</button>
             <button type="button" title="Copy a link to this message" onClick=${() => void salon.copyLink({ view: 'room', show: envelope.id })}>Link</button>
             <button type="button" onClick=${() => salon.open({ panel: 'inspector', id: envelope.id })}>Inspect</button>
+            <button type="button" aria-label="More" title="More" aria-expanded=${more} onClick=${() => setMore(!more)}>⋯</button>
           </span>
         </header>
+        ${more && html`<${MessageMenu} envelope=${envelope} onClose=${() => setMore(false)} />`}
         ${nested === 0 && html`<${ReplyTo} id=${repliesTo(envelope)} />`}
-        <${Markdown} text=${text} plain=${!markdown} />
+        ${envelope.retracted || envelope.redacted ? html`<${Gone} envelope=${envelope} />` : html`
+          <${Markdown} text=${text} plain=${!markdown} />
+          ${files.length > 0 && html`<${Attachments} files=${files} />`}
+          ${envelope.edited && html`<span class="edited" title=${moment(envelope.edited.at)}>edited</span>`}`}
         ${replies > 0 && nested < MAX_NESTED && html`
           <button type="button" class="more" aria-expanded=${open} onClick=${toggle}>
             ${open ? 'Hide' : 'Show'} ${count(replies, 'reply', 'replies')}
-          </button>`}
+          </button>
+          <button type="button" class="more" onClick=${() => salon.open({ panel: 'thread', id: item.thread ?? item.id })}>Open thread</button>`}
         ${open && html`<${Replies} id=${envelope.id} nested=${nested + 1} />`}
       </div>
     </article>
   `;
+}
+
+/** A message whose text is gone, and why. @param {{envelope: import('../model/types.js').Envelope}} props */
+function Gone({ envelope: { redacted } }) {
+  if (!redacted) return html`<p class="faint gone-text">Taken back by its author.</p>`;
+  return html`<p class="faint gone-text">Redacted by <${Name} id=${redacted.by} />${redacted.reason ? html`: <q>${clip(redacted.reason, 300)}</q>` : '.'}</p>`;
 }
 
 /** @param {{id: string, nested: number}} props */

@@ -1,16 +1,22 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js';
-import { said, useRevision, useSalon } from '../app.js';
+import { said, useRevision, useSalon, useSlowRevision } from '../app.js';
 import { completed, mentionAt, offered } from '../model/mention.js';
 import { fullName, nameOf, presentPeople } from '../model/people.js';
-import { chatText, GATEWAY } from '../model/envelope.js';
+import { chatText, GATEWAY, isMarkdown, isOwn } from '../model/envelope.js';
 import { clip, count, hueOf } from '../model/text.js';
 import { keep, kept } from '../model/kept.js';
 import { roomName } from '../model/route.js';
+import { muteReason } from '../powers.js';
+import { useFiles } from './dropping.js';
+import { ClipIcon } from './icons.js';
+import { lazy } from './lazy.js';
 import { prefer, preference } from './theme.js';
 import { Name } from './who.js';
 
 /** @typedef {import('../model/types.js').Person} Person */
 /** @typedef {import('../app.js').Salon} Salon */
+
+const TalkAlone = lazy(async () => (await import('./alone.js')).TalkAlone, { quiet: true });
 
 /** To how many a message can be addressed by choosing; others are named in it. */
 const MAX_OFFERED = 200;
@@ -19,20 +25,42 @@ const MAX_OFFERED = 200;
 export function Composer() {
   const salon = useSalon();
   const { room, connection } = salon;
-  useRevision(room);
+  useSlowRevision(room);
   useRevision(connection);
+  useRevision(salon);
   const area = useRef(/** @type {HTMLTextAreaElement|null} */ (null));
   const [text, setText] = useState(() => String(kept(`draft.${room.topic}`) ?? ''));
   const [to, setTo] = useState('');
   const [format, setFormat] = useState(() => preference('format', 'markdown'));
   const mention = useMention(area, text, room);
+  const isMuted = muteReason(room, salon.session) !== '';
   // Neither the timeline nor a reload loses what is being written.
-  useEffect(() => keep(`draft.${room.topic}`, text || undefined), [text]);
+  useEffect(() => { if (!salon.editing) keep(`draft.${room.topic}`, text || undefined); }, [text]);
   useGrowing(area, text);
 
+  const { editing } = salon;
+  // Before it is drawn: a key must not meet the bar without the text.
+  useLayoutEffect(() => {
+    if (editing) setText(chatText(editing) ?? '');
+  }, [editing]);
+  const stopEditing = () => {
+    salon.edit(null);
+    setText('');
+  };
+
+  const files = useFiles();
+  const isEmpty = text.trim() === '' && files.links.length === 0;
+
   const send = async () => {
-    if (text.trim() === '') return;
+    if (files.isBusy) salon.say('The files are still being uploaded.');
+    if (isEmpty || isMuted || files.isBusy) return;
     const about = salon.replyTo;
+    if (editing) {
+      stopEditing();
+      const how = { format: /** @type {any} */ (isMarkdown(editing) ? 'markdown' : 'plain'), to: editing.to };
+      await salon.peer.edit(editing.id, text, how).catch((problem) => salon.say(`Not changed: ${said(problem)}`, 'error'));
+      return;
+    }
     setText('');
     // The next message is to everybody again: who answers somebody once does not answer them for ever.
     setTo('');
@@ -40,8 +68,10 @@ export function Composer() {
     room.read();
     salon.showEnd();
     try {
-      const how = { format: /** @type {any} */ (format), to: to === '' ? [] : [to], correlationId: about?.id };
-      await salon.peer.say(text, how);
+      const how = { format: /** @type {any} */ (format), to: to === '' ? [] : [to], correlationId: about?.id, content: files.links };
+      files.sent();
+      // Who does not know files reads their names.
+      await salon.peer.say(text.trim() === '' ? files.names.join(', ') : text, how);
     } catch (problem) {
       // Taken back by the person.
       if (problem instanceof DOMException) return;
@@ -71,22 +101,37 @@ export function Composer() {
       event.preventDefault();
       event.stopPropagation();
       salon.reply(null);
+    } else if (event.key === 'Escape' && editing) {
+      event.preventDefault();
+      event.stopPropagation();
+      stopEditing();
+    } else if (event.key === 'ArrowUp' && text === '' && !editing) {
+      const last = room.items.findLast((item) => item.type === 'chat' && isOwn(item.envelope, room.me));
+      if (last?.type !== 'chat') return;
+      event.preventDefault();
+      salon.edit(last.envelope);
     }
   };
 
   const others = presentPeople(room.people).filter((person) => person.id !== room.me && person.id !== GATEWAY).slice(0, MAX_OFFERED);
   return html`
-    <form class="composer" aria-label="Write a message" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); void send(); }}>
+    <form class="composer" aria-label="Write a message" data-drop=${files.isOver ? '' : null} ...${files.handlers} onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); void send(); }}>
       <${Queue} />
       <${ReplyBar} />
+      ${editing && html`
+        <div class="reply-bar"><span>Editing your message</span><span class="faint clipped">${clip(chatText(editing) ?? '', 160)}</span>
+          <button type="button" class="plain" aria-label="Do not change it" title="Do not change it (Esc)" onClick=${stopEditing}>✕</button></div>`}
+      ${files.view}
       <div class="composer-box">
+        <label class="attach-button" title="Attach files; they can be pasted and dropped as well"><${ClipIcon} /><span class="unseen">Attach files</span>
+          <input type="file" multiple class="unseen" disabled=${isMuted} onChange=${files.chosen} /></label>
         ${mention.offers.length > 0 && html`<${Offers} mention=${mention} onChoose=${complete} />`}
-        <textarea id="composer" ref=${area} rows="1" value=${text} placeholder=${`Message ${to === '' ? roomName(room.topic) : nameOf(room.people, to)}`}
+        <textarea id="composer" ref=${area} rows="1" value=${text} readonly=${isMuted} aria-disabled=${isMuted ? 'true' : null} placeholder=${`Message ${to === '' ? roomName(room.topic) : nameOf(room.people, to)}`}
           aria-label="Message" aria-autocomplete="list" aria-controls=${mention.offers.length > 0 ? 'mentions' : null}
           aria-activedescendant=${mention.offers.length > 0 ? `mention-${mention.chosen}` : null}
           onInput=${(/** @type {any} */ event) => { setText(event.currentTarget.value); mention.moved(); }}
           onClick=${mention.moved} onKeyUp=${mention.keyUp} onBlur=${mention.close} onKeyDown=${key}></textarea>
-        <button type="submit" class="primary" disabled=${text.trim() === ''}>Send</button>
+        <button type="submit" class="primary" disabled=${isEmpty || isMuted || files.isBusy}>${editing ? 'Save' : 'Send'}</button>
       </div>
       <div class="composer-foot">
         <label>To
@@ -96,7 +141,8 @@ export function Composer() {
             ${to !== '' && !others.some((person) => person.id === to) && html`<option value=${to}>${to}${room.people.get(to)?.present ? '' : ' (not here)'}</option>`}
           </select>
         </label>
-        ${to !== '' && html`<span class="audience" role="status">Addressed to ${nameOf(room.people, to)}, and readable by everybody in the room</span>`}
+        ${to !== '' && html`<span class="audience" role="status">Addressed to ${nameOf(room.people, to)}, and readable by everybody in the room</span>
+          <${TalkAlone} id=${to} />`}
         <label><input type="checkbox" checked=${format === 'markdown'} onChange=${(/** @type {any} */ event) => {
           const next = event.currentTarget.checked ? 'markdown' : 'plain';
           prefer('format', next);

@@ -1,9 +1,10 @@
 /** The question before a tool is called, and the list of what need not be asked any more. */
 
-import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/ui.js';
+import { html, useEffect, useId, useMemo, useState } from '../../vendor/ui.js';
 import { parseExact, stringifyExact } from '../model/exact.js';
 import { clip, count } from '../model/text.js';
 import { useRevision, useSalon } from '../app.js';
+import { useDialog } from './dialog.js';
 import { Name } from './who.js';
 
 /** @typedef {import('../model/rights.js').Pending} Pending */
@@ -19,18 +20,11 @@ export function ConfirmDialog({ pending }) {
   const [always, setAlways] = useState(false);
   const [ready, setReady] = useState(false);
   const shown = useMemo(() => pretty(args), [args]);
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const dialog = useDialog();
   const id = useId();
   useEffect(() => {
-    const element = dialog.current;
-    const before = document.activeElement;
-    element?.showModal();
     const timer = setTimeout(() => setReady(true), PAUSE_MS);
-    return () => {
-      clearTimeout(timer);
-      element?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
-    };
+    return () => clearTimeout(timer);
   }, []);
   const send = (/** @type {Event} */ event) => {
     event.preventDefault();

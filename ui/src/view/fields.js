@@ -6,7 +6,7 @@
 import { html } from '../../vendor/ui.js';
 import { NONE, NULL, filledIn, namePointer, withEntry, withMember, withVariant, withoutMember } from '../model/draft.js';
 import { Exact } from '../model/exact.js';
-import { MAX_PARTS } from '../model/schema.js';
+import { MAX_PARTS } from '../model/flatten.js';
 import { clip } from '../model/text.js';
 import { at } from '../model/validate.js';
 

@@ -1,7 +1,7 @@
 import { html, useEffect, useMemo, useState } from '../../vendor/ui.js';
 import { choices, EVERYTHING, isEmpty, KINDS, predicate } from '../model/filter.js';
 import { count } from '../model/text.js';
-import { useRevision, useSalon } from '../app.js';
+import { useSalon, useSlowRevision } from '../app.js';
 import { lazy } from './lazy.js';
 
 /** @typedef {import('../model/filter.js').Filter} Filter */
@@ -18,7 +18,7 @@ const MAX_CHOICES = 100;
 export function Filters() {
   const salon = useSalon();
   const { room } = salon;
-  const revision = useRevision(room);
+  const revision = useSlowRevision(room);
   const [filter, setFilter] = useState(() => chosen.get(room) ?? EVERYTHING);
   const [open, setOpen] = useState(false);
   const [run, setRun] = useState(false);
@@ -42,11 +42,11 @@ export function Filters() {
     if (open) setFound(choices(room));
   }, [open, room]);
 
-  const rows = room.items.filter((item) => item.type !== 'day');
-  const shown = useMemo(() => {
+  const { all, shown } = useMemo(() => {
     const passes = predicate(filter);
-    return passes ? rows.filter(passes).length : rows.length;
-  }, [filter, revision]);
+    const rows = room.items.filter((item) => item.type !== 'day');
+    return { all: rows.length, shown: passes ? rows.filter(passes).length : rows.length };
+  }, [room, filter, revision]);
   const parts = filter.people.length + filter.kinds.length + (filter.method.trim() ? 1 : 0);
 
   return html`
@@ -58,7 +58,7 @@ export function Filters() {
           Filters${parts > 0 ? ` (${parts})` : ''}
         </button>
         <output class="faint" aria-live="polite">
-          ${isEmpty(filter) ? count(rows.length, 'row') : `${shown} shown, ${rows.length - shown} hidden`}
+          ${isEmpty(filter) ? count(all, 'row') : `${shown} shown, ${all - shown} hidden`}
         </output>
         ${!isEmpty(filter) && html`<button type="button" class="link" onClick=${() => change(EVERYTHING)}>Clear</button>
           <button type="button" class="link" title="Copy a link to the room with this filter" onClick=${() => void salon.copyLink({ filter })}>Link</button>`}

@@ -1,7 +1,8 @@
 /** A form made from a JSON Schema, with a way to write the JSON oneself. */
 
-import { html, useEffect, useId, useMemo, useRef, useState } from '../../vendor/ui.js';
-import { ABSENT, changed, collect, draftFromText, draftOf, readText } from '../model/draft.js';
+import { html, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from '../../vendor/ui.js';
+import { collect, draftFromText, readText } from '../model/collect.js';
+import { ABSENT, changed, draftOf } from '../model/draft.js';
 import { stringifyExact } from '../model/exact.js';
 import { keep, kept as keptOf } from '../model/kept.js';
 import { formOf } from '../model/schema.js';
@@ -62,7 +63,8 @@ export function SchemaForm(props) {
   const errors = unfit ? new Map([['', unfit]]) : tries > 0 ? outcome.errors : NO_ERRORS;
   // MCP 2025-11-25, Elicitation, "Security Considerations": a form must not be used for sensitive information. Nothing stops a stranger.
   const secrets = useMemo(() => (outcome.errors.size > 0 ? [] : secretsIn(shape, outcome.value)), [shape, outcome]);
-  useEffect(() => {
+  // At once: the panel may be another one before the next frame, and takes the form with it.
+  useLayoutEffect(() => {
     if (memory) filled.set(memory, { draft, text });
     if (keepAs !== undefined && draft !== untouched.current) keep(keepAs, secrets.length > 0 || text !== null ? undefined : { draft, text });
   }, [draft, text]);

@@ -10,6 +10,10 @@ const icon = (...paths) => html`
 export const PeopleIcon = () => icon('M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5Z', 'M1.5 13.5c0-2.2 2-3.5 4.5-3.5s4.5 1.3 4.5 3.5', 'M11 3.3a2.4 2.4 0 0 1 0 4.4', 'M12.5 10.3c1.3.5 2 1.6 2 3.2');
 export const AskIcon = () => icon('M2 3.5a1 1 0 0 1 1-1h10a1 1 0 0 1 1 1v7a1 1 0 0 1-1 1H7l-3.5 2.5v-2.5H3a1 1 0 0 1-1-1Z');
 
+export const GearIcon = () => icon('M2 4.5h6M12 4.5h2M2 11.5h2M8 11.5h6', 'M10 6.25a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5Z', 'M6 13.25a1.75 1.75 0 1 0 0-3.5 1.75 1.75 0 0 0 0 3.5Z');
+
+export const ClipIcon = () => icon('M13.5 7.5 8 13a3.2 3.2 0 0 1-4.5-4.5l6-6a2.1 2.1 0 0 1 3 3l-5.8 5.8a1 1 0 0 1-1.5-1.5L10 5');
+
 /** The mark: three who talk, one of them a machine. */
 export const Mark = () => html`
   <svg class="brand-mark" viewBox="0 0 32 32" aria-hidden="true">

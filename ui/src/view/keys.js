@@ -5,7 +5,7 @@ import { preference } from './theme.js';
 
 /**
  * Keys that work wherever nothing is being written.
- * @param {Salon} salon @param {{people: () => void, help: () => void, find: () => void, escape?: () => boolean}} does escape: whether there was something to close
+ * @param {Salon} salon @param {{people: () => void, help: () => void, find: () => void, search: () => void, escape?: () => boolean}} does escape: whether there was something to close
  */
 export function useKeys(salon, does) {
   const now = useRef(does);
@@ -15,6 +15,11 @@ export function useKeys(salon, does) {
       if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === 'k' && !document.querySelector('dialog[open]')) {
         event.preventDefault();
         now.current.find();
+        return;
+      }
+      if ((event.ctrlKey || event.metaKey) && event.shiftKey && !event.altKey && event.key.toLowerCase() === 'f' && !document.querySelector('dialog[open]')) {
+        event.preventDefault();
+        now.current.search();
         return;
       }
       if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;

@@ -1,9 +1,11 @@
-import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
+import { html, useState } from '../../vendor/ui.js';
+import { useDialog } from './dialog.js';
 import { areSingleKeysOn } from './keys.js';
 import { prefer } from './theme.js';
 
 const KEYS = [
   ['Ctrl K', 'go to a room'],
+  ['Ctrl Shift F', 'search all rooms'],
   ['/', 'filter the room'],
   ['c', 'write a message'],
   ['p', 'people'],
@@ -15,14 +17,14 @@ const KEYS = [
   ['Enter', 'on a row: unfold it'],
   ['r', 'on a message: reply'],
   ['i', 'on a row: inspect the envelope'],
+  ['↑', 'in an empty message field: change your last message'],
   ['End', 'in the transcript: to the newest'],
 ];
 
 /** The list of keys. @param {{onClose: () => void}} props */
 export function KeysHelp({ onClose }) {
-  const dialog = useRef(/** @type {HTMLDialogElement|null} */ (null));
+  const dialog = useDialog();
   const [on, setOn] = useState(areSingleKeysOn());
-  useEffect(() => { dialog.current?.showModal(); }, []);
   return html`
     <dialog class="dialog keys" ref=${dialog} onClose=${onClose} aria-labelledby="keys-title">
       <h2 id="keys-title">Keys</h2>

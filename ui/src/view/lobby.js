@@ -53,7 +53,7 @@ export function Lobby() {
   const rooms = [...known, ...unentered]
     .sort((a, b) => Number(pinned.includes(b.name)) - Number(pinned.includes(a.name)) || (b.participants ?? 0) - (a.participants ?? 0) || (b.newest ?? '').localeCompare(a.newest ?? ''));
   const wanted = search.trim().toLowerCase();
-  const fits = rooms.filter(({ name }) => name.toLowerCase().includes(wanted));
+  const fits = rooms.filter(({ name, title = '', description = '' }) => `${name} ${title} ${description}`.toLowerCase().includes(wanted));
   const previews = usePreviews(fits.slice(0, MAX_PREVIEWS), me);
   return html`
     <main class="lobby" id="main" tabindex="-1">
@@ -112,8 +112,9 @@ function RoomLink({ topic, preview, pinned, onPin }) {
     <li class="room-item">
       <button type="button" class="plain room-pin" aria-pressed=${pinned} aria-label=${`Pin ${roomName(name)}`} title=${pinned ? 'Unpin' : 'Pin'} onClick=${onPin}>${pinned ? '★' : '☆'}</button>
       <button type="button" class="room" onClick=${() => salon.go({ view: 'room', topic: name })}>
-        <b title=${name}>${roomName(name)}${visit && html` <span class="entered">entered</span>`}${visit && visit.room.unread > 0 && html` <span class="count">${visit.room.unread} unread</span>`}</b>
+        <b title=${name}>${topic.title || roomName(name)}${topic.title && html` <span class="faint">${roomName(name)}</span>`}${visit && html` <span class="entered">entered</span>`}${visit && visit.room.unread > 0 && html` <span class="count">${visit.room.unread} unread</span>`}</b>
         <span class="room-here" data-some=${(participants ?? 0) > 0 ? '' : null}>${participants ? `${participants} here` : 'empty'}</span>
+        ${topic.description && html`<span class="room-said clipped">${topic.description}</span>`}
         ${last && html`<span class="room-said clipped">${last}</span>`}
         ${people && html`<span class="room-people clipped">${people}</span>`}
         <span class="faint" title=${newest ? moment(Date.parse(newest)) : ''}>

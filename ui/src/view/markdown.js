@@ -1,11 +1,11 @@
-import { html, h, useMemo, useState } from '../../vendor/ui.js';
+import { html, h, useEffect, useMemo, useState } from '../../vendor/ui.js';
 import { hiddenHost, textOf } from '../model/links.js';
 import { parse, parsePlain } from '../model/markdown.js';
 import { beginning, count } from '../model/text.js';
 import { useSalon } from '../app.js';
 
 /** @typedef {import('../model/markdown.js').Block} Block */
-/** @typedef {import('../model/markdown.js').Inline} Inline */
+/** @typedef {import('../model/inline.js').Inline} Inline */
 
 /**
  * What somebody wrote: Markdown, or plain text with its links and mentions. Made of elements and text, never of markup.
@@ -84,12 +84,29 @@ function inline(node) {
   }
 }
 
+/** What colours code; loaded with the first code that names its language. @type {typeof import('../model/highlight.js').highlight|null} */
+let highlight = null;
+
+/** The parts of code in their colours; all of it in none until it is known how. @param {string} text @param {string} lang */
+function useHighlighted(text, lang) {
+  const [isKnown, setKnown] = useState(highlight !== null);
+  useEffect(() => {
+    if (isKnown || lang === '') return;
+    import('../model/highlight.js').then((module) => {
+      highlight = module.highlight;
+      setKnown(true);
+    }, () => {});
+  }, [lang]);
+  return useMemo(() => (isKnown && highlight ? highlight(text, lang) : [{ token: '', text }]), [text, lang, isKnown]);
+}
+
 /** A block of code, with a way to take it along. @param {{lang: string, text: string}} props */
 function Code({ lang, text }) {
   const salon = useSalon();
+  const parts = useHighlighted(text, lang);
   return html`
     <div class="code-block">
-      <pre tabindex="0" aria-label=${lang ? `code, ${lang}` : 'code'}><code>${text}</code></pre>
+      <pre tabindex="0" aria-label=${lang ? `code, ${lang}` : 'code'}><code>${parts.map((part) => (part.token === '' ? part.text : html`<span data-token=${part.token}>${part.text}</span>`))}</code></pre>
       <button type="button" class="small copy-code" onClick=${() => void salon.copy(text, 'Copied')}>Copy<span class="unseen"> the code</span></button>
     </div>`;
 }

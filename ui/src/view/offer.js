@@ -17,8 +17,8 @@ import { ResultView } from './result.js';
 /** @typedef {import('../model/types.js').Call} Call */
 
 /**
- * A request of the person's from this panel. `call` is the request envelope's id, once it is stored.
- * @typedef {{state: 'running'|'done'|'failed', call?: string, result?: any, error?: string}} Run
+ * A request of the person's from this panel. `call` is the request envelope's id, once it is stored; `sent` is the same before that.
+ * @typedef {{state: 'running'|'done'|'failed', call?: string, sent?: string, result?: any, error?: string}} Run
  */
 
 /**
@@ -38,7 +38,7 @@ function useRun(id) {
     };
     setRun({ state: 'running' });
     try {
-      const result = await peer.request(id, method, params, { signal: mine.signal, onEnvelope: ({ id: call }) => set({ call }) });
+      const result = await peer.request(id, method, params, { signal: mine.signal, onSend: (sent) => set({ sent }), onEnvelope: ({ id: call }) => set({ call }) });
       set({ state: 'done', result });
     } catch (error) {
       set({ state: 'failed', error: said(error) });
@@ -54,7 +54,9 @@ function RunView({ run, id, onStop, onRead }) {
   useRevision(salon.person);
   const asks = run.state === 'running' ? salon.person.asks.filter((ask) => ask.from === id) : [];
   const around = useFocusAfter(asks.length);
+  useRevision(salon.connection);
   const call = run.call === undefined ? undefined : salon.room.calls.get(run.call);
+  const isHeld = run.state === 'running' && run.sent !== undefined && salon.connection.isHeld(run.sent);
   const { done, total, message } = call?.progress ?? { done: 0 };
   // The answer is what the person waits for: as much of it as fits is brought into sight, from its beginning.
   useEffect(() => {
@@ -64,7 +66,7 @@ function RunView({ run, id, onStop, onRead }) {
   }, [run.state]);
   return html`
     <section class="run" ref=${around} tabindex="-1" aria-label="Answer" aria-busy=${run.state === 'running'}>
-      <h5><span role="status">${{ running: 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
+      <h5><span role="status">${{ running: isHeld ? 'Waits for approval' : 'Running', done: 'Answer', failed: 'It failed' }[run.state]}</span>
         ${call?.ended !== undefined && html` <span class="faint">after ${duration(Math.max(0, call.ended - call.began))}</span>`}</h5>
       ${run.state === 'running' && html`
         <div class="progress">

@@ -1,11 +1,13 @@
 /** One participant: who it is, and what it offers. */
 
 import { html, useEffect, useId, useRef, useState } from '../../vendor/ui.js';
-import { nameOf } from '../model/people.js';
+import { nameOf, statusText } from '../model/people.js';
 import { clip, count, moment } from '../model/text.js';
 import { Catalogue } from '../net/catalogue.js';
 import { useRevision, useSalon } from '../app.js';
+import { TalkAlone } from './alone.js';
 import { AllowedTools } from './confirm.js';
+import { ParticipantControl } from './moderate.js';
 import { PromptView, ResourceView, ToolView } from './offer.js';
 import { Face, kindOf } from './roster.js';
 
@@ -50,7 +52,8 @@ function Head({ id }) {
         <p class="faint"><code>${id}</code> · ${person ? kindOf(person) : 'unknown'} · ${person?.present ? 'here' : 'not here'}
           ${since !== undefined && html` since <time datetime=${new Date(since).toISOString()}>${moment(since)}</time>`}
           ${' · '}<button type="button" class="link" title="Copy a link to this participant" onClick=${() => void salon.copyLink({ person: id })}>Link</button></p>
-        ${person?.status && html`<p>${clip(person.status, 300)}</p>`}
+        ${person?.via && html`<p class="faint">Here by the bridge <code>${clip(person.via, 120)}</code></p>`}
+        ${person?.status && html`<p dir="auto">${clip(statusText(person), 300)}${person.status.until && html` <span class="faint">until <time datetime=${person.status.until}>${moment(Date.parse(person.status.until))}</time></span>`}</p>`}
       </div>
     </header>`;
 }
@@ -92,7 +95,7 @@ function Other({ id, again }) {
   useEffect(() => {
     if (present) void catalogue.meet(id);
   }, [present, offer]);
-  // Whoever comes from a call has not looked at the list that has its tool.
+  // A person who comes from a call has not looked at the list that has its tool.
   useEffect(() => {
     if (repeated && offer.info && offer.lists.tools.state === 'unread') void catalogue.read(id, 'tools');
   }, [offer]);
@@ -100,6 +103,8 @@ function Other({ id, again }) {
   return html`
     <div class="peer">
       <${Head} id=${id} />
+      <${ParticipantControl} id=${id} />
+      <${TalkAlone} id=${id} />
       ${!present && html`<p class="aside">It is not in the room now, so it cannot be asked anything.</p>`}
       ${present && offer.state === 'meeting' && html`<p class="aside" role="status">Connecting…</p>`}
       ${present && offer.state === 'failed' && html`

@@ -1,18 +1,19 @@
 /** The rooms that the person is in, beside each other. */
 
 import { html, useEffect } from '../../vendor/ui.js';
-import { useRevision, useSalon } from '../app.js';
+import { useRevision, useSalon, useSlowRevision } from '../app.js';
 import { lastSaid, othersIn } from '../model/preview.js';
 import { roomName } from '../model/route.js';
+import { approvalsForMe } from '../powers.js';
 import { count } from '../model/text.js';
 
 /** @typedef {import('../visits.js').Visit} Visit */
 
-/** @param {{onSwitch: () => void}} props onSwitch: opens the search for rooms */
-export function RoomList({ onSwitch }) {
+/** @param {{onSwitch: () => void, onSearch: () => void}} props onSwitch: opens the list of rooms; onSearch: the search over what was said */
+export function RoomList({ onSwitch, onSearch }) {
   const salon = useSalon();
   const { visits } = salon;
-  useRevision(visits);
+  useSlowRevision(visits);
   useRevision(salon.pins);
   const me = salon.session?.participant.id ?? '';
   const pinned = salon.pins.of(me);
@@ -24,6 +25,7 @@ export function RoomList({ onSwitch }) {
       <div class="room-list-head">
         <h2>Rooms</h2>
         <button type="button" class="plain small" title="Find or enter a room (Ctrl+K)" onClick=${onSwitch}>Find…</button>
+        <button type="button" class="plain small" title="Search all rooms (Ctrl+Shift+F)" onClick=${onSearch}>Search…</button>
       </div>
       <ul>${topics.map((topic) => html`<${Entry} key=${topic} topic=${topic} visit=${visits.get(topic)} pinned=${pinned.includes(topic)} onPin=${() => salon.pins.toggle(me, topic)} />`)}</ul>
       <button type="button" class="plain small all-rooms" onClick=${() => salon.go({ view: 'lobby' })}>All rooms</button>
@@ -51,10 +53,11 @@ function Entry({ topic, visit, pinned, onPin }) {
 
 /** What waits in a room that is not shown. @param {{visit: Visit}} props */
 function News({ visit }) {
-  const { room, person } = visit;
-  const news = newsOf(visit);
+  const { room } = visit;
+  const asks = asksIn(visit, useSalon().session);
+  const news = newsOf(visit, asks);
   return html`
-    ${person.asks.length > 0 && html`<span class="count asks" title=${news}>?${person.asks.length}</span>`}
+    ${asks > 0 && html`<span class="count asks" title=${news}>?${asks}</span>`}
     ${room.mentions > 0 && html`<span class="count mentions">@${room.mentions}</span>`}
     ${room.unread > room.mentions && html`<span class="count">${room.unread > 99 ? '99+' : room.unread}</span>`}
     ${news && html`<span class="unseen">, ${news}</span>`}`;
@@ -67,9 +70,14 @@ function About({ visit: { room } }) {
   return html`<span class="room-about"><span class="clipped">${said}</span>${others > 0 && html`<span>${count(others, 'other')}</span>`}</span>`;
 }
 
-/** @param {Visit} visit */
-function newsOf({ room, person }) {
-  return [person.asks.length > 0 && `${count(person.asks.length, 'question')} for you`, room.unread > 0 && `${room.unread} unread`,
+/** How many questions and held calls wait for the person. @param {Visit} visit @param {import('../model/types.js').SessionInfo|null} session */
+function asksIn({ room, person }, session) {
+  return person.asks.length + approvalsForMe(room, session).length;
+}
+
+/** @param {Visit} visit @param {number} asks */
+function newsOf({ room }, asks) {
+  return [asks > 0 && `${count(asks, 'question')} for you`, room.unread > 0 && `${room.unread} unread`,
     room.mentions > 0 && count(room.mentions, 'mention')].filter(Boolean).join(', ');
 }
 
@@ -82,9 +90,11 @@ export function useTitle() {
     const tell = () => {
       const all = visits.all();
       const unread = all.reduce((sum, { room }) => sum + room.unread, 0);
-      const urgent = visits.asks > 0 || all.some(({ room }) => room.mentions > 0);
-      const many = unread + visits.asks;
-      document.title = `${many > 0 ? `(${many}${urgent ? '!' : ''}) ` : ''}${topic === undefined ? '' : `${roomName(topic)} · `}Salon`;
+      const asks = all.reduce((sum, visit) => sum + asksIn(visit, salon.session), 0);
+      const urgent = asks > 0 || all.some(({ room }) => room.mentions > 0);
+      const many = unread + asks;
+      const title = `${many > 0 ? `(${many}${urgent ? '!' : ''}) ` : ''}${topic === undefined ? '' : `${roomName(topic)} · `}Salon`;
+      if (title !== document.title) document.title = title;
       sign(urgent);
     };
     tell();

@@ -2,14 +2,15 @@
 
 import { html, useId, useState } from '../../vendor/ui.js';
 import { GATEWAY } from '../model/envelope.js';
-import { fullName, givenName, nameOf, presentPeople } from '../model/people.js';
+import { fullName, givenName, nameOf, presentPeople, statusText } from '../model/people.js';
 import { clip, count, hueOf, initials } from '../model/text.js';
-import { useRevision, useSalon } from '../app.js';
+import { useRevision, useSalon, useSlowRevision } from '../app.js';
 import { lazy } from './lazy.js';
 
 /** @typedef {import('../model/types.js').Person} Person */
 
 const InviteDialog = lazy(async () => (await import('./invite.js')).InviteDialog, { sheet: 'doing', quiet: true });
+const StatusDialog = lazy(async () => (await import('./status.js')).StatusDialog, { sheet: 'doing', quiet: true });
 
 /** From so many on one wants to search. */
 const MANY = 12;
@@ -17,10 +18,11 @@ const MAX_SHOWN = 200;
 
 export function Roster() {
   const { room, connection } = useSalon();
-  useRevision(room);
+  useSlowRevision(room);
   useRevision(connection);
   const [search, setSearch] = useState('');
   const [inviting, setInviting] = useState(false);
+  const [telling, setTelling] = useState(false);
   const id = useId();
   const here = presentPeople(room.people);
   const gone = [...room.people.values()].filter((person) => !person.present)
@@ -35,8 +37,10 @@ export function Roster() {
   return html`
     <div class="roster" data-stale=${connection.stands ? null : ''}>
       <button type="button" class="plain small invite-button" title="How to let somebody into this room" onClick=${() => setInviting(true)}>Invite…</button>
-      ${inviting && html`<${InviteDialog} onClose=${() => setInviting(false)} />`}
-      <h2 id=${id}>${connection.stands ? 'In the room' : 'Here when the connection was lost'} <span class="faint">${here.length - (room.people.get(GATEWAY)?.present ? 1 : 0)}</span></h2>
+      <button type="button" class="plain small invite-button" title="Tell the room what you are doing" disabled=${!connection.stands} onClick=${() => setTelling(true)}>Status…</button>
+      ${telling && html`<${StatusDialog} onClose=${() => setTelling(false)} />`}
+      ${inviting && html`<${InviteDialog} topic=${room.topic} onClose=${() => setInviting(false)} />`}
+      <h2 id=${id}>${connection.stands ? 'In the room' : 'Last seen here'} <span class="faint">${here.length - (room.people.get(GATEWAY)?.present ? 1 : 0)}</span></h2>
       ${here.length + gone.length > MANY && html`
         <input type="search" class="search" placeholder="Find somebody" aria-label="Find somebody" value=${search}
           onInput=${(/** @type {any} */ event) => setSearch(event.currentTarget.value)} />`}
@@ -63,7 +67,9 @@ function Entry({ person }) {
   const id = fullName(room.people, person.id) !== name && html`<code class="who-id">${person.id}</code> · `;
   const current = panel?.panel === 'peer' && panel.id === person.id;
   const busy = person.present ? openCalls(room).get(person.id) ?? 0 : 0;
-  const words = [kindOf(person), person.id === room.me && 'you', !person.present && 'left', person.status && clip(person.status, 60),
+  const { settings } = room.control;
+  const doing = person.present ? statusText(person) : '';
+  const words = [kindOf(person), person.id === room.me && 'you', !person.present && 'left', settings?.paused?.includes(person.id) && 'paused', settings?.removed?.includes(person.id) && 'removed', person.via && `via ${clip(person.via, 60)}`,
     busy > 0 && `at work on ${count(busy, 'call')}`];
   return html`
     <li>
@@ -73,6 +79,7 @@ function Entry({ person }) {
         <span class="roster-words">
           <span class="roster-name" data-hue=${hueOf(person.id)} dir="auto">${clip(name, 80)}</span>
           <span class="roster-kind">${id}${words.filter(Boolean).join(' · ')}</span>
+          ${doing && html`<span class="roster-kind roster-status" data-status=${person.status?.status} title=${doing} dir="auto">${clip(doing, 220)}</span>`}
         </span>
       </button>
     </li>`;

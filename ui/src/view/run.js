@@ -1,6 +1,6 @@
 /** A run in numbers, and as a file to keep or to send. */
 
-import { html, useEffect, useMemo, useRef } from '../../vendor/ui.js';
+import { html, useMemo } from '../../vendor/ui.js';
 import { said, useSalon } from '../app.js';
 import { asHtml, asJson } from '../model/exported.js';
 import { nameOf } from '../model/people.js';
@@ -9,6 +9,7 @@ import { roomName } from '../model/route.js';
 import { summaryOf } from '../model/summary.js';
 import { isPreparation } from '../model/calls.js';
 import { clip, count, duration, moment } from '../model/text.js';
+import { useDialog } from './dialog.js';
 
 /** How many lines are shown. */
 const MAX_LINES = 100;
@@ -17,8 +18,7 @@ const MAX_LINES = 100;
 export function RunDialog({ onClose }) {
   const salon = useSalon();
   const { room, filter } = salon;
-  const dialog = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  useEffect(() => { dialog.current?.showModal(); }, []);
+  const dialog = useDialog();
   // As it is when the dialog is opened: numbers that change while they are read help nobody.
   const items = useMemo(() => (filter ? room.items.filter(filter) : [...room.items]), []);
   const summary = useMemo(() => summaryOf(items.flatMap((item) => (item.type === 'call' ? [item.call] : []))), [items]);
@@ -51,7 +51,7 @@ export function RunDialog({ onClose }) {
               <td class=${line.failed > 0 ? 'n bad' : 'n'}>${line.failed}</td><td class="n">${duration(line.median)}</td><td class="n">${duration(line.longest)}</td><td class="n">${duration(line.total)}</td></tr>`)}
           </tbody></table></div>`}
       ${summary.lines.length > MAX_LINES && html`<p class="faint">and ${summary.lines.length - MAX_LINES} more, in the file</p>`}
-      <p class="aside">The files have what everybody in this room has said. Whoever gets one can read all of it.</p>
+      <p class="aside">The files have what everybody in this room has said. Everybody who gets one can read all of it.</p>
       <form method="dialog" class="form-buttons">
         <button type="button" class="primary" onClick=${() => save('html')}>Save as HTML</button>
         <button type="button" onClick=${() => save('json')}>Save as JSON</button>
@@ -84,7 +84,7 @@ async function drawn({ svg, width, height }) {
     await image.decode();
     const canvas = Object.assign(document.createElement('canvas'), { width, height });
     canvas.getContext('2d')?.drawImage(image, 0, 0);
-    const blob = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+    const blob = await new Promise((resolve) => { canvas.toBlob(resolve, 'image/png'); });
     if (!(blob instanceof Blob)) throw new Error('this browser draws none');
     return blob;
   } finally {

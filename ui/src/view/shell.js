@@ -1,9 +1,10 @@
-import { html, useEffect, useErrorBoundary, useRef, useState } from '../../vendor/ui.js';
-import { said, useRevision, useSalon } from '../app.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js';
+import { useRevision, useSalon, useSlowRevision } from '../app.js';
 import { GATEWAY } from '../model/envelope.js';
 import { presentPeople } from '../model/people.js';
 import { roomName } from '../model/route.js';
-import { areNotificationsOn, canNotify, setNotifications } from '../alerts.js';
+import { approvalsForMe } from '../powers.js';
+import { AccountMenu } from './accountmenu.js';
 import { AskBadge } from './badge.js';
 import { Composer } from './composer.js';
 import { Filters } from './filters.js';
@@ -11,88 +12,24 @@ import { Guard } from './guard.js';
 import { Mark, PeopleIcon } from './icons.js';
 import { useKeys } from './keys.js';
 import { lazy } from './lazy.js';
-import { Lobby } from './lobby.js';
+import { RoomBanner, RoomTools } from './roombar.js';
 import { RoomList, useTitle } from './rooms.js';
 import { Roster } from './roster.js';
 import { SignIn } from './signin.js';
-import { ConnectionBanner, ConnectionDot, Toasts } from './state.js';
-import { applyTheme, theme } from './theme.js';
+import { ConnectionBanner, ConnectionDot } from './state.js';
 import { Transcript } from './transcript.js';
-
-/** @typedef {import('./theme.js').Theme} Theme */
+import { isAdrift, useArrival } from './arrival.js';
 
 const Asks = lazy(async () => (await import('./asks.js')).Asks, { sheet: 'doing' });
 const Timeline = lazy(async () => (await import('./timeline.js')).Timeline, { sheet: 'timeline' });
 const PeerPanel = lazy(async () => (await import('./peer.js')).PeerPanel, { sheet: 'doing' });
 const Switcher = lazy(async () => (await import('./switcher.js')).Switcher, { sheet: 'doing', quiet: true });
+const SearchDialog = lazy(async () => (await import('./search.js')).SearchDialog, { sheet: 'doing', quiet: true });
 const Inspector = lazy(async () => (await import('./inspector.js')).Inspector);
 const ConfirmDialog = lazy(async () => (await import('./confirm.js')).ConfirmDialog, { sheet: 'doing', quiet: true });
+const ThreadPanel = lazy(async () => (await import('./thread.js')).ThreadPanel, { sheet: 'doing' });
+const SettingsPanel = lazy(async () => (await import('./settings.js')).SettingsPanel, { sheet: 'doing' });
 const KeysHelp = lazy(async () => (await import('./keyshelp.js')).KeysHelp, { sheet: 'doing', quiet: true });
-
-/** The whole page: signing in, choosing a room, or being in one. */
-export function Page() {
-  const salon = useSalon();
-  useRevision(salon);
-  const [broken, reset] = useErrorBoundary();
-  if (broken) {
-    return html`
-      <main class="alone" id="main">
-        <h1>This page has an error</h1>
-        <p>${said(broken)}</p>
-        <button type="button" class="primary" onClick=${reset}>Try again</button>
-      </main>`;
-  }
-  return html`<${Place} /><${Toasts} />`;
-}
-
-function Place() {
-  const salon = useSalon();
-  useRevision(salon);
-  if (salon.account.starting) {
-    return html`
-      <main class="alone" id="main">
-        ${salon.account.problem === null ? html`<p class="faint" role="status">Opening…</p>` : html`
-          <h1>Salon</h1><p role="alert">${salon.account.problem}</p>
-          <button type="button" class="primary" onClick=${() => void salon.account.retry()}>Try again</button>`}
-      </main>`;
-  }
-  if (!salon.session) return html`<main class="alone" id="main"><${SignIn} /></main>`;
-  if (salon.account.linkCode !== null) return html`<${LinkChoice} id=${salon.session.participant.id} />`;
-  if (!salon.visit) return html`<${Front} />`;
-  return html`<${Shell} key=${salon.visit.room.topic} />`;
-}
-
-/** A link may sign in somebody else than who is here. @param {{id: string}} props */
-function LinkChoice({ id }) {
-  const salon = useSalon();
-  return html`
-    <main class="alone" id="main">
-      <h1>Sign in by this link?</h1>
-      <p>You are signed in as <b>${id}</b>. The link may sign you in as somebody else, in every tab of this browser.</p>
-      <div class="form-buttons">
-        <button type="button" class="primary" onClick=${() => void salon.account.answerLink(true)}>Sign in by the link</button>
-        <button type="button" onClick=${() => void salon.account.answerLink(false)}>Stay ${id}</button>
-      </div>
-    </main>`;
-}
-
-/** The list of rooms, with its bar. */
-function Front() {
-  const salon = useSalon();
-  const [help, setHelp] = useState(false);
-  const [finding, setFinding] = useState(false);
-  useKeys(salon, { people: () => {}, help: () => setHelp(true), find: () => setFinding(true) });
-  useTitle();
-  useArrival();
-  return html`
-    <div class="front">
-      <header class="top"><span class="brand"><${Mark} />Salon</span><span class="spring"></span><${Account} onHelp=${() => setHelp(true)} /></header>
-      <${Lobby} />
-      ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
-      ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
-    </div>
-  `;
-}
 
 /** A room: those present at the left, the conversation in the middle, what was opened at the right. */
 export function Shell() {
@@ -102,6 +39,7 @@ export function Shell() {
   const [people, setPeople] = useState(false);
   const [help, setHelp] = useState(false);
   const [finding, setFinding] = useState(false);
+  const [searching, setSearching] = useState(false);
   const narrow = useNarrow();
   const escape = () => {
     const open = people || salon.panel !== null;
@@ -109,7 +47,7 @@ export function Shell() {
     else salon.close();
     return open;
   };
-  useKeys(salon, { people: () => setPeople((open) => !open), help: () => setHelp(true), find: () => setFinding(true), escape });
+  useKeys(salon, { people: () => setPeople((open) => !open), help: () => setHelp(true), find: () => setFinding(true), search: () => setSearching(true), escape });
   useTitle();
   useQuestions();
   // What was chosen in the sheet of people is shown in its place.
@@ -131,8 +69,9 @@ export function Shell() {
       <header class="top" inert=${Boolean(sheet)}>
         <button type="button" class="brand" onClick=${() => salon.go({ view: 'lobby' })} title="All rooms"><${Mark} /><span>Salon</span></button>
         <span class="faint" aria-hidden="true">/</span>
-        <h1 class="room-name" title=${room.topic}>${roomName(room.topic)}</h1>
+        <${RoomTitle} />
         <${ConnectionDot} />
+        <${RoomTools} />
         <span class="spring"></span>
         <nav class="views" aria-label="Views">
           <${ViewTab} view="room" label="Transcript" />
@@ -140,15 +79,16 @@ export function Shell() {
         </nav>
         <${PeopleButton} open=${people} onToggle=${() => setPeople(!people)} />
         <${AskBadge} />
-        <${Account} onHelp=${() => setHelp(true)} />
+        <${AccountMenu} onHelp=${() => setHelp(true)} />
       </header>
       <div class="side" inert=${sheet === 'panel'} ...${sheet === 'people' ? { role: 'dialog', 'aria-modal': 'true', 'aria-label': 'Rooms and people' } : {}}>
         <button type="button" class="plain side-close" aria-label="Close" onClick=${() => setPeople(false)}>✕</button>
-        <${RoomList} onSwitch=${() => setFinding(true)} />
+        <${RoomList} onSwitch=${() => setFinding(true)} onSearch=${() => setSearching(true)} />
         <nav aria-label="People" ref=${side}><${Guard} of=${room}><${Roster} /><//></nav>
       </div>
       <main class="middle" id="main" tabindex="-1" inert=${Boolean(sheet)}>
         <${ConnectionBanner} />
+        <${RoomBanner} />
         <${Filters} />
         ${route.view === 'timeline' ? html`<${Timeline} />` : html`
           <${Transcript} />${connection.state.name !== 'closed' && html`<${Composer} />`}`}
@@ -157,6 +97,7 @@ export function Shell() {
       ${(panel || people) && html`<div class="scrim" onClick=${() => { setPeople(false); salon.close(); }}></div>`}
       <${Confirmation} />
       ${finding && html`<${Switcher} onClose=${() => setFinding(false)} />`}
+      ${searching && html`<${SearchDialog} onClose=${() => setSearching(false)} />`}
       ${help && html`<${KeysHelp} onClose=${() => setHelp(false)} />`}
       ${connection.state.name === 'signed-out' && html`<${SignInAgain} />`}
     </div>
@@ -178,31 +119,18 @@ function useNarrow() {
   return narrow;
 }
 
-/** Whether nothing has the focus, because what had it is gone or covered. */
-function isAdrift() {
-  return document.activeElement === null || document.activeElement === document.body;
-}
-
-/** Whether the page has shown anything before: at first the focus is at the beginning, where it belongs. */
-let arrived = false;
-
-/**
- * In a room the person can write at once, and letters are no commands. Where the focus would bring up a keyboard over half of the screen it goes
- * to the view instead; and at first to nothing, at the beginning of the page.
- */
-function useArrival() {
-  useEffect(() => {
-    const composer = matchMedia('(pointer: fine)').matches ? document.getElementById('composer') : null;
-    if (isAdrift()) (composer ?? (arrived ? document.getElementById('main') : null))?.focus();
-    arrived = true;
-  }, []);
-}
-
 /** @param {Event} event */
 function skip(event) {
   // The fragment is the page's address.
   event.preventDefault();
   (document.getElementById('composer') ?? document.getElementById('main'))?.focus();
+}
+
+/** What the room is called: its title, or its topic without `room:`. */
+function RoomTitle() {
+  const { room } = useSalon();
+  useSlowRevision(room);
+  return html`<h1 class="room-name" title=${room.topic}>${room.control.settings?.title || roomName(room.topic)}</h1>`;
 }
 
 /** @param {{view: 'room'|'timeline', label: string}} props */
@@ -217,7 +145,7 @@ function ViewTab({ view, label }) {
 /** Shows the people where there is no room for them beside. @param {{open: boolean, onToggle: () => void}} props */
 function PeopleButton({ open, onToggle }) {
   const { room } = useSalon();
-  useRevision(room);
+  useSlowRevision(room);
   const here = presentPeople(room.people).filter((person) => person.id !== GATEWAY).length;
   return html`
     <button type="button" class="people-button" aria-expanded=${open} aria-label=${`People, ${here} here`} onClick=${onToggle}>
@@ -225,7 +153,7 @@ function PeopleButton({ open, onToggle }) {
     </button>`;
 }
 
-const TITLES = { peer: 'Participant', inspector: 'Envelope', asks: 'For you' };
+const TITLES = { peer: 'Participant', inspector: 'Envelope', asks: 'For you', settings: 'Room', thread: 'Thread' };
 
 /** @param {{modal: boolean}} props modal: whether it lies over everything else */
 function SidePanel({ modal }) {
@@ -233,7 +161,8 @@ function SidePanel({ modal }) {
   const { panel } = salon;
   const place = useRef(/** @type {HTMLElement|null} */ (null));
   // Opened by hand it gets the focus; a question that opens it by itself must not interrupt what is being written.
-  useEffect(() => { if (!salon.panels.quietly) place.current?.focus(); }, []);
+  // At once: a key that is pressed as soon as the panel is seen is meant for it.
+  useLayoutEffect(() => { if (!salon.panels.quietly) place.current?.focus(); }, []);
   if (!panel) return null;
   return html`
     <aside class="panel" aria-label=${TITLES[panel.panel]} tabindex="-1" ref=${place} ...${modal ? { role: 'dialog', 'aria-modal': 'true' } : {}}>
@@ -246,6 +175,8 @@ function SidePanel({ modal }) {
         ${panel.panel === 'peer' && html`<${PeerPanel} key=${panel.again ?? ''} id=${panel.id ?? ''} again=${panel.again} />`}
         ${panel.panel === 'inspector' && html`<${Inspector} envelopeId=${panel.id ?? ''} />`}
         ${panel.panel === 'asks' && html`<${Asks} />`}
+        ${panel.panel === 'thread' && html`<${ThreadPanel} id=${panel.id ?? ''} />`}
+        ${panel.panel === 'settings' && html`<${SettingsPanel} />`}
       <//></div>
     </aside>
   `;
@@ -257,44 +188,6 @@ function Confirmation() {
   useRevision(rights);
   const pending = rights.pending[0];
   return pending ? html`<${ConfirmDialog} key=${pending.id} pending=${pending} />` : null;
-}
-
-/** Who one is, and what concerns the whole page. @param {{onHelp: () => void}} props */
-function Account({ onHelp }) {
-  const salon = useSalon();
-  const [now, setNow] = useState(theme());
-  const [notifies, setNotifies] = useState(areNotificationsOn());
-  const menu = useRef(/** @type {HTMLDetailsElement|null} */ (null));
-  const close = () => { if (menu.current) menu.current.open = false; };
-  const participant = salon.session?.participant;
-  const choose = (/** @type {any} */ event) => {
-    const chosen = /** @type {Theme} */ (event.currentTarget.value);
-    applyTheme(chosen);
-    setNow(chosen);
-  };
-  const away = (/** @type {FocusEvent} */ event) => {
-    if (event.relatedTarget instanceof Node && menu.current?.contains(event.relatedTarget)) return;
-    if (event.relatedTarget) close();
-  };
-  return html`
-    <details class="menu" ref=${menu} onFocusOut=${away}
-      onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === 'Escape') { close(); menu.current?.querySelector('summary')?.focus(); } }}>
-      <summary aria-label=${`${participant?.name || participant?.id}: settings. You are signed in as ${participant?.id}`}><span class="menu-name">${participant?.name || participant?.id}</span></summary>
-      <div class="menu-body">
-        <p>Signed in as <b>${participant?.id}</b></p>
-        <label>Colours
-          <select value=${now} onChange=${choose}>
-            <option value="system">as the system</option><option value="light">light</option><option value="dark">dark</option>
-          </select>
-        </label>
-        ${canNotify() && html`<label>Desktop notifications
-          <input type="checkbox" checked=${notifies} onChange=${async (/** @type {any} */ event) => setNotifies(await setNotifications(event.currentTarget.checked))} /></label>`}
-        <button type="button" onClick=${() => { close(); onHelp(); }}>Keys <kbd>?</kbd></button>
-        ${salon.visit && html`<button type="button" onClick=${() => salon.go({ view: 'lobby' })}>Other rooms</button>`}
-        <button type="button" onClick=${() => void salon.account.signOut()}>Sign out</button>
-      </div>
-    </details>
-  `;
 }
 
 /** Over the room, which stays as it is. */
@@ -310,13 +203,15 @@ function SignInAgain() {
 /** A question to the person opens its panel, where that hides nothing. */
 function useQuestions() {
   const salon = useSalon();
-  const { person } = salon;
+  const { person, room } = salon;
   useEffect(() => {
     let known = 0;
-    return person.subscribe(() => {
-      const now = person.asks.length;
+    const look = () => {
+      const now = person.asks.length + approvalsForMe(room, salon.session).length;
       if (now > known && !salon.panel && matchMedia('(min-width: 1000px)').matches) salon.openQuietly({ panel: 'asks' });
       known = now;
-    });
+    };
+    const ends = [person.subscribe(look), room.subscribe(look)];
+    return () => ends.forEach((end) => end());
   }, [person]);
 }

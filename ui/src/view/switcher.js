@@ -1,9 +1,10 @@
 /** Finds a room by its name, or enters a new one: Ctrl+K. */
 
-import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
+import { html, useEffect, useState } from '../../vendor/ui.js';
 import { useSalon } from '../app.js';
 import { isTopic, opens, roomName } from '../model/route.js';
 import { count } from '../model/text.js';
+import { useDialog } from './dialog.js';
 
 /** @typedef {{topic: string, about: string, entered: boolean}} Choice */
 
@@ -12,12 +13,11 @@ const MAX_SHOWN = 50;
 /** @param {{onClose: () => void}} props */
 export function Switcher({ onClose }) {
   const salon = useSalon();
-  const dialog = useRef(/** @type {HTMLDialogElement|null} */ (null));
+  const dialog = useDialog();
   const [typed, setTyped] = useState('');
   const [chosen, setChosen] = useState(0);
   const [known, setKnown] = useState(/** @type {import('../net/session.js').Topic[]} */ ([]));
   useEffect(() => {
-    dialog.current?.showModal();
     let gone = false;
     // Without the list the rooms of this tab can still be found.
     salon.gateway.topics().then((topics) => { if (!gone) setKnown(topics); }, () => {});

@@ -4,7 +4,8 @@ import { coveredTime, criticalPath } from '../model/critical.js';
 import { argumentsLine, outcomeLine, titleOf } from '../model/reading.js';
 import { briefly } from '../model/summary.js';
 import { clockSeconds, clip, count, duration, hueOf } from '../model/text.js';
-import { density, lay, saidIn, scaleOf } from '../model/timeline.js';
+import { scaleOf } from '../model/scale.js';
+import { density, lay, saidIn } from '../model/timeline.js';
 import { useRevision, useSalon, useSlowRevision } from '../app.js';
 import { whenLive } from '../visits.js';
 import { Chart } from './chart.js';
@@ -13,7 +14,7 @@ import { Name } from './who.js';
 
 /** @typedef {import('../model/timeline.js').Bar} Bar */
 /** @typedef {import('../model/timeline.js').Layout} Layout */
-/** @typedef {import('../model/timeline.js').Scale} Scale */
+/** @typedef {import('../model/scale.js').Scale} Scale */
 /** @typedef {import('./window.js').Window} Window */
 
 /** Between two layouts of a busy room, in milliseconds: all of it is laid out again for every envelope. */

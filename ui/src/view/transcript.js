@@ -1,36 +1,47 @@
 import { html, useEffect, useRef, useState } from '../../vendor/ui.js';
-import { openedIn, useRevision, useSalon } from '../app.js';
-import { chatText } from '../model/envelope.js';
+import { openedIn, useRevision, useSalon, useSlowRevision } from '../app.js';
+import { chatText, repliesTo } from '../model/envelope.js';
 import { grouped } from '../model/groups.js';
-import { nameOf } from '../model/people.js';
-import { clip, count } from '../model/text.js';
+import { nameOf, peopleRevision } from '../model/people.js';
+import { countReplies, threadsOf } from '../model/threads.js';
+import { clip, count, dayKey } from '../model/text.js';
 import { CallCard, GroupRow } from './callcard.js';
 import { ChatRow } from './chatrow.js';
 import { Guard } from './guard.js';
+import { lazy } from './lazy.js';
 import { DayRow, GapRow, HandshakeRow, NoticeRow, PresenceRow } from './rows.js';
 import { VirtualList } from './virtual.js';
 
 /** @typedef {import('../model/groups.js').Row} Item */
 /** @typedef {import('../model/room.js').RoomModel} RoomModel */
 
+const ApprovalCard = lazy(async () => (await import('./approval.js')).ApprovalCard, { sheet: 'doing', quiet: true });
+const ControlRow = lazy(async () => (await import('./controlrow.js')).ControlRow, { quiet: true });
+
 /** Messages of one sender within so many milliseconds are shown as one. */
 const TOGETHER = 5 * 60_000;
 
+/** Between two drawings of a busy room, in milliseconds: nobody reads faster. */
+const DRAW_INTERVAL = 50;
+
+/** Between two announcements to screen readers, in milliseconds. */
+const ANNOUNCE_INTERVAL = 500;
+
 /** What rows are likely to measure before they are drawn. */
-const HEIGHTS = { chat: 62, call: 74, group: 38, presence: 30, handshake: 30, notice: 34, gap: 40, day: 44 };
+const HEIGHTS = { chat: 62, call: 74, group: 38, presence: 30, handshake: 30, notice: 34, approval: 160, control: 34, gap: 40, day: 44 };
 
 /** The conversation of the room, newest at the bottom. */
 export function Transcript() {
   const salon = useSalon();
   const { room } = salon;
-  useRevision(room);
+  useSlowRevision(room, DRAW_INTERVAL);
   useRevision(salon);
   const list = useRef(/** @type {any} */ (null));
   const [atEnd, setAtEnd] = useState(true);
   const [flash, setFlash] = useState('');
   useAttention(room, atEnd);
 
-  const [, redraw] = useState(0);
+  const [drawn, redraw] = useState(0);
   const { filter, target } = salon;
   const passing = filter ? room.items.filter(filter) : room.items;
   const { rows: items, groupOf, cardOf } = grouped(passing, { isOpen: (id) => openedIn(room).has(id), unreadFrom: room.unreadFrom });
@@ -60,8 +71,9 @@ export function Transcript() {
     return () => clearTimeout(timer);
   }, [target]);
 
-  // Groups change rows that were there before.
-  const generation = useGeneration(room, filter, filter || groupOf.size > 0 || cardOf.size > 0 ? items : room.folds);
+  const stamp = (/** @type {Item} */ item, /** @type {number} */ at) => [
+    room.folds, peopleRevision(room.people), drawn, item.rev, isContinued(items, at, room), item.id === flash, item.id === room.unreadFrom, contentStamp(item, room),
+  ].join();
   const row = (/** @type {Item} */ item, /** @type {number} */ at) => html`
     ${item.id === room.unreadFrom && html`<div class="unread-line" role="separator"><span>New messages</span></div>`}
     <div class=${`row-in of-${item.type}${isContinued(items, at, room) ? ' continued' : ''}${item.id === flash ? ' flash' : ''}`}>
@@ -75,7 +87,7 @@ export function Transcript() {
   if (isEmpty(room)) return html`<${Empty} />`;
   return html`
     <div class="transcript">
-      <${VirtualList} hold=${list} items=${items} generation=${generation} label="Transcript" row=${row} onKey=${key}
+      <${VirtualList} hold=${list} items=${items} label="Transcript" row=${row} stamp=${stamp} onKey=${key}
         estimate=${estimate} onTop=${top} onEnd=${setAtEnd} head=${html`<${Head} />`} />
       ${items.length === 0 && html`<p class="empty over">Nothing here passes the filter.</p>`}
       ${!atEnd && html`
@@ -96,6 +108,8 @@ function Row({ item, onToggle }) {
     case 'presence': return html`<${PresenceRow} item=${item} />`;
     case 'handshake': return html`<${HandshakeRow} item=${item} />`;
     case 'notice': return html`<${NoticeRow} item=${item} />`;
+    case 'approval': return html`<${ApprovalCard} approval=${item.approval} at=${item.envelope.at} />`;
+    case 'control': return html`<${ControlRow} item=${item} />`;
     case 'gap': return html`<${GapRow} />`;
     case 'day': return html`<${DayRow} at=${item.at} />`;
   }
@@ -144,9 +158,11 @@ function Empty() {
 /** Says new messages to screen readers, and no other change of the list. */
 function Announcer() {
   const { room } = useSalon();
-  const revision = useRevision(room);
+  const revision = useSlowRevision(room, ANNOUNCE_INTERVAL);
   const seen = useRef(Date.now());
   const [text, setText] = useState('');
+  // What was said may have been redacted since.
+  useEffect(() => setText(''), [room.folds]);
   useEffect(() => {
     const fresh = room.items.slice(-8).filter((item) => item.type === 'chat' && item.envelope.heard !== undefined
       && item.envelope.heard > seen.current && item.envelope.from !== room.me);
@@ -172,11 +188,15 @@ function useAttention(room, atEnd) {
   }, [room, atEnd]);
 }
 
-/** Something that is other than before whenever one of the inputs is. @param {unknown[]} inputs */
-function useGeneration(...inputs) {
-  const last = useRef({ inputs });
-  if (inputs.some((each, at) => each !== last.current.inputs[at])) last.current = { inputs };
-  return last.current;
+/** What a row shows beside its own item: other than before when that has changed. @param {Item} item @param {RoomModel} room */
+function contentStamp(item, room) {
+  if (item.type === 'day') return dayKey(Date.now());
+  if (item.type === 'group') return item.open;
+  if (item.type === 'call') return threadsOf(room).calls.has(item.id) ? room.revision : 0;
+  if (item.type !== 'chat') return 0;
+  const about = repliesTo(item.envelope);
+  const replies = countReplies(threadsOf(room), item.id);
+  return replies > 0 && openedIn(room).has(item.id) ? room.revision : [replies, about !== undefined && room.itemOf(about)?.rev];
 }
 
 /** @param {Item} item */

@@ -4,8 +4,8 @@
 // thought, the anchor stays where the person sees it. At the end of the list the end itself is the anchor.
 
 import { Component, html } from '../../vendor/ui.js';
+import { Extent } from '../model/extent.js';
 
-/** @typedef {{id: string}} Row */
 /** @typedef {{id: string, offset: number}} Held a row and its distance from the upper edge */
 /** @typedef {Held[]|null} Anchor the first of these that is still there; null: the end */
 
@@ -23,81 +23,13 @@ const MARGIN = 8;
 
 /** How many rows in sight are remembered to hold one of them fast. */
 const MAX_HELD = 8;
-/** How many heights are remembered. */
-const MAX_MEASURED = 100_000;
-
-/** Where each row is, measured where it was drawn and estimated elsewhere. No DOM. */
-export class Extent {
-  /** @param {(row: any) => number} estimate */
-  constructor(estimate) {
-    this.estimate = estimate;
-    /** @type {readonly Row[]} */
-    this.rows = [];
-    /** @type {unknown} */
-    this.generation = undefined;
-    /** @type {Map<string, number>} */
-    this.index = new Map();
-    /** @type {Map<string, number>} */
-    this.heights = new Map();
-    /** The upper edge of each row, and the end: one more than there are rows. @type {number[]} */
-    this.tops = [0];
-    /** The first row whose edge is out of date. */
-    this.stale = 0;
-  }
-
-  /** Takes the rows. Within one generation they only grow at the end. @param {readonly Row[]} rows @param {unknown} generation */
-  set(rows, generation) {
-    if (generation !== this.generation || rows.length < this.index.size) {
-      this.index = new Map();
-      this.stale = 0;
-      if (this.heights.size > MAX_MEASURED) this.heights.clear();
-    }
-    this.generation = generation;
-    this.rows = rows;
-    for (let at = this.index.size; at < rows.length; at += 1) this.index.set(rows[at].id, at);
-  }
-
-  /** @param {string} id @param {number} height @returns {boolean} whether that is new */
-  measure(id, height) {
-    const at = this.index.get(id);
-    if (at === undefined || Math.abs((this.heights.get(id) ?? -1) - height) < 0.5) return false;
-    this.heights.set(id, height);
-    this.stale = Math.min(this.stale, at);
-    return true;
-  }
-
-  /** The upper edge of a row. @param {number} at */
-  top(at) {
-    for (; this.stale < at; this.stale += 1) {
-      const row = this.rows[this.stale];
-      this.tops[this.stale + 1] = this.tops[this.stale] + (this.heights.get(row.id) ?? this.estimate(row));
-    }
-    return this.tops[at];
-  }
-
-  get total() {
-    return this.top(this.rows.length);
-  }
-
-  /** The row at a distance from the top. @param {number} y */
-  at(y) {
-    let [low, high] = [0, this.rows.length - 1];
-    this.top(this.rows.length);
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.tops[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return Math.max(0, low);
-  }
-}
 
 /**
  * @typedef {object} Props
  * @property {readonly any[]} items
- * @property {unknown} generation other than before when `items` did more than grow at the end
  * @property {(item: any) => number} estimate a row's likely height
  * @property {(item: any, at: number) => any} row
+ * @property {(item: any, at: number) => string} stamp other than before when a row is to be drawn again
  * @property {(event: KeyboardEvent, item: any) => void} onKey a key on a row, unless it moves the focus
  * @property {() => void} onTop the top comes near
  * @property {(atEnd: boolean) => void} onEnd the end came into sight or went out of it
@@ -320,7 +252,7 @@ export class VirtualList extends Component {
     this.forceUpdate();
   }
 
-  /** Whoever unfolds a row reads it from its top. @param {Event} event */
+  /** An unfolded row is shown from its top. @param {Event} event */
   clicked(event) {
     const target = event.target instanceof Element ? event.target.closest('[aria-expanded], summary, .more') : null;
     const row = target?.closest('[data-row]');
@@ -353,12 +285,12 @@ export class VirtualList extends Component {
   }
 
   render() {
-    const { items, generation, head, label, row } = this.props;
+    const { items, head, label, row, stamp } = this.props;
     const { extent } = this;
     // A key or a click may have brought something into sight, and be heard of before its scrolling is.
     this.take();
     extent.estimate = this.props.estimate;
-    extent.set(items, generation);
+    extent.set(items);
     const top = this.wantedTop() - HEAD;
     const first = items.length === 0 ? 0 : extent.at(top - BEYOND);
     const last = items.length === 0 ? -1 : extent.at(top + this.height + BEYOND);
@@ -371,25 +303,34 @@ export class VirtualList extends Component {
         <div class="virtual-head" role="presentation">${head}</div>
         <div role="presentation" style=${{ height: `${extent.top(first)}px` }}></div>
         ${seen.map((item, at) => html`
-          <${RowHolder} key=${item.id} id=${item.id} list=${this} at=${first + at} many=${items.length}
-            reachable=${item.id === this.active}>${row(item, first + at)}<//>`)}
+          <${RowHolder} key=${item.id} list=${this} item=${item} at=${first + at} row=${row} stamp=${stamp(item, first + at)}
+            reachable=${item.id === this.active} />`)}
         <div role="presentation" style=${{ height: `${extent.total - extent.top(last + 1)}px` }}></div>
       </div>
     `;
   }
 }
 
-/** @extends {Component<{id: string, list: VirtualList, at: number, many: number, reachable: boolean}>} */
+/**
+ * One row, which is drawn again only when there is something new to see.
+ * @extends {Component<{list: VirtualList, item: any, at: number, row: Props['row'], stamp: string, reachable: boolean}>}
+ */
 class RowHolder extends Component {
   constructor() {
     super();
-    this.drew = (/** @type {HTMLElement|null} */ element) => this.props.list.drew(this.props.id, element);
+    this.drew = (/** @type {HTMLElement|null} */ element) => this.props.list.drew(this.props.item.id, element);
+  }
+
+  /** @param {RowHolder['props']} next */
+  shouldComponentUpdate({ at, stamp, reachable }) {
+    return at !== this.props.at || stamp !== this.props.stamp || reachable !== this.props.reachable;
   }
 
   render() {
-    const { id, at, many, reachable, children } = this.props;
+    const { item, at, row, reachable } = this.props;
+    // How many there are is not known: more come at either end. −1 says so (WAI-ARIA 1.2, aria-setsize).
     return html`
-      <div class="row" role="listitem" data-row=${id} tabindex=${reachable ? 0 : -1} aria-posinset=${at + 1} aria-setsize=${many}
-        ref=${this.drew}>${children}</div>`;
+      <div class="row" role="listitem" data-row=${item.id} tabindex=${reachable ? 0 : -1} aria-posinset=${at + 1} aria-setsize="-1"
+        ref=${this.drew}>${row(item, at)}</div>`;
   }
 }

@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from '../../vendor/ui.js';
 
-/** @typedef {import('../model/timeline.js').Scale} Scale */
+/** @typedef {import('../model/scale.js').Scale} Scale */
 
 /** The shortest stretch that can be looked at. */
 const SHORTEST = 4;

@@ -1,27 +1,14 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import axe from 'axe-core';
+import { findingsInBoth } from '../support/axe.js';
 import { launch, scene } from '../support/browser.js';
+import { stage } from '../support/stage.js';
 import { begin, play, ROOM } from '../support/story.js';
 
 /** @type {import('playwright-core').Browser} */
 let browser;
 before(async () => { browser = await launch(); });
 after(() => browser.close());
-
-/** The rules whose outcome follows from the colour scheme. All others see the same page in both schemes. */
-const COLOUR_RULES = ['color-contrast', 'link-in-text-block'];
-
-/** What axe finds serious on a page as it is now. @param {import('playwright-core').Page} page @param {boolean} colourOnly whether only rules on colour run */
-async function findings(page, colourOnly) {
-  await page.evaluate(axe.source);
-  const runOnly = colourOnly
-    ? { type: 'rule', values: COLOUR_RULES }
-    : { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] };
-  const { violations } = await page.evaluate((only) => /** @type {any} */ (window).axe.run(document, { runOnly: only, rules: { 'label-content-name-mismatch': { enabled: true } }, resultTypes: ['violations'] }), runOnly);
-  return violations.filter((each) => each.impact === 'serious' || each.impact === 'critical')
-    .map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => `${node.target} (${node.any[0]?.message ?? node.all[0]?.message ?? ''})`).join('; ')}`);
-}
 
 /** Each view: its name, and how one comes there from the one before. */
 const VIEWS = [
@@ -98,13 +85,7 @@ for (const [shape, viewport] of /** @type {const} */ ([['wide', { width: 1280, h
     const ada = await visitor({ viewport, reducedMotion: 'reduce' });
     /** @type {string[]} */
     const found = [];
-    const look = async (name) => {
-      for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
-        await ada.page.emulateMedia({ colorScheme });
-        await ada.page.waitForFunction((wanted) => matchMedia(`(prefers-color-scheme: ${wanted})`).matches, colorScheme);
-        found.push(...(await findings(ada.page, colorScheme === 'dark')).map((each) => `${name}, ${colorScheme}: ${each}`));
-      }
-    };
+    const look = async (name) => { found.push(...await findingsInBoth(ada.page, name)); };
     await ada.page.goto(gateway.url);
     await ada.page.getByLabel('Token').waitFor();
     await look('sign-in');
@@ -133,3 +114,90 @@ for (const [shape, viewport] of /** @type {const} */ ([['wide', { width: 1280, h
     await done();
   });
 }
+
+test('axe finds nothing serious where a room is controlled', { timeout: 240_000 }, async (t) => {
+  const { gateway, visitor, done } = await scene(t, browser, { args: ['--auth-create-topics', 'anyone'] });
+  const ada = await visitor({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce' });
+  const { page } = ada;
+  /** @type {string[]} */
+  const found = [];
+  const look = async (/** @type {string} */ name) => { found.push(...await findingsInBoth(page, name)); };
+  await ada.signIn('ada', { permissions: ['operator', 'revoke'] });
+  await ada.enter('room:lab');
+  const cast = await stage(browser, gateway, 'room:lab', { robot: { kind: 'robot' }, agent: {} });
+  await cast.evaluate(async () => {
+    const { robot, agent } = /** @type {any} */ (window).stage.actors;
+    await robot.enter();
+    await agent.enter();
+  });
+  await ada.say('a message');
+  await page.locator('article.chat').getByRole('button', { name: 'More' }).click();
+  await page.getByRole('group', { name: 'Message' }).waitFor();
+  await look('menu of a message');
+  await page.keyboard.press('Escape');
+  await page.getByRole('group', { name: 'Message' }).waitFor({ state: 'detached' });
+  await cast.evaluate(async () => {
+    const { agent } = /** @type {any} */ (window).stage.actors;
+    const { id } = await agent.say('```js\nif (warm > 28) open("roof"); // now\n```', { markdown: true });
+    await agent.say('or not', { about: id });
+  });
+  await page.locator('[data-token="comment"]').first().waitFor();
+  await page.getByRole('button', { name: 'Open thread' }).click();
+  await page.locator('.thread .replies article').waitFor();
+  await look('thread');
+  await page.keyboard.press('Escape');
+  await page.getByLabel('Attach files').setInputFiles([{ name: 'plan.txt', mimeType: 'text/plain', buffer: Buffer.from('dig') }]);
+  await page.getByRole('list', { name: 'Files of this message' }).getByText('plan.txt').waitFor();
+  await look('a file to be sent');
+  await page.locator('.composer').getByRole('button', { name: 'Send' }).click();
+  await page.locator('.attachments').getByRole('link', { name: 'plan.txt' }).waitFor();
+  await look('a file');
+  await page.getByRole('button', { name: 'Status…' }).click();
+  await page.locator('dialog[open]').waitFor();
+  await look('status');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+k');
+  await page.locator('dialog[open]').waitFor();
+  await look('rooms to go to');
+  await page.keyboard.press('Escape');
+  await page.locator('dialog[open]').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Settings of this room' }).click();
+  await page.getByText('Add a rule').click();
+  await page.getByLabel('Tool (').fill('move');
+  await look('settings');
+  await page.getByRole('button', { name: 'Add rule' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.locator('.notice.control').waitFor();
+  await page.keyboard.press('Escape');
+  await cast.evaluate(() => void /** @type {any} */ (window).stage.actors.agent.call('robot', 'move', { x: 1 }).catch(() => {}));
+  await page.locator('.asks article.approval').waitFor();
+  await look('approval');
+  await page.locator('.asks').getByRole('button', { name: 'Deny' }).click();
+  await page.locator('article.approval[data-approval="denied"]').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await page.locator('dialog[open]').waitFor();
+  await look('stop');
+  await page.getByRole('button', { name: 'Stop everything' }).click();
+  await page.locator('.banner.bad').waitFor();
+  await page.locator('.roster').getByRole('button', { name: /agent/ }).first().click();
+  await page.getByRole('group', { name: 'Control agent' }).waitFor();
+  await look('stopped, with a participant');
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+Shift+f');
+  await page.getByRole('dialog', { name: 'Search all rooms' }).waitFor();
+  await look('search');
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog', { name: 'Search all rooms' }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Summary' }).click();
+  await page.locator('dialog.run-dialog').waitFor();
+  await look('summary');
+  await page.locator('dialog.run-dialog').getByRole('button', { name: 'Close' }).click();
+  await page.locator('dialog.run-dialog').waitFor({ state: 'detached' });
+  await page.evaluate(() => { location.hash = '#/admin'; });
+  await page.locator('.admin-room').waitFor();
+  await look('administration');
+  assert.deepEqual(found, []);
+  await cast.context().close();
+  await done();
+});

@@ -26,7 +26,7 @@ async function harmless(page) {
     media: [...document.querySelectorAll('img, audio, video, source')].map((each) => each.getAttribute('src') ?? '')
       .filter((src) => !/^(?:data:(?:image\/(?:png|jpeg|gif|webp|avif|bmp)|audio\/)|blob:)/.test(src)),
   }));
-  assert.deepEqual(found.scripts.filter((src) => !/^ui\/[0-9a-f]{16}\/src\/main\.js$/.test(src ?? '')), []);
+  assert.deepEqual(found.scripts.filter((src) => !/^ui\/[0-9a-f]{16}\/src\/(?:early|main)\.js$/.test(src ?? '')), []);
   assert.deepEqual({ ...found, scripts: [] }, { scripts: [], handlers: 0, styles: 0, links: [], media: [] });
 }
 

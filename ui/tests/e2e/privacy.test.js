@@ -52,3 +52,29 @@ test('a message to one person says that all can read it, and the next one is to 
   await bob.page.locator('article.chat:not(.called)', { hasText: 'for all' }).waitFor();
   await done();
 });
+
+test('what is for one person alone is said in a room that nobody else can enter', async (t) => {
+  const { visitor, done } = await scene(t, browser, { args: ['--auth-create-topics', 'anyone'] });
+  const [alice, bob, carol] = [await visitor(), await visitor(), await visitor()];
+  for (const [who, id] of /** @type {const} */ ([[alice, 'alice'], [bob, 'bob'], [carol, 'carol']])) {
+    await who.signIn(id, { topic: '*' });
+    await who.enter(ROOM);
+  }
+  const { page } = alice;
+  const to = page.locator('.composer select');
+  await to.locator('option', { hasText: 'bob' }).waitFor({ state: 'attached' });
+  await to.selectOption('bob');
+  await page.locator('.composer').getByRole('button', { name: 'Talk alone with bob' }).click();
+  await page.getByRole('heading', { level: 1, name: 'dm:alice,bob' }).waitFor();
+  await alice.live();
+  await alice.say('the code is 1234');
+  await page.locator('article.chat', { hasText: 'the code is 1234' }).waitFor();
+  await bob.page.getByRole('navigation', { name: 'People' }).getByRole('button', { name: /alice/ }).click();
+  await bob.page.getByRole('button', { name: 'Talk alone with alice' }).click();
+  await bob.page.locator('article.chat', { hasText: 'the code is 1234' }).waitFor();
+  carol.expected.push(/403/);
+  await carol.page.evaluate(() => { location.hash = '#/room/dm:alice,bob'; });
+  await carol.page.locator('.banner.bad', { hasText: 'You may not enter this room' }).waitFor();
+  assert.equal(await carol.page.getByText('1234').count(), 0);
+  await done();
+});

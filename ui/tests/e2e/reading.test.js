@@ -19,6 +19,20 @@ test('whoever arrives can write at once, and letters are no commands', async (t)
   await page.reload();
   await alice.live();
   await page.waitForFunction(() => document.activeElement?.id === 'composer');
+  // Outside of text fields a letter is a command, unless the person does not want that.
+  const list = page.getByRole('list', { name: 'Transcript' });
+  await alice.say('something to look at');
+  await list.focus();
+  await page.keyboard.press('?');
+  await page.getByLabel('Single keys work outside of text fields').uncheck();
+  await page.keyboard.press('Escape');
+  await page.locator('dialog[open]').waitFor({ state: 'detached' });
+  await list.focus();
+  await page.keyboard.press('?');
+  await page.keyboard.press('t');
+  assert.equal(await page.locator('dialog[open], .timeline').count(), 0);
+  await page.keyboard.press('Control+k');
+  await page.locator('dialog[open]').waitFor();
   await done();
 });
 
@@ -78,8 +92,9 @@ test('no message fills the screen unasked, and a word that is a name mentions no
   assert.equal(await page.locator('article.chat.called').count(), 1);
   for (const start of ['line 0', 'tall list']) {
     const tall = page.locator('article.chat', { hasText: start }).first();
-    await tall.scrollIntoViewIfNeeded();
-    assert.ok(((await tall.boundingBox())?.height ?? Infinity) < 2500, start);
+    // In one step: rows are drawn anew while older messages come in.
+    const height = await tall.evaluate((row) => { row.scrollIntoView(); return row.getBoundingClientRect().height; });
+    assert.ok(height < 2500, start);
   }
   const all = page.locator('article.chat', { hasText: 'tall list' }).getByRole('button', { name: /^Show \d+ more characters$/ });
   await all.click();
@@ -131,5 +146,33 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   assert.equal(await page.locator('article.call').count(), 3);
   await report.getByRole('button', { name: /lab → robot measure/ }).click();
   await report.locator('article.call', { hasText: 'measure' }).locator('.call-title').waitFor();
+  await done();
+});
+
+test('code is coloured where its language is named, and a thread stands by itself', async (t) => {
+  const { page, cast, done } = await entered(t, browser, ROOM, { cast: { bob: {}, carol: {} } });
+  await cast.evaluate(async () => {
+    const { bob, carol } = /** @type {any} */ (window).stage.actors;
+    await bob.enter();
+    await carol.enter();
+    const { id } = await bob.say('Shall we?\n\n```js\nif (degrees > 28) open("roof"); // too warm\n```\n\n```\nif plain\n```', { markdown: true });
+    await carol.say('I would.', { about: id });
+    await carol.say('something else');
+  });
+  const message = page.locator('article.chat', { hasText: 'Shall we?' }).first();
+  await message.locator('[data-token="keyword"]', { hasText: 'if' }).waitFor();
+  assert.deepEqual(await message.locator('[data-token]').evaluateAll((parts) => parts.map((part) => `${part.getAttribute('data-token')} ${part.textContent}`)),
+    ['keyword if', 'number 28', 'string "roof"', 'comment // too warm']);
+  assert.equal(await message.locator('pre').first().innerText(), 'if (degrees > 28) open("roof"); // too warm');
+
+  await message.getByRole('button', { name: 'Open thread' }).click();
+  const panel = page.getByRole('complementary', { name: 'Thread' });
+  await panel.locator('.replies article', { hasText: 'I would.' }).waitFor();
+  assert.equal(await panel.getByText('something else').count(), 0);
+  await panel.getByLabel('Reply to this thread').fill('Then **do** it');
+  await page.keyboard.press('Enter');
+  await panel.locator('.replies article', { hasText: 'Then do it' }).waitFor();
+  await panel.getByText('2 replies').waitFor();
+  await page.locator('.transcript article.chat', { hasText: 'Then do it' }).getByText('in reply to').waitFor();
   await done();
 });

@@ -98,3 +98,28 @@ test('a page from elsewhere cannot use the session', async (t) => {
   assert.equal(await ask({}), 403);
   await done();
 });
+
+test('a second visit to a room asks for a ticket at once, and for who is signed in with it', async (t) => {
+  const { alice, page, done } = await entered(t, browser, 'room:a');
+  await alice.say('first visit');
+  alice.asked.length = 0;
+  await page.reload();
+  await alice.live();
+  await page.locator('article.chat', { hasText: 'first visit' }).waitFor();
+  const paths = alice.asked.map((url) => new URL(url).pathname).filter((path) => !path.startsWith('/ui/'));
+  const first = paths.slice(0, paths.indexOf('/v0/ws') + 1);
+  assert.deepEqual(first, ['/', '/v0/tickets', '/v0/ws'], 'nothing else is waited for');
+  await done();
+});
+
+test('who was signed out elsewhere finds the form, and the room behind it', async (t) => {
+  const { gateway, alice, page, done } = await entered(t, browser, 'room:a');
+  await alice.context.clearCookies();
+  alice.expected.push(/401/);
+  await page.reload();
+  await page.getByLabel('Token').fill(alice.keep(await gateway.token('alice', { kind: 'human' })));
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await alice.live();
+  assert.match(page.url(), /#\/room\/room:a$/);
+  await done();
+});

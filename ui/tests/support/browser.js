@@ -18,7 +18,7 @@ export class Visitor {
   static async come(browser, gateway, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: 'en-GB', ...options });
     // A busy machine needs more.
-    context.setDefaultTimeout(Number(process.env.UI_TEST_TIMEOUT_MS ?? 20_000));
+    context.setDefaultTimeout(Number(process.env.UI_TEST_TIMEOUT_MS ?? 60_000));
     const visitor = new Visitor(context, gateway);
     visitor.page = await visitor.tab();
     return visitor;
@@ -77,13 +77,14 @@ export class Visitor {
     return text;
   }
 
-  /** Signs in by the form. @param {string} id @param {{name?: string, topic?: string}} [as] */
+  /** Signs in by the form. @param {string} id @param {{name?: string, topic?: string, permissions?: string[]}} [as] */
   async signIn(id, as = {}) {
     const token = this.keep(await this.gateway.token(id, { kind: 'human', ...as }));
     await this.page.goto(this.gateway.url);
     await this.page.getByLabel('Token').fill(token);
     await this.page.getByRole('button', { name: 'Sign in' }).click();
-    await this.page.getByRole('button', { name: 'Sign out' }).or(this.page.getByRole('main')).first().waitFor();
+    // The form is in a `main` of its own.
+    await this.page.locator('main:not(.alone)').first().waitFor();
     return token;
   }
 

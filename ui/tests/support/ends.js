@@ -6,12 +6,12 @@ import { Worker } from 'node:worker_threads';
 const GIVE_UP_AFTER = 120_000;
 
 /**
- * What a function makes of a module of the page. The function is handed over as its source: it sees nothing else.
- * @param {string} path of the module, below ui/src @param {(module: any) => any} work
+ * What a function makes of modules of the page. The function is handed over as its source: it sees nothing else.
+ * @param {string|string[]} paths of the modules, below ui/src @param {(exported: any) => any} work
  */
-export async function ends(path, work) {
-  const url = JSON.stringify(new URL(`../../src/${path}`, import.meta.url).href);
-  const worker = new Worker(`import(${url}).then((module) => require('node:worker_threads').parentPort.postMessage((${work})(module)))`, { eval: true });
+export async function ends(paths, work) {
+  const urls = [paths].flat().map((path) => `import(${JSON.stringify(new URL(`../../src/${path}`, import.meta.url).href)})`);
+  const worker = new Worker(`Promise.all([${urls}]).then((modules) => require('node:worker_threads').parentPort.postMessage((${work})(Object.assign({}, ...modules))))`, { eval: true });
   let timer;
   try {
     return await new Promise((resolve, reject) => {

@@ -91,12 +91,13 @@ export class Gateway {
     await rm(this.data, { recursive: true, force: true });
   }
 
-  /** @param {string} id @param {{topic?: string, name?: string, kind?: string, ttl?: string}} [as] */
-  async token(id, { topic = 'room:*', name, kind, ttl } = {}) {
+  /** @param {string} id @param {{topic?: string, name?: string, kind?: string, ttl?: string, permissions?: string[]}} [as] */
+  async token(id, { topic = 'room:*', name, kind, ttl, permissions = [] } = {}) {
     const args = ['token', '--data', this.data, '--id', id, '--topic', topic];
     if (name !== undefined) args.push('--name', name);
     if (kind !== undefined) args.push('--kind', kind);
     if (ttl !== undefined) args.push('--ttl', ttl);
+    for (const permission of permissions) args.push('--permission', permission);
     const { stdout } = await run(binary('SALON_BIN'), args, { cwd: this.data });
     return stdout.trim();
   }

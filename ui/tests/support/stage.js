@@ -61,8 +61,11 @@ function build({ tokens, topic, speed }) {
       next += 1;
       const token = `t${next}`;
       const payload = { jsonrpc: '2.0', id: next, method, params: { ...params, _meta: { progressToken: token } } };
-      const { id } = await this.send({ to: [to], correlation_id: about, payload });
-      return new Promise((resolve, reject) => this.open.set(id, { resolve, reject }));
+      const id = `${this.id}-${Date.now().toString(36)}-${next}-call`;
+      // Before it is sent: a call that is held has no echo, and one that is refused never has.
+      const answer = new Promise((resolve, reject) => this.open.set(id, { resolve, reject }));
+      void this.send({ id, to: [to], correlation_id: about, payload });
+      return answer;
     }
 
     /** @param {string} to @param {string} name @param {any} [args] @param {string} [about] */

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { RoomModel } from '../../src/model/room.js';
 import { Connection } from '../../src/net/connection.js';
 import { HttpProblem } from '../../src/net/session.js';
-import { Peer, RpcError } from '../../src/net/peer.js';
+import { Peer } from '../../src/net/peer.js';
+import { RpcError } from '../../src/net/rpc.js';
 
 /** The other end of the connection, and its clock. */
 class World {
@@ -300,7 +301,7 @@ test('a room that is not open ends it; a taken seat is not taken back by itself'
   world.denial = new HttpProblem(403, 'forbidden', 'not yours');
   connection.tryNow();
   await settled();
-  assert.deepEqual([connection.state.name, connection.state.why], ['closed', 'not yours']);
+  assert.deepEqual([connection.state.name, connection.state.why], ['closed', 'You may not enter this room: not yours']);
 });
 
 test('when the envelope to resume after is gone, the page begins anew and shows a gap', async () => {

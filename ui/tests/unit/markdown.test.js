@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parse, parsePlain, safeHref } from '../../src/model/markdown.js';
+import { safeHref } from '../../src/model/inline.js';
+import { parse, parsePlain } from '../../src/model/markdown.js';
 
 /** A tree as a short line, so that a test reads at one glance. */
 const told = (text) => parse(text).map(block).join(' ');

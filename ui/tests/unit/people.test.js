@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { clean, likeness } from '../../src/model/names.js';
-import { fullName, introduced, isDoubtful, nameOf, presentPeople, welcomed } from '../../src/model/people.js';
+import { fullName, introduced, isDoubtful, nameOf, presentPeople, statusText, welcomed } from '../../src/model/people.js';
 import { RoomModel } from '../../src/model/room.js';
 
 /** Those whom a room knows: `{id: name}`. */
@@ -74,4 +74,29 @@ test('many people cost no more than their number', () => {
   welcomed(map, list);
   assert.equal(presentPeople(map).length, 20_000);
   assert.ok(list.every(({ id }) => isDoubtful(map, id)));
+});
+
+test('a status is shown while it lasts and its participant is here', () => {
+  const model = new RoomModel({ topic: 'room:t', me: 'me' });
+  const shown = () => statusText(/** @type {any} */ (model.people.get('alice')));
+  const presence = (/** @type {object} */ payload, from = 'system:gateway') =>
+    model.apply(/** @type {any} */ ({ id: String(Math.random()), kind: 'presence', from, to: [], raw: '', at: 0, payload }));
+  const says = (/** @type {unknown} */ status, from = 'system:gateway') => presence({ event: 'status', participant: { id: 'alice', status } }, from);
+  model.welcome({ participants: [{ id: 'alice', status: { status: 'away', text: 'lunch' } }, { id: 'irc:bob', via: 'irc' }] });
+  assert.equal(shown(), 'away: lunch');
+  assert.equal(model.people.get('irc:bob')?.via, 'irc');
+  says({ status: 'working', text: 'wiring\u202e' });
+  assert.equal(shown(), 'working: wiring');
+  says({ status: 'idle' }, 'mallory');
+  assert.equal(shown(), 'working: wiring', 'only the gateway says so');
+  // A second join says nothing of it.
+  presence({ event: 'join', participant: { id: 'alice' } });
+  assert.equal(shown(), 'working: wiring');
+  says(undefined);
+  assert.equal(shown(), '');
+  says({ status: 'idle' });
+  presence({ event: 'leave', participant: { id: 'alice' } });
+  assert.equal(shown(), '');
+  const rows = model.items.flatMap((item) => (item.type === 'presence' ? item.envelopes : []));
+  assert.deepEqual(rows.map(({ payload }) => payload.event), ['join', 'leave'], 'a status has no row');
 });

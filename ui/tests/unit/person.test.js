@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { stringifyExact } from '../../src/model/exact.js';
-import { RpcError } from '../../src/net/peer.js';
+import { RpcError } from '../../src/net/rpc.js';
 import { CLIENT_CAPABILITIES, Person } from '../../src/net/person.js';
 import { Hall, until } from '../support/hall.js';
 
@@ -283,7 +283,7 @@ test('a question ends when nobody waits for it any more', async () => {
   await until(person, () => person.asks.length === 0);
   assert.equal(person.notes[0]?.text, 'does not wait for an answer any more: Still?');
   assert.equal(clocks.length, 0);
-  assert.equal(me.peer.serving.size, 0);
+  assert.equal(me.peer.served.serving.size, 0);
 });
 
 test('an answer that does not arrive is not lost', async () => {
@@ -320,7 +320,7 @@ test('leaving the room leaves nothing behind', async () => {
   person.close();
   assert.deepEqual([clocks.length, person.asks.length], [0, 0]);
   me.peer.close();
-  assert.equal(me.peer.serving.size, 0);
+  assert.equal(me.peer.served.serving.size, 0);
 });
 
 test('notes about what is over do not pile up', async () => {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ABSENT, NONE, changed, collect, draftFromText, draftOf, filledIn, readText, withEntry, withMember, withVariant, withoutMember } from '../../src/model/draft.js';
+import { collect, draftFromText, readText } from '../../src/model/collect.js';
+import { ABSENT, NONE, changed, draftOf, filledIn, withEntry, withMember, withVariant, withoutMember } from '../../src/model/draft.js';
 import { parseExact, stringifyExact } from '../../src/model/exact.js';
 import { formOf, shapeOf } from '../../src/model/schema.js';
 

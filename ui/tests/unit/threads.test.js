@@ -75,10 +75,35 @@ test('replies are counted once for all rows, in long chains and in circles', () 
 
 test('many replies in a row are counted soon', async () => {
   const counted = await ends('model/threads.js', ({ countReplies: count, threadsOf: of }) => {
-    const item = (at) => ({ type: 'chat', envelope: { id: `e${at}`, payload: {}, correlationId: at > 0 ? `e${at - 1}` : undefined } });
+    const item = (at) => ({ type: 'chat', id: `e${at}`, envelope: { id: `e${at}`, payload: {}, correlationId: at > 0 ? `e${at - 1}` : undefined } });
     const items = Array.from({ length: 60_000 }, (_, at) => item(at));
-    const threads = of({ items, calls: new Map(), revision: 1 });
+    const threads = of({ items, pairing: { list: [] }, folds: 1, revision: 1 });
     return items.reduce((sum, { envelope: { id } }) => sum + count(threads, id), 0);
   });
   assert.equal(counted, (60_000 * 59_999) / 2);
+});
+
+test('threads that grow with the room are those of the whole room', () => {
+  const ids = Array.from({ length: 60 }, (_, at) => `m${at}`);
+  // A reply to something earlier, to something that is yet to come, or to itself; the same numbers each time.
+  let seed = 7;
+  const random = (most) => (seed = (seed * 48_271) % 2_147_483_647) % most;
+  for (let times = 0; times < 30; times += 1) {
+    const all = ids.map((id) => envelope(id, 'bob', id, random(3) === 0 ? undefined : ids[random(random(10) === 0 ? 60 : Number(id.slice(1)) + 1)]));
+    const growing = room();
+    for (const each of all) {
+      growing.apply(each);
+      threadsOf(growing);
+    }
+    const { counts, replies } = threadsOf(room(...all));
+    const grown = threadsOf(growing);
+    assert.deepEqual([...grown.replies].map(([id, list]) => [id, list.map((item) => item.id)]), [...replies].map(([id, list]) => [id, list.map((item) => item.id)]));
+    assert.deepEqual(new Map([...grown.counts].sort()), new Map([...counts].sort()));
+  }
+});
+
+test('Markdown in a few words has no marks, and keeps what is code', () => {
+  const text = '### Roof\n\n> **Open** it with `open_roof`, _now_:\n```js\nif (degrees > 28) open_roof();\n```\n| a | b |\n|---|--:|\n| 1 | 2 |';
+  const markdown = { jsonrpc: '2.0', method: 'notifications/chat/message', params: { text, format: 'markdown' } };
+  assert.equal(gist(envelope('a', 'alice', markdown)), 'Roof Open it with open_roof, now: if (degrees > 28) open_roof(); a b 1 2');
 });

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ends } from '../support/ends.js';
 import { coveredTime, criticalPath } from '../../src/model/critical.js';
-import { axis, beside, density, lay, marks, scaleOf, visible } from '../../src/model/timeline.js';
+import { scaleOf } from '../../src/model/scale.js';
+import { axis, beside, density, lay, marks, visible } from '../../src/model/timeline.js';
 
 /** Calls of the form `[id, callee, began, ended, parent]`; without an end they run. */
 const calls = (...told) => told.map(([id, callee, began, ended, parent]) => ({
@@ -146,7 +147,7 @@ test('the lowest free row is taken, whichever became free first', () => {
 });
 
 test('very many calls that nobody answers are laid out soon', async () => {
-  const told = await ends('model/timeline.js', ({ density: crowd, lay: out, scaleOf: scale }) => {
+  const told = await ends(['model/timeline.js', 'model/scale.js'], ({ density: crowd, lay: out, scaleOf: scale }) => {
     const open = Array.from({ length: 300_000 }, (_, at) => ({ id: `c${at}`, caller: 'a', callee: 'x', state: 'running', began: at }));
     const layout = out(open, { by: 'people', now: 1_000_000 });
     return [layout.rows.length, Math.max(...crowd(layout, scale(layout.bars, { fold: true }), 2000).map((each) => each.busy))];

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 import { completed, mentionAt, offered } from '../../src/model/mention.js';
 import { hashOf, isTopic, linkOf, opens, routeOf } from '../../src/model/route.js';
 import { HUES, ago, clip, count, duration, hueOf, initials, listed, mentions } from '../../src/model/text.js';
-import { Extent } from '../../src/view/virtual.js';
+import { Extent } from '../../src/model/extent.js';
 
 const rows = (...ids) => ids.map((id) => ({ id }));
 
 test('rows are where their measured or likely heights put them', () => {
   const extent = new Extent(() => 10);
-  extent.set(rows('a', 'b', 'c', 'd'), 1);
+  extent.set(rows('a', 'b', 'c', 'd'));
   assert.equal(extent.total, 40);
   assert.equal(extent.measure('b', 30), true);
   assert.equal(extent.measure('b', 30.2), false, 'as good as the same');
@@ -20,15 +20,15 @@ test('rows are where their measured or likely heights put them', () => {
 
 test('rows that are added, before or after, keep the heights of the others', () => {
   const extent = new Extent(() => 10);
-  extent.set(rows('b'), 1);
+  extent.set(rows('b'));
   extent.measure('b', 30);
-  extent.set(rows('b', 'c'), 1);
+  extent.set(rows('b', 'c'));
   assert.equal(extent.total, 40);
-  extent.set(rows('a', 'b', 'c'), 2);
+  extent.set(rows('a', 'b', 'c'));
   assert.deepEqual([extent.index.get('b'), extent.top(1), extent.total], [1, 10, 50]);
-  extent.set(rows('a', 'c'), 3);
+  extent.set(rows('a', 'c'));
   assert.deepEqual([extent.index.get('b'), extent.total], [undefined, 20]);
-  extent.set([], 4);
+  extent.set([]);
   assert.deepEqual([extent.total, extent.at(5)], [0, 0]);
 });
 

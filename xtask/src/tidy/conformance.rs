@@ -1,7 +1,8 @@
 //! `docs/protocols/conformance.md`: each statement of the specification, and the test that shows it.
 //!
-//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them. Where the
-//! column before says that something is refused with a code, one of the tests must name that code.
+//! A row of its tables has the section first, then the level (a key word, or `states`), and the tests last, as [`NamedTests`] knows them. A test that
+//! shows a row deals with what the row is about: a code of a refusal, a method of MCP, a tool of the gateway or a code of JSON-RPC that the columns
+//! between name in backticks must be named by one of the tests.
 //!
 //! `docs/security.md`: each promise, and the test that shows it. A row has the promise first and the tests last; tables that do not end with
 //! a column `shown by` are no promises.
@@ -40,15 +41,24 @@ pub(crate) fn check(tree: &SourceTree) -> Vec<Finding> {
         named.iter().filter(|name| !tests.has(name)).for_each(|name| find(format!("there is no test `{name}`")));
         let shown: Vec<String> = named.iter().filter_map(|name| tests.text(name)).collect();
         let claimed = cells.get(cells.len().saturating_sub(2)).copied().unwrap_or_default();
-        for code in self::named(claimed).into_iter().filter(|word| codes.contains(word)) {
-            if !shown.is_empty() && !shown.iter().any(|text| names_code(text, code)) {
-                find(format!("none of the tests names `{code}`"));
-            }
+        let is_named = |word: &str| shown.is_empty() || shown.iter().any(|text| names_code(text, word));
+        let claims = self::named(claimed).into_iter().filter(|word| codes.contains(word) || is_host_tool(word));
+        let columns = cells.get(2..cells.len().saturating_sub(1)).unwrap_or_default();
+        let methods = columns.iter().flat_map(|cell| self::named(cell)).filter(|word| is_method(word));
+        let mut missing: Vec<&str> = claims.chain(methods).filter(|word| !is_named(word)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing.iter().for_each(|word| find(format!("none of the tests names `{word}`")));
+        for code in rpc_codes(claimed).into_iter().filter(|code| !is_named(code)) {
+            find(format!("none of the tests names {code}"));
         }
     }
     if statements == 0 {
         findings.push(Finding::of(PAGE, "it has no statement at all"));
     }
+    let ambiguous = tests.ambiguous_scenes();
+    findings
+        .extend(ambiguous.iter().map(|name| Finding::of("tests/scenes", format!("two scenes are called `{name}`"))));
     findings.extend(check_promises(tree, &tests));
     findings
 }
@@ -94,9 +104,34 @@ fn codes(tree: &SourceTree) -> Vec<&str> {
     declared.filter_map(|line| line.split_once(" \"")).map(|(_, word)| word).collect()
 }
 
+/// Whether a word is a method of MCP, such as `tools/call`. What ends with `/*` stands for several.
+fn is_method(word: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    word.contains('/') && word.split('/').all(is_part)
+}
+
+/// The gateway's tools begin with these, and a dot.
+const HOST_TOOLS: &[&str] =
+    &["approval", "chat", "context", "history", "message", "participant", "presence", "room", "topic"];
+
+fn is_host_tool(word: &str) -> bool {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    // `participant.id` is a field.
+    word.split_once('.').is_some_and(|(group, name)| HOST_TOOLS.contains(&group) && is_name(name) && name != "id")
+}
+
+/// The codes of JSON-RPC errors that a text names: −32768 to −32000, with a minus sign or a hyphen. Tests write a hyphen.
+fn rpc_codes(text: &str) -> Vec<String> {
+    let parts = text.split(['−', '-']).skip(1);
+    let digits = parts.map(|part| part.chars().take_while(char::is_ascii_digit).collect::<String>());
+    digits.filter(|digits| digits.len() == 5 && digits.starts_with("32")).map(|digits| format!("-{digits}")).collect()
+}
+
 /// Whether a test names a code, as its word or as the constant (`Code::FromMismatch`).
 fn names_code(text: &str, code: &str) -> bool {
-    let constant: String = code.split('_').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect();
+    let capital =
+        |word: &str| word.chars().take(1).flat_map(char::to_uppercase).chain(word.chars().skip(1)).collect::<String>();
+    let constant: String = code.split('_').map(capital).collect();
     text.contains(code) || text.contains(&format!("Code::{constant}"))
 }
 
@@ -191,6 +226,7 @@ mod tests {
                     "#[test]\nfn holds() {\n    refused(Code::TooLarge);\n}\n#[test]\nfn other() {\n    refused(Code::TooDeep);\n}\n",
                 ),
                 ("tests/scenes/mcpx/deep.scene", "alice is refused too_deep\n"),
+                ("tests/scenes/mcp/lists.scene", "bob is asked tools/list by alice\nalice gets {\"code\":-32601}\n"),
                 ("ui/tests/unit/a.test.js", "test('asks first', () => {});\n"),
             ];
             rendered(check(&tree(&files))).join("\n").replace("docs/protocols/conformance.md:3: ", "")
@@ -199,7 +235,25 @@ mod tests {
         assert_eq!(judge("Refused with `too_deep`", "`holds`, `scene deep`"), "");
         assert_eq!(judge("The page asks", "`page asks first`"), "");
         assert_eq!(judge("Refused with `too_deep`", "`holds`"), "none of the tests names `too_deep`");
+        assert_eq!(judge("By `tools/list`", "`holds`"), "none of the tests names `tools/list`");
+        assert_eq!(judge("By `tools/list`", "`scene lists`"), "");
+        assert_eq!(judge("By `chat.say`, `/v0/ws` and `resources/*`", "`holds`"), "none of the tests names `chat.say`");
+        assert_eq!(judge("Answered with −32601", "`scene lists`"), "");
+        assert_eq!(judge("Answered with −32602", "`scene lists`"), "none of the tests names -32602");
         assert_eq!(judge("The page asks", "`page asks never`"), "there is no test `page asks never`");
+    }
+
+    #[test]
+    fn two_scenes_of_one_name_are_found() {
+        let row =
+            "| § | level | says | Salon | shown by |\n|---|---|---|---|---|\n| 4 | MUST | x | y | `scene spoof` |\n";
+        let files = [
+            (PAGE, row),
+            (PROMISES, "| promise | shown by |\n|---|---|\n| y | `scene spoof` |\n"),
+            ("tests/scenes/mcpx/spoof.scene", ""),
+            ("tests/scenes/mcp/spoof.scene", ""),
+        ];
+        assert_eq!(rendered(check(&tree(&files))), ["tests/scenes: two scenes are called `spoof`"]);
     }
 
     #[test]

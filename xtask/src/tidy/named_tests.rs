@@ -40,6 +40,15 @@ impl<'a> NamedTests<'a> {
         }
     }
 
+    /// Names that two scenes have, so that nobody knows which is meant.
+    pub(super) fn ambiguous_scenes(&self) -> Vec<&'a str> {
+        let mut names: Vec<&str> = self.scenes.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        let mut doubled: Vec<&str> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        doubled.dedup();
+        doubled
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.text(name).is_some()
     }

@@ -108,6 +108,10 @@ impl fmt::Display for TokenSource {
 /// Where tokens come from, and what hands them out.
 pub(crate) struct AccessTokens {
     pub(crate) source: TokenSource,
+    /// Tokens that were given too, and are not used.
+    pub(crate) unused: Vec<TokenSource>,
+    /// A token that a flag overrides, and whom it is for.
+    pub(crate) overridden: Option<(TokenSource, ParticipantId)>,
     pub(crate) provider: Box<dyn TokenProvider>,
 }
 
@@ -116,6 +120,14 @@ pub(crate) struct AccessTokens {
 pub(crate) struct Reach {
     pub(crate) place: GatewayUrl,
     pub(crate) client: Client,
+    pub(crate) choice: TokenChoice,
+}
+
+/// Which token is used, of those that there are.
+#[derive(Debug)]
+pub(crate) struct TokenChoice {
+    pub(crate) source: TokenSource,
+    pub(crate) unused: Vec<TokenSource>,
 }
 
 impl Access {
@@ -136,17 +148,23 @@ impl Access {
                 "warning: the token goes to `{place}` without encryption, and everybody on the way can read it; use `https://`"
             ));
         }
+        if let (Some((source, who)), Some(wanted)) = (&tokens.overridden, self.local_identity()) {
+            note(format_args!(
+                "as `{wanted}`, by this machine's own key; the token from {source} is for `{who}` and is not used"
+            ));
+        }
         // A user who gave an id need not be told it, nor does a script.
         if let (TokenSource::LocalKey(_), None, Some(who)) = (&tokens.source, &self.identity, self.local_identity())
             && std::io::stderr().is_terminal()
         {
             note(format_args!("as `{who}`, by this machine's own key (`--as` or `salon login` changes that)"));
         }
-        let place = match tokens.source {
-            TokenSource::LocalKey(data) => place.by_key_in(data),
+        let place = match &tokens.source {
+            TokenSource::LocalKey(data) => place.by_key_in(data.clone()),
             _ => place,
         };
-        Ok(Reach { place, client: Client::new(gateway, tokens.provider) })
+        let choice = TokenChoice { source: tokens.source, unused: tokens.unused };
+        Ok(Reach { place, client: Client::new(gateway, tokens.provider), choice })
     }
 
     /// Who the client's token says it is, and what it opens. The token is read, not verified: that is the gateway's to do.
@@ -155,7 +173,7 @@ impl Access {
         let claims = TokenClaims::read(token.expose())?;
         if let Some(wanted) = self.identity.as_ref().filter(|wanted| **wanted != claims.participant) {
             bail!(
-                "the token is for `{0}`, not for `{wanted}`\n\nhint: `salon token --id {wanted}` makes one, to be given with `--token`; without `--as` you are `{0}`",
+                "the token is for `{0}`, not for `{wanted}`\n\nhint: `salon token TOPIC --as {wanted}` makes one, to be given with `--token`; without `--as` you are `{0}`",
                 claims.participant
             );
         }
@@ -190,10 +208,19 @@ impl Access {
         stored: &StoredLogins,
         permissions: &[&str],
     ) -> anyhow::Result<AccessTokens> {
-        let given = self.given()?.or_else(|| Some((TokenSource::Login, stored.of(place)?.token.clone()?)));
-        if let Some((source, token)) = given {
-            return Ok(AccessTokens { source, provider: token.provider() });
+        let stored = stored.of(place).and_then(|stored| stored.token.clone()).map(|token| (TokenSource::Login, token));
+        let mut all = self.given_all()?.into_iter().chain(stored);
+        let mut overridden = None;
+        if let Some((source, token)) = all.next() {
+            match self.contradicts(&source, &token).filter(|_| place.is_loopback()) {
+                Some(who) if self.here()?.keys()?.is_some() => overridden = Some((source, who)),
+                _ => {
+                    let unused = all.map(|(source, _)| source).collect();
+                    return Ok(AccessTokens { source, unused, overridden, provider: token.provider() });
+                }
+            }
         }
+        let unused = overridden.iter().map(|(source, _)| source.clone()).chain(all.map(|(source, _)| source)).collect();
         if !place.is_loopback() {
             let hint = format!("ask its operator for a token, then run `salon login {place}` or set `SALON_TOKEN`");
             bail!("there is no token for `{place}`\n\nhint: {hint}")
@@ -211,27 +238,68 @@ impl Access {
             .local_identity()
             .ok_or_else(|| anyhow!("it is not known who you are\n\nhint: say it with `--as ID`, or set `USER`"))?;
         let tokens = LocalTokens::new(keys, who, permissions);
-        Ok(AccessTokens { source: TokenSource::LocalKey(here.data), provider: Box::new(tokens) })
+        Ok(AccessTokens { source: TokenSource::LocalKey(here.data), unused, overridden, provider: Box::new(tokens) })
+    }
+
+    /// Whom a token is for that no flag gave, where a flag says otherwise: `--as` another participant, or `--data` where the key is.
+    fn contradicts(&self, source: &TokenSource, token: &StoredToken) -> Option<ParticipantId> {
+        if !matches!(source, TokenSource::Variable | TokenSource::Login) {
+            return None;
+        }
+        let StoredToken::Token(token) = token else { return None };
+        let of_token = TokenClaims::read(&token.0).ok()?.participant;
+        let names_another = self.identity.as_ref().is_some_and(|wanted| *wanted != of_token);
+        let variable = std::env::var_os("SALON_DATA").map(PathBuf::from);
+        let names_key = self.data.is_some() && self.data != variable && *source == TokenSource::Variable;
+        (names_another || names_key).then_some(of_token)
+    }
+
+    /// The keys of the gateway on this machine, with which a token can be made, where there are any.
+    #[cfg(feature = "bridges")]
+    pub(crate) fn local_keys(&self) -> anyhow::Result<Option<salon_gateway::auth::SigningKeys>> {
+        self.here()?.keys()
+    }
+
+    /// Whether the gateway is meant that `salon serve` runs on this machine, with a token made by its key.
+    #[cfg(feature = "bridges")]
+    pub(crate) fn is_here(&self) -> anyhow::Result<bool> {
+        Ok(self.given()?.is_none() && self.place_among(&StoredLogins::read()?)?.is_loopback())
+    }
+
+    /// A way to the gateway without a token.
+    #[cfg(feature = "bridges")]
+    pub(crate) fn gateway(&self) -> anyhow::Result<Gateway> {
+        let stored = StoredLogins::read()?;
+        let place = self.place_among(&stored)?;
+        gateway(&place, self.certificate(&place, &stored)?.as_deref())
     }
 
     /// The token that flags or variables name.
     pub(crate) fn given(&self) -> anyhow::Result<Option<(TokenSource, StoredToken)>> {
-        let given = if let Some(token) = &self.token {
+        Ok(self.given_all()?.into_iter().next())
+    }
+
+    /// The tokens that flags and variables name, the one that counts first.
+    fn given_all(&self) -> anyhow::Result<Vec<(TokenSource, StoredToken)>> {
+        let flag = if let Some(token) = &self.token {
             Some((TokenSource::Flag, StoredToken::Token(token.clone())))
         } else if let Some(path) = &self.token_file {
             Some((TokenSource::File(path.clone()), StoredToken::File(path.clone())))
-        } else if let Some(command) = &self.token_command {
-            Some((TokenSource::Command, StoredToken::Command(command.clone())))
         } else {
-            let variable = std::env::var_os("SALON_TOKEN").filter(|token| !token.is_empty());
-            let variable = variable.map(|token| token.into_string().map_err(|_| anyhow!("`SALON_TOKEN` is not text")));
-            variable.transpose()?.map(|token| (TokenSource::Variable, StoredToken::Token(token.into())))
+            self.token_command.as_ref().map(|command| (TokenSource::Command, StoredToken::Command(command.clone())))
         };
-        match &given {
+        let variable = std::env::var_os("SALON_TOKEN").filter(|token| !token.is_empty());
+        let variable = match (variable.map(std::ffi::OsString::into_string), &flag) {
+            (Some(Ok(token)), _) => Some((TokenSource::Variable, StoredToken::Token(token.into()))),
+            (Some(Err(_)), None) => bail!("`SALON_TOKEN` is not text"),
+            _ => None,
+        };
+        let all: Vec<_> = flag.into_iter().chain(variable).collect();
+        match all.first() {
             Some((source, StoredToken::Token(token))) if !claims::is_one_word(&token.0) => {
                 bail!("the token from {source} is not one word")
             }
-            _ => Ok(given),
+            _ => Ok(all),
         }
     }
 

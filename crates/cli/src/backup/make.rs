@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use salon_gateway::audit::rotated;
 use salon_gateway::config::AUDIT_FILE;
-use salon_log::sqlite::{self, CopyError, DATABASE, OpenError};
+use salon_log::sqlite::{self, CopyError, DATABASE, FILES_DATABASE, OpenError};
 use uuid::Uuid;
 
 use super::archive::{self, ArchiveError};
@@ -33,6 +33,9 @@ pub(super) fn run(args: &BackupArgs, progress: &mut PercentLine<'_>) -> Result<(
         sqlite::copy(&data, &target.copy, |done, total| progress.go_on("copying the log", done, total))
             .map_err(|error| uncopied(error, &target))?,
     );
+    // After the log: a file is put there before the message that names it.
+    sqlite::copy_files(&data, &target.files, |done, total| progress.go_on("copying the files", done, total))
+        .map_err(|error| uncopied(error, &target))?;
     let written = write(&target, &data, facts, progress).map_err(|error| unwritten(&target, &error))?;
     progress.clear();
     let size = bytes(written.files.iter().map(|file| file.size).sum());
@@ -55,6 +58,8 @@ struct BackupTarget {
     workspace: PathBuf,
     /// The copy of the log, while the rest is made.
     copy: PathBuf,
+    /// The copy of the files, where there are any.
+    files: PathBuf,
     /// The backup, until it is whole.
     partial: PathBuf,
 }
@@ -86,7 +91,8 @@ impl BackupTarget {
 
     fn with_workspace(file: Option<PathBuf>, workspace: PathBuf) -> Result<Self, Trouble> {
         DirBuilder::new().mode(0o700).create(&workspace).map_err(|error| unwritable(&workspace, &error))?;
-        Ok(Self { file, copy: workspace.join(DATABASE), partial: workspace.join("partial"), workspace })
+        let files = workspace.join(FILES_DATABASE);
+        Ok(Self { file, copy: workspace.join(DATABASE), files, partial: workspace.join("partial"), workspace })
     }
 }
 
@@ -102,7 +108,11 @@ fn write(
     log: LogFacts,
     progress: &mut PercentLine<'_>,
 ) -> Result<BackupManifest, ArchiveError> {
-    let source = |name: &str| if name == DATABASE { target.copy.clone() } else { data.join(name) };
+    let source = |name: &str| match name {
+        DATABASE => target.copy.clone(),
+        FILES_DATABASE => target.files.clone(),
+        name => data.join(name),
+    };
     let mut files = Vec::new();
     let rotated = rotated_trail(data).map_err(ArchiveError::Read)?;
     for name in DATA_FILES.iter().map(|file| file.name).chain(rotated.iter().map(String::as_str)) {

@@ -4,7 +4,7 @@ use salon_gateway::auth::{
     KEY_BYTES, KEY_FILE, MAX_SIGNING_KEYS_BYTES, REVOCATIONS_FILE, SIGN_OUTS_FILE, SIGNING_KEYS_FILE,
 };
 use salon_gateway::config::AUDIT_FILE;
-use salon_log::sqlite::{self, DATABASE, LogSummary};
+use salon_log::sqlite::{self, DATABASE, FILES_DATABASE, LogSummary};
 use salon_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,7 @@ pub(super) struct DataFile {
 /// ever written by a restore.
 pub(super) const DATA_FILES: &[DataFile] = &[
     DataFile { name: DATABASE, max_bytes: u64::MAX },
+    DataFile { name: FILES_DATABASE, max_bytes: u64::MAX },
     DataFile { name: KEY_FILE, max_bytes: KEY_BYTES as u64 },
     DataFile { name: SIGNING_KEYS_FILE, max_bytes: MAX_SIGNING_KEYS_BYTES },
     DataFile { name: SIGN_OUTS_FILE, max_bytes: 1 << 30 },
@@ -162,9 +163,13 @@ impl From<LogSummary> for LogFacts {
 impl std::fmt::Display for LogFacts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { topics, entries, context_keys, .. } = self;
-        let counted = |count: &u64, one: &str, many: &str| format!("{count} {}", if *count == 1 { one } else { many });
-        let topics = counted(topics, "topic", "topics");
-        let entries = counted(entries, "entry", "entries");
-        write!(f, "{topics}, {entries}, {}", counted(context_keys, "context key", "context keys"))
+        let topics = counted(*topics, "topic", "topics");
+        let entries = counted(*entries, "entry", "entries");
+        write!(f, "{topics}, {entries}, {}", counted(*context_keys, "context key", "context keys"))
     }
+}
+
+/// A number with its word.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }

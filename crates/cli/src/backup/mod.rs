@@ -5,8 +5,8 @@
 
 mod archive;
 mod make;
-mod manifest;
-mod progress;
+pub(crate) mod manifest;
+pub(crate) mod progress;
 mod restore;
 
 use std::fs::File;

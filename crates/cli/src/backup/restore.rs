@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use salon_gateway::auth::{KEY_FILE, REVOCATIONS_FILE, SIGN_OUTS_FILE, SIGNING_KEYS_FILE};
-use salon_log::sqlite::{self, DATABASE, Hold, OpenError, UNFINISHED_RESTORE};
+use salon_log::sqlite::{self, DATABASE, FILES_DATABASE, Hold, OpenError, UNFINISHED_RESTORE};
 
 use super::archive;
 use super::manifest::{ArchivedFile, BackupManifest, LogFacts, is_trail};
@@ -31,6 +31,9 @@ const REPLACED: &[&str] = &[
     "log.db-wal",
     "log.db-shm",
     "log.db-journal",
+    FILES_DATABASE,
+    "files.db-wal",
+    "files.db-shm",
     KEY_FILE,
     SIGNING_KEYS_FILE,
     SIGN_OUTS_FILE,

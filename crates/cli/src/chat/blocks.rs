@@ -2,15 +2,16 @@
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use salon_protocol::{EnvelopeId, ParticipantId};
+use salon_protocol::{EnvelopeId, ParticipantId, REDACTED_TEXT};
 
 use super::event::{Now, PersonQuestion, Zone};
-use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody, TextTone};
+use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody, MessageState, TextTone};
 use super::layout::{PendingLine, duration};
 use super::markdown;
 use super::text::{shorten, width, wrap};
 use super::theme::{Theme, sign};
 use super::transcript::ChatTranscript;
+use crate::transcript::{EDITED, RETRACTED};
 
 /// From which width on names have a wide column, a fair one, a column at all, and times are shown.
 const ROOMY: usize = 100;
@@ -20,6 +21,9 @@ const TIMED: usize = 36;
 /// How many lines of an answer are shown unless all is wanted, and how many of anything.
 const FEW_LINES: usize = 3;
 const MAX_LINES: usize = 400;
+
+/// How many addressees of a message are named.
+const MAX_ADDRESSEES: usize = 4;
 
 /// How many milliseconds may lie between two who come together, and how many of those are named.
 const TOGETHER: u64 = 60_000;
@@ -163,11 +167,21 @@ impl Look<'_> {
                 self.theme.dim(),
             ));
         }
+        if !said.to.is_empty() {
+            spans.extend(self.addressees(&said.to));
+        }
         if said.markdown {
             spans.extend(markdown::spans(&said.text, self.theme));
         } else {
             spans.push(Span::raw(said.text.clone()));
         }
+        let mark = match said.state {
+            MessageState::AsSaid => None,
+            MessageState::Edited => Some(format!(" {EDITED}")),
+            MessageState::Retracted => Some(RETRACTED.to_owned()),
+            MessageState::Redacted => Some(REDACTED_TEXT.to_owned()),
+        };
+        spans.extend(mark.map(|mark| Span::styled(mark, self.theme.dim())));
         if said.names_me {
             for span in &mut spans {
                 span.style = span.style.patch(self.theme.notable());
@@ -286,6 +300,22 @@ impl Look<'_> {
         spans.push(Span::raw(if fits { "  " } else { "\n" }));
         spans.extend(state);
         self.block(time, &spans, Some(from))
+    }
+
+    /// Whom a message is for, each by name, as far as they are few.
+    fn addressees(&self, to: &[ParticipantId]) -> Vec<Span<'static>> {
+        let dim = self.theme.dim();
+        let mut spans = vec![Span::styled("→ ", dim)];
+        if to.len() > MAX_ADDRESSEES {
+            spans.push(Span::raw(format!("{} participants", to.len())));
+        } else {
+            for (at, one) in to.iter().enumerate() {
+                let comma = if at == 0 { "" } else { ", " };
+                spans.extend([Span::styled(comma, dim), Span::styled(one.to_string(), self.theme.name(one))]);
+            }
+        }
+        spans.push(Span::styled(": ", dim));
+        spans
     }
 
     fn recipients(&self, to: &[ParticipantId]) -> Vec<Span<'static>> {

@@ -52,7 +52,7 @@ pub(crate) fn complete(text: &str, known: &CompletionSource<'_>) -> Completion {
         [] if word.starts_with('/') && !word.starts_with("//") => found(
             COMMANDS.iter().map(|c| suggest(format!("/{} ", c.name), format!("{} {}", c.usage, c.about))).collect(),
         ),
-        ["/call" | "/tools" | "/cancel"] => found(participants(known, "", " ")),
+        ["/call" | "/tools" | "/read" | "/cancel"] => found(participants(known, "", " ")),
         ["/call", to] => match ParticipantId::new(to).ok().map(|id| ((known.tools)(&id), id)) {
             Some((Some(tools), _)) => {
                 found(tools.iter().map(|tool| suggest(format!("{} ", tool.name), tool.description.clone())).collect())

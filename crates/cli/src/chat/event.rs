@@ -50,6 +50,17 @@ pub(crate) enum ChatInput {
         of: ParticipantId,
         tools: Result<Vec<ChatTool>, String>,
     },
+    /// The resources of a participant: URIs and titles.
+    Resources {
+        of: ParticipantId,
+        rows: Result<Vec<(String, String)>, String>,
+    },
+    /// What a resource says.
+    Resource {
+        of: ParticipantId,
+        uri: String,
+        text: Result<String, String>,
+    },
     /// A line of chat is in the log.
     Sent(ChatTicket),
     NotSent(ChatTicket, String),
@@ -126,6 +137,15 @@ pub(crate) enum ChatEffect {
         to: EnvelopeId,
         text: String,
     },
+    Edit {
+        ticket: ChatTicket,
+        original: EnvelopeId,
+        text: String,
+    },
+    Retract {
+        ticket: ChatTicket,
+        original: EnvelopeId,
+    },
     Call {
         ticket: ChatTicket,
         to: ParticipantId,
@@ -137,6 +157,11 @@ pub(crate) enum ChatEffect {
         before: Option<EnvelopeId>,
     },
     ListTools(ParticipantId),
+    ListResources(ParticipantId),
+    ReadResource {
+        of: ParticipantId,
+        uri: String,
+    },
     Answer {
         question: EnvelopeId,
         answer: QuestionAnswer,

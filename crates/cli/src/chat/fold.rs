@@ -2,17 +2,25 @@
 
 use std::time::Duration;
 
+use salon_control::{APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ControlNotice, MessageRedaction};
 use salon_protocol::{
-    CHAT_METHOD, ChatFormat, Envelope, Kind, Members, Message, ParticipantId, Presence, PresenceEvent, RpcId, Timestamp,
+    CHAT_METHOD, ChatFormat, ChatRevision, Envelope, EnvelopeId, Kind, Members, Message, ParticipantId, Presence,
+    PresenceEvent, REDACTED_TEXT, RpcId, Timestamp,
 };
 
-use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody};
+use super::item::{CallItem, CallOutcome, CallProgress, ChatItem, ChatMessage, ItemBody, MessageState};
 use super::text::{clip, safe, safe_line};
 use super::transcript::{ChatTranscript, MAX_TEXT, gone};
-use crate::transcript::reading::{AnswerText, RequestText, answered, member, members, request_text, sent};
+use crate::transcript::reading::{
+    AnswerText, RequestText, answered, is_housekeeping, is_preparation, member, members, request_text, sent,
+};
 
 /// The most that is kept of the arguments of a call, or of its answer.
 const MAX_KEPT: usize = 4 * 1024;
+
+/// How many revisions are remembered for messages that are loaded later. The log has them all; with more, some messages of the past are
+/// shown as they were said until their own page is loaded again.
+const MAX_REVISIONS: usize = 1000;
 
 impl ChatTranscript {
     /// What an envelope becomes: an item, or a change to one that is there.
@@ -40,7 +48,8 @@ impl ChatTranscript {
         let joined = match presence.event {
             PresenceEvent::Join => true,
             PresenceEvent::Leave => false,
-            PresenceEvent::Heartbeat => return None,
+            // The roster shows it.
+            PresenceEvent::Heartbeat | PresenceEvent::Status => return None,
         };
         if !joined {
             for call in self.open_calls().filter(|call| call.to == who) {
@@ -86,7 +95,8 @@ impl ChatTranscript {
         let AnswerText { worked: well, says } = answered(envelope);
         let text = safe(&clip(&says, MAX_KEPT));
         let place = envelope.correlation().and_then(|about| self.place(*self.keys.get(about)?));
-        let outcome = |took| CallOutcome { well, text: text.clone(), at, took };
+        let answer = Some(envelope.id().clone());
+        let outcome = |took| CallOutcome { well, text: text.clone(), at, took, answer: answer.clone() };
         if let Some(item) = place.and_then(|place| self.items.get_mut(place))
             && let ItemBody::Call(call) = &mut item.body
         {
@@ -108,9 +118,24 @@ impl ChatTranscript {
         let from = envelope.from().clone();
         if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
             let text = safe(&clip(chat.text.trim_end(), MAX_TEXT));
-            let names_me = from != self.me && names(&text, &self.me);
+            let to = envelope.to().to_vec();
+            let names_me = from != self.me && (names(&text, &self.me) || to.contains(&self.me));
             let (markdown, reply_to) = (chat.format == ChatFormat::Markdown, envelope.correlation().cloned());
-            return Some(ItemBody::Chat(ChatMessage { from, text, markdown, reply_to, names_me }));
+            let mut said = ChatMessage { from, to, text, markdown, reply_to, names_me, state: MessageState::AsSaid };
+            // A page of the past may come after what became of it.
+            if let Some(revision) = self.revisions.of_line(envelope) {
+                said.revise(revision);
+            }
+            if envelope.is_redacted() {
+                said.redact();
+            }
+            return Some(ItemBody::Chat(said));
+        }
+        if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(envelope) {
+            return Some(self.redact(&redaction));
+        }
+        if let Some((original, revision)) = envelope.chat_revision() {
+            return self.revise(envelope, original, &revision);
         }
         let params = members(envelope.params().unwrap_or("{}"));
         match method {
@@ -141,14 +166,75 @@ impl ChatTranscript {
                 let data = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
                 format!("{level}: {data}")
             }
+            APPROVAL_REQUESTED_METHOD if from.is_host() => {
+                self.approvals.requested(envelope.params().unwrap_or("{}"))?
+            }
+            APPROVAL_DECIDED_METHOD if from.is_host() => self.approvals.decided(&params)?,
             _ => format!(
                 "{} {}",
                 method.strip_prefix("notifications/").unwrap_or(method),
                 envelope.params().unwrap_or("")
             ),
         };
-        let minor = method == "notifications/initialized" || method.ends_with("/list_changed");
+        let minor = is_housekeeping(method);
         Some(ItemBody::Notice { from, to: envelope.to().to_vec(), text: safe_line(&clip(&text, MAX_TEXT)), minor })
+    }
+
+    /// Shows a chat message as its author has left it. One that is not in the window is shown so when it is loaded.
+    fn revise(&mut self, envelope: &Envelope, original: &EnvelopeId, revision: &ChatRevision) -> Option<ItemBody> {
+        if self.revisions.len() >= MAX_REVISIONS {
+            self.revisions.clear();
+        }
+        self.revisions.note(envelope);
+        let place = self.keys.get(original).and_then(|key| self.place(*key));
+        if let Some(ItemBody::Chat(said)) = place.and_then(|place| self.items.get_mut(place)).map(|item| &mut item.body)
+        {
+            if said.from == *envelope.from() {
+                said.revise(revision);
+            }
+            return None;
+        }
+        let text = match revision {
+            ChatRevision::Edited(chat) => format!("edited an earlier message: {}", chat.text),
+            ChatRevision::Retracted => "retracted an earlier message".to_owned(),
+        };
+        let (from, to) = (envelope.from().clone(), envelope.to().to_vec());
+        Some(ItemBody::Notice { from, to, text: safe_line(&clip(&text, MAX_TEXT)), minor: true })
+    }
+
+    /// Shows nothing any more of what was redacted, and says so.
+    fn redact(&mut self, redaction: &MessageRedaction) -> ItemBody {
+        for message in &redaction.messages {
+            let place = self.keys.get(&message.id).and_then(|key| self.place(*key));
+            match place.and_then(|place| self.items.get_mut(place)).map(|item| &mut item.body) {
+                Some(ItemBody::Chat(said)) => said.redact(),
+                Some(ItemBody::Call(call)) => call.details = REDACTED_TEXT.into(),
+                Some(ItemBody::Answer { outcome, .. }) => outcome.text = REDACTED_TEXT.into(),
+                Some(ItemBody::Notice { text, .. }) => *text = REDACTED_TEXT.into(),
+                Some(ItemBody::Presence { .. } | ItemBody::Note { .. }) => {}
+                // The answer to a call is part of the call.
+                None => self.redact_answer(&message.id),
+            }
+        }
+        let whose = redaction.messages.first().map_or_else(String::new, |message| format!(" of {}", message.from));
+        let reason = redaction.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        let text = format!("redacted a message{whose}{reason}");
+        ItemBody::Notice {
+            from: redaction.by.clone(),
+            to: Vec::new(),
+            text: safe_line(&clip(&text, MAX_TEXT)),
+            minor: false,
+        }
+    }
+
+    fn redact_answer(&mut self, answer: &EnvelopeId) {
+        let calls = self.items.iter_mut().filter_map(|item| match &mut item.body {
+            ItemBody::Call(call) => call.outcome.as_mut(),
+            _ => None,
+        });
+        for outcome in calls.filter(|outcome| outcome.answer.as_ref() == Some(answer)) {
+            outcome.text = REDACTED_TEXT.into();
+        }
     }
 
     fn progress(&mut self, envelope: &Envelope, params: &Members, now: Option<Duration>) {
@@ -173,10 +259,27 @@ impl ChatTranscript {
     }
 }
 
-/// What machines say to each other to get ready.
-fn is_preparation(method: &str) -> bool {
-    matches!(method, "initialize" | "ping" | "logging/setLevel" | "server/discover" | "completion/complete")
-        || method.ends_with("/list")
+impl ChatMessage {
+    fn redact(&mut self) {
+        self.text.clear();
+        (self.state, self.names_me) = (MessageState::Redacted, false);
+    }
+
+    /// A retraction is final.
+    fn revise(&mut self, revision: &ChatRevision) {
+        match revision {
+            _ if matches!(self.state, MessageState::Retracted | MessageState::Redacted) => {}
+            ChatRevision::Edited(chat) => {
+                self.text = safe(&clip(chat.text.trim_end(), MAX_TEXT));
+                self.markdown = chat.format == ChatFormat::Markdown;
+                self.state = MessageState::Edited;
+            }
+            ChatRevision::Retracted => {
+                self.text.clear();
+                (self.state, self.names_me) = (MessageState::Retracted, false);
+            }
+        }
+    }
 }
 
 /// Whether a text names a participant, as a word of its own.

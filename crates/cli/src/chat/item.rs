@@ -50,11 +50,24 @@ pub(crate) enum ItemBody {
 #[derive(Debug, Clone)]
 pub(crate) struct ChatMessage {
     pub(crate) from: ParticipantId,
+    /// Whom it is for, though everybody sees it; nobody in particular when empty.
+    pub(crate) to: Vec<ParticipantId>,
     pub(crate) text: String,
     pub(crate) markdown: bool,
     pub(crate) reply_to: Option<EnvelopeId>,
-    /// It names the person at this terminal.
+    /// It names the person at this terminal, or is for them.
     pub(crate) names_me: bool,
+    pub(crate) state: MessageState,
+}
+
+/// What became of a message after it was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MessageState {
+    AsSaid,
+    Edited,
+    Retracted,
+    /// Its text was removed by somebody who moderates.
+    Redacted,
 }
 
 #[derive(Debug, Clone)]
@@ -99,6 +112,8 @@ pub(crate) struct CallOutcome {
     pub(crate) at: Timestamp,
     /// How long it took; none when that cannot be known.
     pub(crate) took: Option<Duration>,
+    /// The envelope of the answer, where there is one.
+    pub(crate) answer: Option<EnvelopeId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! `salon chat`: a room as a full screen.
 //!
 //! The model ([`model::Model`]) takes what happens and says what is to be done; it knows neither terminal nor network, and time is an
-//! argument. The view draws it. [`run`] brings terminal, room and model together. Deliberately absent: confirmation of calls (whoever
+//! argument. The view draws it. [`run`] brings terminal, room and model together. Deliberately absent: confirmation of calls (a person who
 //! typed one meant it), and any state on disk.
 
+mod approvals;
 mod blocks;
 mod commands;
 mod completion;
@@ -32,6 +33,7 @@ use anyhow::anyhow;
 use clap::Args;
 use salon_protocol::TopicName;
 
+pub(crate) use self::commands::words;
 use crate::access::Access;
 use crate::trouble::Trouble;
 

@@ -36,6 +36,8 @@ pub(super) struct OutgoingLine {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Echo {
     Text(String),
+    /// An edit or a retraction of a message.
+    Revision(EnvelopeId),
     Call(ParticipantId, String),
 }
 
@@ -168,6 +170,8 @@ impl Model {
             ChatInput::Connection(connection) => self.connected(connection, now),
             ChatInput::Page { before, page } => self.page(before.as_ref(), page),
             ChatInput::Tools { of, tools } => self.listed(&of, tools, now),
+            ChatInput::Resources { of, rows } => self.show_resources(&of, rows, now),
+            ChatInput::Resource { of, uri, text } => self.show_resource(&of, &uri, text, now),
             ChatInput::Sent(ticket) => self.outgoing.retain(|outgoing| outgoing.ticket != ticket),
             ChatInput::NotSent(ticket, why) => {
                 if let Some(outgoing) = self.take_outgoing(ticket) {
@@ -262,7 +266,9 @@ impl Model {
 
     /// What the person sent is in the log: it is not on its way any more.
     fn echoed(&mut self, envelope: &Envelope) {
+        let revised = envelope.chat_revision().map(|(original, _)| original.clone());
         let echo = match self.transcript.get(envelope.id()).map(|item| &item.body) {
+            _ if let Some(original) = revised => Echo::Revision(original),
             Some(ItemBody::Call(call)) => Echo::Call(call.to.clone(), call.what.clone()),
             Some(ItemBody::Chat(_)) => Echo::Text(envelope.chat().unwrap_or_else(|| unreachable!("it was read")).text),
             _ => return,
@@ -280,7 +286,7 @@ impl Model {
         };
         let presence = (envelope.kind() == Kind::Presence).then(|| envelope.presence()).flatten();
         match presence {
-            Some(presence) if presence.event != PresenceEvent::Heartbeat => {
+            Some(presence) if matches!(presence.event, PresenceEvent::Join | PresenceEvent::Leave) => {
                 self.tools.remove(&presence.participant.id);
             }
             _ if changed => drop(self.tools.remove(envelope.from())),

@@ -43,6 +43,9 @@ const PAGE: usize = 100;
 /// How long a call may be silent. The person can see that it is, and cancel it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long a resource, or the list of them, is waited for.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long leaving may take when the gateway does not answer.
 const PARTING: Duration = Duration::from_secs(2);
 
@@ -59,7 +62,7 @@ pub(super) enum LoopEvent {
 }
 
 pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
-    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     if args.access.identity.is_some() {
         args.access.identity(&client).await.map_err(Trouble::usage)?;
     }
@@ -247,8 +250,10 @@ impl Run {
 
     fn perform(&mut self, effect: ChatEffect) {
         match effect {
-            ChatEffect::Say { ticket, text } => self.saying.say(ticket, None, text),
-            ChatEffect::Reply { ticket, to, text } => self.saying.say(ticket, Some(to), text),
+            ChatEffect::Say { ticket, text } => self.saying.send(ticket, OutgoingChat::Say(text)),
+            ChatEffect::Reply { ticket, to, text } => self.saying.send(ticket, OutgoingChat::Reply(to, text)),
+            ChatEffect::Edit { ticket, original, text } => self.saying.send(ticket, OutgoingChat::Edit(original, text)),
+            ChatEffect::Retract { ticket, original } => self.saying.send(ticket, OutgoingChat::Retract(original)),
             ChatEffect::Call { ticket, to, tool, arguments } => self.call(ticket, &to, tool, arguments),
             ChatEffect::Cancel(ticket) => {
                 // The call reports its end.
@@ -263,6 +268,14 @@ impl Run {
             ChatEffect::ListTools(of) => {
                 let room = self.room.clone();
                 self.spawn(async move { list_tools(&room, of).await });
+            }
+            ChatEffect::ListResources(of) => {
+                let room = self.room.clone();
+                self.spawn(async move { list_resources(&room, of).await });
+            }
+            ChatEffect::ReadResource { of, uri } => {
+                let room = self.room.clone();
+                self.spawn(async move { read_resource(&room, of, uri).await });
             }
             ChatEffect::Answer { question, answer } => {
                 self.person.answer(&question, answer);
@@ -339,24 +352,71 @@ async fn list_tools(room: &Room, of: ParticipantId) -> ChatInput {
     ChatInput::Tools { of, tools }
 }
 
+async fn list_resources(room: &Room, of: ParticipantId) -> ChatInput {
+    let peer = room.peer(&of);
+    let listed = async {
+        let (resources, templates) = (peer.resources().await?, peer.resource_templates().await?);
+        let label = |title: &Option<String>, name: &str| title.clone().unwrap_or_else(|| name.to_owned());
+        let resources = resources.iter().map(|one| (one.uri.clone(), label(&one.title, &one.name)));
+        let templates = templates.iter().map(|one| (one.uri_template.clone(), label(&one.title, &one.name)));
+        Ok::<_, CallError>(resources.chain(templates).collect())
+    };
+    let rows = within_read_time(listed).await;
+    ChatInput::Resources { of, rows }
+}
+
+async fn read_resource(room: &Room, of: ParticipantId, uri: String) -> ChatInput {
+    let contents = within_read_time(room.peer(&of).read_resource(&uri)).await;
+    let text = contents.map(|contents| {
+        let shown = contents.iter().filter_map(|content| match (&content.text, &content.blob) {
+            (Some(text), _) => Some(text.clone()),
+            (None, Some(blob)) => {
+                let kind = content.mime_type.as_deref().unwrap_or("unknown type");
+                Some(format!(
+                    "[{kind}, {} bytes; `salon read --output` writes them]",
+                    blob.trim_end_matches('=').len() * 3 / 4
+                ))
+            }
+            (None, None) => None,
+        });
+        shown.collect::<Vec<_>>().join("\n")
+    });
+    ChatInput::Resource { of, uri, text }
+}
+
+async fn within_read_time<T>(asked: impl Future<Output = Result<T, CallError>>) -> Result<T, String> {
+    let answered = tokio::time::timeout(READ_TIMEOUT, asked).await.unwrap_or(Err(CallError::TimedOut));
+    answered.map_err(|error| error.to_string())
+}
+
+/// What the person says, or makes of what was said.
+enum OutgoingChat {
+    Say(String),
+    Reply(EnvelopeId, String),
+    Edit(EnvelopeId, String),
+    Retract(EnvelopeId),
+}
+
 /// Messages of the person, sent one after the other.
 struct Saying {
-    lines: mpsc::Sender<(ChatTicket, Option<EnvelopeId>, String)>,
+    lines: mpsc::Sender<(ChatTicket, OutgoingChat)>,
     reports: mpsc::Receiver<ChatInput>,
     _task: JoinSet<()>,
 }
 
 impl Saying {
     fn start(room: &Room) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<(ChatTicket, Option<EnvelopeId>, String)>(WAITING);
+        let (lines, mut waiting) = mpsc::channel::<(ChatTicket, OutgoingChat)>(WAITING);
         let (report, reports) = mpsc::channel(WAITING);
         let room = room.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            while let Some((ticket, to, text)) = waiting.recv().await {
-                let said = match &to {
-                    Some(to) => room.reply(to, &text).await,
-                    None => room.say(&text).await,
+            while let Some((ticket, outgoing)) = waiting.recv().await {
+                let said = match &outgoing {
+                    OutgoingChat::Say(text) => room.say(text).await,
+                    OutgoingChat::Reply(to, text) => room.reply(to, text).await,
+                    OutgoingChat::Edit(original, text) => room.edit(original, text).await,
+                    OutgoingChat::Retract(original) => room.retract(original).await,
                 };
                 let input = match said {
                     Ok(_) => ChatInput::Sent(ticket),
@@ -372,8 +432,8 @@ impl Saying {
     }
 
     /// The model lets fewer lines wait than there is space for.
-    fn say(&self, ticket: ChatTicket, to: Option<EnvelopeId>, text: String) {
-        let _ = self.lines.try_send((ticket, to, text));
+    fn send(&self, ticket: ChatTicket, outgoing: OutgoingChat) {
+        let _ = self.lines.try_send((ticket, outgoing));
     }
 }
 

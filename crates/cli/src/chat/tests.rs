@@ -204,9 +204,13 @@ impl Room {
         let told = self.wanted.drain(..).map(|effect| match effect {
             ChatEffect::Say { text, .. } => format!("say {text}"),
             ChatEffect::Reply { to, text, .. } => format!("reply to {to}: {text}"),
+            ChatEffect::Edit { original, text, .. } => format!("edit {original}: {text}"),
+            ChatEffect::Retract { original, .. } => format!("retract {original}"),
             ChatEffect::Call { to, tool, arguments, .. } => format!("call {to} {tool} {arguments}"),
             ChatEffect::Load { before } => format!("load before {}", before.map_or("now".into(), |id| id.to_string())),
             ChatEffect::ListTools(of) => format!("list tools of {of}"),
+            ChatEffect::ListResources(of) => format!("list resources of {of}"),
+            ChatEffect::ReadResource { of, uri } => format!("read {uri} of {of}"),
             ChatEffect::Answer { question, answer } => match answer {
                 QuestionAnswer::Text(text) => format!("answer {question} {text}"),
                 QuestionAnswer::Form(content) => format!("answer {question} {content}"),

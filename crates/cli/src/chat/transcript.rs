@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use salon_protocol::{Envelope, EnvelopeId, Kind, ParticipantId, PresenceEvent, Timestamp};
 
-use super::item::{CallItem, CallOutcome, ChatItem, ChatMessage, ItemBody, TextTone};
+use super::approvals::ShownApprovals;
+use super::item::{CallItem, CallOutcome, ChatItem, ChatMessage, ItemBody, MessageState, TextTone};
 use super::text::{clip, safe, safe_line};
+use crate::transcript::revisions::Revisions;
 
 /// How many items are kept at most.
 pub(crate) const MAX_ITEMS: usize = 2000;
@@ -50,12 +52,25 @@ pub(crate) struct ChatTranscript {
     oldest: Option<EnvelopeId>,
     detached: bool,
     pub(crate) older: OlderHistory,
+    /// What became of chat messages.
+    pub(super) revisions: Revisions,
+    pub(super) approvals: ShownApprovals,
 }
 
 impl ChatTranscript {
     pub(crate) fn new(me: ParticipantId, most: usize) -> Self {
-        let (items, keys) = (VecDeque::new(), HashMap::new());
-        Self { me, most, items, next_key: 0, keys, oldest: None, detached: false, older: OlderHistory::Perhaps }
+        Self {
+            me,
+            most,
+            items: VecDeque::new(),
+            next_key: 0,
+            keys: HashMap::new(),
+            oldest: None,
+            detached: false,
+            older: OlderHistory::Perhaps,
+            revisions: Revisions::default(),
+            approvals: ShownApprovals::default(),
+        }
     }
 
     pub(crate) fn items(&self) -> &VecDeque<ChatItem> {
@@ -176,7 +191,7 @@ impl ChatTranscript {
     pub(crate) fn fail(&mut self, call: &EnvelopeId, why: &str, at: Timestamp, now: Duration) {
         if let Some(call) = self.call_mut(call).filter(|call| call.outcome.is_none()) {
             let took = call.began.map(|began| now.saturating_sub(began));
-            call.outcome = Some(CallOutcome { well: false, text: safe(&clip(why, MAX_TEXT)), at, took });
+            call.outcome = Some(CallOutcome { well: false, text: safe(&clip(why, MAX_TEXT)), at, took, answer: None });
         }
     }
 
@@ -192,6 +207,15 @@ impl ChatTranscript {
         let wanted = |said: &ChatMessage| by.map_or(said.from != self.me, |by| said.from == *by);
         let said = |item: &&ChatItem| matches!(&item.body, ItemBody::Chat(said) if wanted(said));
         self.items.iter().rev().find(said)?.envelope.as_ref()
+    }
+
+    /// The newest line of chat that the person said and has not taken back.
+    pub(crate) fn last_own_message(&self) -> Option<&EnvelopeId> {
+        let is_own = |said: &ChatMessage| {
+            said.from == self.me && !matches!(said.state, MessageState::Retracted | MessageState::Redacted)
+        };
+        let own = |item: &&ChatItem| matches!(&item.body, ItemBody::Chat(said) if is_own(said));
+        self.items.iter().rev().find(own)?.envelope.as_ref()
     }
 
     /// Puts the newer part back behind older items, and joins what belongs together across the seam.
@@ -273,7 +297,7 @@ impl ChatTranscript {
 }
 
 pub(super) fn gone(at: Timestamp, took: Option<Duration>) -> CallOutcome {
-    CallOutcome { well: false, text: "left before it answered".into(), at, took }
+    CallOutcome { well: false, text: "left before it answered".into(), at, took, answer: None }
 }
 
 /// Heartbeats and refusals are of the moment and cannot be asked for again.

@@ -110,6 +110,7 @@ impl Model {
                 lines.push(Line::styled(format!("{words} {count}"), self.theme.dim()));
             }
             let you = if one.id == self.me { " (you)" } else { "" };
+            let status = one.status.as_ref().map(|status| safe_line(&status.to_string()));
             let id = shorten(one.id.as_str(), columns.saturating_sub(2 + width(you)));
             let left = columns.saturating_sub(width(&id) + 3);
             let name = one.name.as_deref().map(safe_line).filter(|name| !name.eq_ignore_ascii_case(one.id.as_str()));
@@ -119,6 +120,10 @@ impl Model {
                 Span::styled(id, self.theme.name(&one.id)),
                 Span::styled(name.unwrap_or_else(|| you.to_owned()), self.theme.dim()),
             ]));
+            if let Some(status) = status {
+                let status = format!("  {}", shorten(&status, columns.saturating_sub(2)));
+                lines.push(Line::styled(status, self.theme.dim()));
+            }
         }
         let rows = usize::from(area.height);
         if lines.len() > rows {

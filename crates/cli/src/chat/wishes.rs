@@ -1,14 +1,15 @@
 //! What commands do.
 
-use salon_protocol::{Participant, ParticipantId};
+use salon_protocol::{EnvelopeId, Participant, ParticipantId, Timestamp};
 
 use super::commands::{COMMANDS, ChatRequest, words};
 use super::event::{ChatEffect, ChatTool, Now, QuestionAnswer};
 use super::item::TextTone;
 use super::model::{Echo, Model, OutgoingLine, RunningCall, Unchecked};
-use super::text::safe_line;
+use super::text::{clip, safe_line};
 use super::theme::sign;
 use crate::arguments::ArgumentSchema;
+use crate::commands::offers::did_you_mean;
 
 /// How many lines may be on their way at once.
 const MAX_OUTGOING: usize = 32;
@@ -18,6 +19,12 @@ const MAX_RUNNING: usize = 64;
 
 /// How many participants are asked for their tools at once.
 const MAX_PENDING_QUESTIONS: usize = 16;
+
+/// How much of a resource is shown.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+
+/// How many tools are named where one that was called is missing.
+const MAX_NAMED: usize = 6;
 
 /// How many participants `/who` lists.
 const MAX_LISTED: usize = 200;
@@ -37,12 +44,29 @@ impl Model {
         let done = match run_command {
             ChatRequest::Say(text) => self.say(text),
             ChatRequest::Reply { by, text } => self.reply(by.as_deref(), text),
+            ChatRequest::Edit(text) => self.edit(text),
+            ChatRequest::Retract => self.retract(),
             ChatRequest::Call { to, tool, pairs } => self.resolve(&to).and_then(|to| {
                 let ticket = self.ticket();
                 self.call(Unchecked { ticket, to, tool, pairs, line: line.to_owned() }, now)
             }),
+            ChatRequest::Decide { id, approves } => self.transcript.approvals.find(&id).and_then(|(id, digest)| {
+                let decision = if approves { "approve" } else { "deny" };
+                let pairs = vec![format!("id={id}"), format!("digest={digest}"), format!("decision={decision}")];
+                let (ticket, tool) = (self.ticket(), "approval.decide".to_owned());
+                self.call(Unchecked { ticket, to: ParticipantId::host(), tool, pairs, line: line.to_owned() }, now)
+            }),
+            ChatRequest::Status { word, lasts, text } => {
+                let mut pairs = vec![format!("status={}", word.as_deref().unwrap_or("null"))];
+                pairs.extend(text.map(|text| format!("text={text}")));
+                let until = lasts.map(|lasts| Timestamp(now.wall.0.saturating_add(lasts.as_millis() as u64)));
+                pairs.extend(until.map(|until| format!("until={until}")));
+                let (ticket, tool) = (self.ticket(), "presence.set".to_owned());
+                self.call(Unchecked { ticket, to: ParticipantId::host(), tool, pairs, line: line.to_owned() }, now)
+            }
             ChatRequest::Cancel(whose) => self.cancel(whose.as_deref()),
             ChatRequest::Tools(whose) => self.tools(whose.as_deref(), now),
+            ChatRequest::Read { of, uri } => self.read(&of, uri),
             ChatRequest::Answer { number, text } => self.answer(number, Some(&text)),
             ChatRequest::Decline { number } => self.answer(number, None),
             ChatRequest::Who => {
@@ -94,11 +118,30 @@ impl Model {
     }
 
     fn reply(&mut self, by: Option<&str>, text: String) -> Result<(), String> {
-        let by = by.map(|by| self.resolve(by)).transpose()?;
+        // Who has left may still be replied to.
+        let by = by.map(|by| self.resolve(by).or_else(|why| by.parse().map_err(|_| why))).transpose()?;
         let to =
             self.transcript.last_message(by.as_ref()).cloned().ok_or("nothing was said that could be replied to")?;
         let ticket = self.send(text.clone(), Echo::Text(text.clone()), "sending")?;
         self.do_later(ChatEffect::Reply { ticket, to, text });
+        Ok(())
+    }
+
+    fn own_message(&self) -> Result<EnvelopeId, String> {
+        self.transcript.last_own_message().cloned().ok_or_else(|| "you have not said anything here yet".into())
+    }
+
+    fn edit(&mut self, text: String) -> Result<(), String> {
+        let original = self.own_message()?;
+        let ticket = self.send(format!("/edit {text}"), Echo::Revision(original.clone()), "editing")?;
+        self.do_later(ChatEffect::Edit { ticket, original, text });
+        Ok(())
+    }
+
+    fn retract(&mut self) -> Result<(), String> {
+        let original = self.own_message()?;
+        let ticket = self.send("/retract".into(), Echo::Revision(original.clone()), "retracting")?;
+        self.do_later(ChatEffect::Retract { ticket, original });
         Ok(())
     }
 
@@ -127,7 +170,12 @@ impl Model {
             None if tools.is_empty() => Err(format!("{to} offers no tools")),
             None => {
                 let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-                Err(format!("{to} has no tool `{tool}`; it has {}", names.join(", ")))
+                let hint = match did_you_mean(&tool, names.iter().copied()) {
+                    Some(meant) => meant,
+                    None if names.len() <= MAX_NAMED => format!("it has {}", names.join(", ")),
+                    None => format!("`/tools {to}` lists its tools"),
+                };
+                Err(format!("{to} has no tool `{tool}`; {hint}"))
             }
             Some(known) => known.schema.read(&pairs).map_err(|unfit| format!("{unfit}\nit is: {}", signature(known))),
         };
@@ -150,6 +198,14 @@ impl Model {
         let whose = whose.map(|whose| self.resolve(whose)).transpose()?;
         let wanted = |running: &&RunningCall| whose.as_ref().is_none_or(|whose| running.to == *whose);
         let ticket = self.running.iter().rev().find(wanted).map(|running| running.ticket);
+        // One that waits for the list of tools has not begun: nobody need be told.
+        let is_meant = |call: &Unchecked| whose.as_ref().is_none_or(|whose| call.to == *whose);
+        if let Some(at) = self.unchecked.iter().rposition(is_meant).filter(|_| ticket.is_none()) {
+            let call = self.unchecked.remove(at);
+            self.take_outgoing(call.ticket);
+            self.hint = Some(format!("cancelled before it was sent: {}", call.line));
+            return Ok(());
+        }
         self.do_later(ChatEffect::Cancel(ticket.ok_or("no call of yours is running")?));
         Ok(())
     }
@@ -169,6 +225,36 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn read(&mut self, of: &str, uri: Option<String>) -> Result<(), String> {
+        let of = self.resolve(of)?;
+        let (hint, effect) = match uri {
+            Some(uri) => (format!("reading {uri} of {of}"), ChatEffect::ReadResource { of, uri }),
+            None => (format!("asking {of} for its resources"), ChatEffect::ListResources(of)),
+        };
+        self.hint = Some(hint);
+        self.do_later(effect);
+        Ok(())
+    }
+
+    pub(super) fn show_resources(&mut self, of: &ParticipantId, rows: Result<Vec<(String, String)>, String>, now: Now) {
+        self.hint = None;
+        match rows {
+            Ok(rows) if rows.is_empty() => self.list(&format!("{of} lists no resources"), rows, now),
+            Ok(rows) => self.list(&format!("{of} has, for `/read {of} URI`"), rows, now),
+            Err(why) => self.complain(&format!("/read {of}"), &why, now),
+        }
+    }
+
+    pub(super) fn show_resource(&mut self, of: &ParticipantId, uri: &str, text: Result<String, String>, now: Now) {
+        self.hint = None;
+        match text {
+            Ok(text) => {
+                self.list(&format!("{} of {of}\n{}", safe_line(uri), clip(&text, MAX_SHOWN_BYTES)), Vec::new(), now);
+            }
+            Err(why) => self.complain(&format!("/read {of} {uri}"), &why, now),
+        }
     }
 
     /// Asks somebody what they offer, unless that is under way.
@@ -194,7 +280,10 @@ impl Model {
             let name = one.name.as_deref().filter(|name| !name.eq_ignore_ascii_case(one.id.as_str()));
             let name = name.unwrap_or_default();
             let you = if one.id == self.me { " (you)" } else { "" };
-            (format!("{} {}", sign(one.kind), one.id), format!("{kind} {name}{you}"))
+            let via = one.via.as_ref().map(|bridge| format!(" via {bridge}")).unwrap_or_default();
+            let status = one.status.as_ref().map(|status| format!(" · {}", safe_line(&status.to_string())));
+            let status = status.unwrap_or_default();
+            (format!("{} {}", sign(one.kind), one.id), format!("{kind} {name}{you}{via}{status}"))
         };
         let rows: Vec<_> = self.roster.iter().take(MAX_LISTED).map(row).collect();
         let (count, hidden) = (self.roster.len(), self.roster.len() - rows.len());
@@ -240,7 +329,7 @@ fn filled(form: &ArgumentSchema, text: &str) -> Result<Box<serde_json::value::Ra
         }
         _ => words(text)?,
     };
-    form.read(&pairs).map_err(|unfit| unfit.to_string())
+    form.fill_in(&pairs).map_err(|unfit| unfit.to_string())
 }
 
 /// A tool with its arguments, those in brackets that may be left out.

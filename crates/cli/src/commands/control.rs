@@ -39,6 +39,26 @@ impl ControlOptions {
     }
 }
 
+impl ControlOptions {
+    /// Deletes a topic, once the person has confirmed it.
+    pub(super) async fn delete_topic(&self, topic: &TopicName, is_confirmed: bool) -> Result<(), Trouble> {
+        let Reach { place, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let name = safe::line(topic.as_str());
+        if !is_confirmed {
+            let hint = "`--yes` deletes it without a question";
+            let question = format!("Everything that was said in `{name}` is erased, for good.");
+            confirm(&question, "delete it", hint)?;
+        }
+        let asking = HintContext { place: &place, topic: Some(topic) };
+        client.delete_topic(topic, self.reason.as_deref()).await.map_err(|error| asking.trouble(&error))?;
+        if self.json {
+            return hand_over(format_args!("{}", json!({ "deleted": topic })));
+        }
+        note(format_args!("`{name}` is deleted"));
+        Ok(())
+    }
+}
+
 /// A seat from which the gateway's tools are called.
 pub(super) struct HostCaller {
     room: Room,
@@ -48,11 +68,15 @@ pub(super) struct HostCaller {
 
 impl HostCaller {
     pub(super) async fn enter(options: &ControlOptions, topic: TopicName) -> Result<Self, Trouble> {
-        let Reach { place, client } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let Reach { place, client, .. } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         // Shared, so that it takes nobody else's seat.
         let joining = client.room(topic.clone()).kind(ParticipantKind::Human).share().directed().join().await;
         let room = joining.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
         Ok(Self { room, place, topic })
+    }
+
+    pub(super) fn participant(&self) -> ParticipantId {
+        self.room.id().clone()
     }
 
     pub(super) async fn leave(self) {
@@ -88,8 +112,9 @@ pub(crate) struct ApprovalsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without `--digest` the call is shown, and you are asked. With it there is no question: the digest, which
-`salon approvals` shows, says which text you have read.
+Without `--digest` the command shows the call and asks you. With `--digest` it
+does not ask: the digest, which `salon approvals` shows, says which text you
+have read.
 
 Examples:
   salon approve room:lab 0198c5a2-…
@@ -102,6 +127,9 @@ pub(crate) struct DecideArgs {
     /// Digest of the text that you have read
     #[arg(long, value_name = "DIGEST")]
     digest: Option<String>,
+    /// Decide the same about all later calls of this tool by this caller, by a rule in the settings
+    #[arg(long)]
+    remember: bool,
     #[command(flatten)]
     options: ControlOptions,
 }
@@ -132,12 +160,16 @@ async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<()
     hand_over(format_args!("{}", shown.join("\n\n")))
 }
 
+/// The digest of a held call's text, as requests for approval have it.
+pub(crate) fn digest_of(request: &str) -> String {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, request.as_bytes());
+    digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
 /// The person decides about the text that is shown, so its digest is not believed but computed.
 fn check_digest(held: &Value) -> Result<(), Trouble> {
     let text = |name: &str| held[name].as_str().unwrap_or_default();
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text("request").as_bytes());
-    let digest = digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"));
-    if digest == text("digest") {
+    if digest_of(text("request")) == text("digest") {
         return Ok(());
     }
     let id = safe::line(text("id"));
@@ -162,28 +194,35 @@ fn describe(held: &Value) -> String {
 }
 
 async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
-    let DecideArgs { topic, id, digest, options } = args;
+    let DecideArgs { topic, id, digest, remember, options } = args;
     let caller = HostCaller::enter(&options, topic).await?;
+    let decision = WantedDecision { decision, remember };
     let answer = decide_there(&caller, &id, digest, decision, &options).await;
     caller.leave().await;
     let answer = answer?;
     if options.json {
         return hand_over(format_args!("{answer}"));
     }
-    note(format_args!(
-        "{}: {} of {} approvals",
-        answer["decision"].as_str().unwrap_or_default(),
-        answer["approvals"],
-        answer["needs"]
-    ));
+    if let Some(why) = answer["not_remembered"].as_str() {
+        note(format_args!("it is not remembered: {}", safe::line(why)));
+    }
+    match answer["decision"].as_str().unwrap_or_default() {
+        "approved" => note(format_args!("approved: {} of {} approvals", answer["approvals"], answer["needs"])),
+        decision => note(format_args!("{}", safe::line(decision))),
+    }
     Ok(())
+}
+
+struct WantedDecision {
+    decision: &'static str,
+    remember: bool,
 }
 
 async fn decide_there(
     caller: &HostCaller,
     id: &EnvelopeId,
     digest: Option<String>,
-    decision: &str,
+    WantedDecision { decision, remember }: WantedDecision,
     options: &ControlOptions,
 ) -> Result<Value, Trouble> {
     let digest = match digest {
@@ -195,28 +234,27 @@ async fn decide_there(
                 return Err(Trouble::Coded(REFUSED, anyhow!("no call `{id}` waits for approval there")));
             };
             check_digest(held)?;
-            confirm(&describe(held), decision)?;
+            let hint = "read the call with `salon approvals`, and give its `--digest`";
+            confirm(&describe(held), &format!("{decision} this call"), hint)?;
             held["digest"].as_str().unwrap_or_default().to_owned()
         }
     };
-    let arguments = options.with_reason(json!({ "id": id, "digest": digest, "decision": decision }), true);
+    let mut arguments = json!({ "id": id, "digest": digest, "decision": decision });
+    if remember {
+        arguments["remember"] = json!(true);
+    }
+    let arguments = options.with_reason(arguments, true);
     caller.call("approval.decide", arguments).await
 }
 
-/// Asks the person.
-fn confirm(call: &str, decision: &str) -> Result<(), Trouble> {
+/// Shows the person something, and asks whether to do it.
+fn confirm(shown: &str, action: &str, hint: &str) -> Result<(), Trouble> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Trouble::usage(anyhow!(
-            "there is no terminal to ask at\n\nhint: read the call with `salon approvals`, and give its `--digest`"
-        )));
+        return Err(Trouble::usage(anyhow!("there is no terminal to ask at\n\nhint: {hint}")));
     }
-    note(format_args!("{call}\n\n{decision} this call? [y/N]"));
+    note(format_args!("{shown}\n\n{action}? [y/N]"));
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer).map_err(Trouble::failed)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        Ok(())
-    } else {
-        Err(Trouble::usage(anyhow!("nothing was decided")))
-    }
+    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Trouble::usage(anyhow!("nothing was done"))) }
 }

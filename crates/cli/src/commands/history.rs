@@ -1,15 +1,19 @@
 //! `salon history`: what was said in a room, the newest at the bottom.
 
+use std::io::IsTerminal;
+
 use clap::Args;
 use salon_client::{Client, HistoryQuery, RestError};
 use salon_protocol::{Envelope, EnvelopeId, TopicName};
 
+use super::existing;
+use super::filter::{EnvelopeFilter, FilterArgs, PageFilter};
 use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
 use crate::transcript::{LineTranscript, When, sent_at};
 use crate::trouble::Trouble;
-use crate::{hand_over, json, note};
+use crate::{clock, hand_over, json, note};
 
 /// The most envelopes of one page.
 const PAGE: usize = 1000;
@@ -18,12 +22,13 @@ const PAGE: usize = 1000;
 #[command(after_help = "\
 Examples:
   salon history room:alpha --limit 20
-  salon history room:alpha --before 2025-08-17T14:00:00Z
+  salon history room:alpha --since 2h --from robot
+  salon history room:alpha --method tools/call --grep dock
   salon history room:alpha --json | jq -r 'select(.kind == \"mcp\") | .from'")]
 pub(crate) struct HistoryArgs {
     /// Which room
     topic: TopicName,
-    /// How many envelopes, the newest of those that are meant
+    /// How many envelopes, the newest
     #[arg(long, short = 'n', value_name = "COUNT", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     /// Only what came before this: an envelope's id, or a time such as 2025-08-17T14:00:00Z
@@ -32,9 +37,11 @@ pub(crate) struct HistoryArgs {
     /// Only what came after this envelope
     #[arg(long, value_name = "ID")]
     after: Option<EnvelopeId>,
-    /// Print the envelopes themselves, one a line
+    /// Print the envelopes themselves, one a line, handshakes and lists included
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     access: Access,
 }
@@ -44,17 +51,20 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Trouble> {
 }
 
 async fn history(args: HistoryArgs) -> Result<(), Trouble> {
-    let HistoryArgs { topic, limit, before, after, json, access } = args;
-    let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
+    let HistoryArgs { topic, limit, before, after, json, filter, access } = args;
+    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: Some(&topic) };
-    let nothing = if before.is_none() && after.is_none() { "nothing has happened yet" } else { "nothing was found" };
+    let is_narrow = before.is_some() || after.is_some() || filter.is_set();
+    let nothing = if is_narrow { "nothing was found" } else { "nothing has happened yet" };
     let history_range = HistoryRange { most: limit as usize, before, after };
-    let HistoryFound { envelopes, enabled } =
-        gather(&client, &topic, history_range, |_| true).await.map_err(|error| asking.trouble(&error))?;
+    let filter = filter.filter(clock::now(), !json);
+    let found = gather(&client, &topic, history_range, filter).await;
+    let HistoryFound { envelopes, enabled, folded } = found.map_err(|error| asking.trouble(&error))?;
     if !enabled {
         note(format_args!("`{topic}` keeps no history"));
     }
     let mut transcript = LineTranscript::new(is_coloured(&std::io::stdout())).at_length();
+    transcript = transcript.revised_by(&envelopes);
     let lines = envelopes.iter().filter_map(|envelope| {
         if json {
             return Some(json::compact(envelope.text()));
@@ -63,10 +73,14 @@ async fn history(args: HistoryArgs) -> Result<(), Trouble> {
     });
     let lines: Vec<_> = lines.collect();
     if !lines.is_empty() {
-        return hand_over(format_args!("{}", lines.join("\n")));
+        hand_over(format_args!("{}", lines.join("\n")))?;
     }
-    if enabled {
-        note(format_args!("{nothing} in `{topic}`"));
+    if folded > 0 && std::io::stderr().is_terminal() {
+        note(format_args!("{folded} messages of handshakes and lists are not shown; `--all` shows them"));
+    }
+    if lines.is_empty() && folded == 0 && enabled {
+        let missing = existing::missing(&client, &topic).await;
+        note(format_args!("{}", missing.unwrap_or_else(|| format!("{nothing} in `{topic}`"))));
     }
     Ok(())
 }
@@ -83,6 +97,8 @@ pub(super) struct HistoryFound {
     pub(super) envelopes: Vec<Envelope>,
     /// Whether the topic keeps a history at all.
     pub(super) enabled: bool,
+    /// How many envelopes were left out because they are of handshakes and lists.
+    pub(super) folded: usize,
 }
 
 /// How many envelopes are looked at for those that fit.
@@ -93,22 +109,22 @@ pub(super) async fn gather(
     client: &Client,
     topic: &TopicName,
     history_range: HistoryRange,
-    fits: impl Fn(&Envelope) -> bool,
+    filter: EnvelopeFilter,
 ) -> Result<HistoryFound, RestError> {
     let HistoryRange { most, before, after } = history_range;
     let mut query = HistoryQuery::new().limit(most.clamp(1, PAGE));
     (query.before, query.after) = (before, after);
-    let (mut envelopes, mut looked_at, mut enabled) = (Vec::new(), 0, true);
-    while envelopes.len() < most && looked_at < MAX_LOOKED_AT {
+    let (mut pages, mut looked_at, mut enabled) = (PageFilter::new(filter), 0, true);
+    while pages.count() < most && looked_at < MAX_LOOKED_AT {
         let page = client.history(topic, &query).await?;
         enabled = page.enabled;
         looked_at += page.envelopes.len();
-        envelopes.extend(page.envelopes.into_iter().filter(|envelope| fits(envelope)).take(most - envelopes.len()));
+        let goes_on = page.envelopes.into_iter().all(|envelope| pages.take(envelope));
         query.before = page.next;
-        if query.before.is_none() {
+        if !goes_on || query.before.is_none() {
             break;
         }
     }
-    envelopes.reverse();
-    Ok(HistoryFound { envelopes, enabled })
+    let (envelopes, folded) = pages.finish(most);
+    Ok(HistoryFound { envelopes, enabled, folded })
 }

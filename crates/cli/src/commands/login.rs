@@ -24,14 +24,16 @@ const MAX_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The token is asked for, or read from standard input, or given by `--token-file` or `--token-command`, which are \
-then used whenever one is needed. It is shown to the gateway before it is stored.
+The command asks for the token, reads it from standard input, or takes it from
+`--token-file` or `--token-command`, which later commands then use too. It tries
+the token at the gateway before it stores it.
 
   salon login https://chat.example
-  salon token --topic 'room:*' --id alice | salon login
+  salon token 'room:*' --as alice | salon login
   salon login https://chat.example --token-command 'pass show salon'
 
-An MCP server that wants a sign-in before it can be a guest, with a browser or, on a machine without one, a code:
+Sign in to an MCP server that is to be a guest, with a browser, or with a code
+on a machine without one:
   salon login --guest https://search.example/mcp
   salon login --guest https://search.example/mcp --device")]
 pub(crate) struct LoginArgs {

@@ -5,13 +5,25 @@
 
 pub(crate) mod call;
 pub(crate) mod control;
+pub(crate) mod dm;
 pub(crate) mod doctor;
+pub(crate) mod existing;
+pub(crate) mod file;
+pub(crate) mod filter;
 pub(crate) mod framed;
+pub(crate) mod guests;
 pub(crate) mod history;
 pub(crate) mod login;
+pub(crate) mod message;
+pub(crate) mod offers;
 pub(crate) mod outcome;
+mod output;
+pub(crate) mod read;
+pub(crate) mod revise;
 pub(crate) mod revoke;
 pub(crate) mod say;
+pub(crate) mod search;
+mod seatless;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod tools;

@@ -23,9 +23,9 @@ pub(crate) const CANCELLED: u8 = 130;
 /// What `--help` says of the exit status.
 pub(crate) const EXIT_STATUS: &str = "\
 Exit status:
-  0    the tool did it
-  1    the tool says that it failed
-  2    the command is wrong
+  0    the tool succeeded
+  1    the tool reports an error
+  2    the command line is wrong
   3    the participant is not there, or left before it answered
   4    no answer in time
   5    the gateway or the room refused
@@ -57,18 +57,20 @@ impl HintContext<'_> {
                 Trouble::usage(anyhow::anyhow!("there is no token: {}", safe::line(&error.to_string())))
             }
             RestError::Unreachable { source, .. } => {
-                let hint = if place.is_loopback() {
+                let why = safe::line(&source.to_string());
+                let hint = if why.contains("peer certificate") {
+                    "if the certificate is your own or from an authority of your own, give that with `--ca FILE`"
+                } else if place.is_loopback() {
                     "start one with `salon serve`, or name another with `--gateway` or `SALON_GATEWAY`"
                 } else {
                     "`salon doctor` looks for the cause"
                 };
-                let why = safe::line(&source.to_string());
                 Trouble::coded(UNREACHABLE, format_args!("the gateway at `{place}` cannot be reached: {why}"), hint)
             }
             RestError::Unreadable { source, .. } => {
                 let why = safe::line(&source.to_string());
-                let hint = "is it a Salon gateway? `salon doctor` tells more";
-                Trouble::coded(UNREACHABLE, format_args!("what answers at `{place}` is no gateway: {why}"), hint)
+                let hint = "is it a Salon gateway? `salon doctor` looks further";
+                Trouble::coded(UNREACHABLE, format_args!("what answers at `{place}` is not a gateway: {why}"), hint)
             }
             RestError::Refused(refusal) => self.refused(refusal),
             error => Trouble::Coded(UNREACHABLE, anyhow::anyhow!("{}", safe::line(&error.to_string()))),
@@ -88,7 +90,7 @@ impl HintContext<'_> {
             }
             (403, "forbidden", Some(topic)) => {
                 let hint = format!(
-                    "where the gateway runs, `salon token --topic {} --id ID` makes a token that opens it",
+                    "where the gateway runs, `salon token {} --as ID` makes a token that opens it",
                     safe::shell(topic.as_str())
                 );
                 Trouble::coded(REFUSED, message, hint)

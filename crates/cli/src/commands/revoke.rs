@@ -16,11 +16,13 @@ const PERMISSION: &str = "revoke";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On the machine of the gateway its own key makes the token for this command. From elsewhere the token needs the
-permission `revoke`: salon token --id admin --topic '*' --permission revoke
+On the gateway's machine, this command makes its own token with the gateway's
+key. On another machine you need a token with the permission `revoke`:
+  salon token '*' --as admin --permission revoke
 
-A revoked token is refused at every gateway of the store, and its connections are closed. Tokens issued later are
-not affected. A browser that signed in with a revoked token is signed out.
+Every gateway of the store refuses a revoked token and closes its connections.
+Tokens issued later are not affected. A browser that signed in with a revoked
+token is signed out.
 
 Examples:
   salon revoke token 6f1d0c5e9b7a4f3d8c2e1a0b9f8e7d6c
@@ -88,7 +90,7 @@ async fn revoke(what: RevokeTarget) -> Result<(), Trouble> {
         RevokeTarget::Participant { id, before, common } => (TokenSelection::Subject(id), before.before, common),
         RevokeTarget::All { before, common } => (TokenSelection::All, before.before, common),
     };
-    let Reach { place, client } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+    let Reach { place, client, .. } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: None };
     let revoked = client.revoke(&tokens, before.as_deref()).await;
     let revoked = revoked.map_err(|error| match &error {

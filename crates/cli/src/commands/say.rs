@@ -4,13 +4,14 @@ use std::io::{IsTerminal, Read};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use salon_protocol::{CHAT_METHOD, Compose, EnvelopeId, Kind, ParticipantId, TopicName};
+use salon_protocol::{CHAT_METHOD, EnvelopeId, ParticipantId, TopicName};
 use serde_json::json;
 
-use super::outcome::HintContext;
-use crate::access::{Access, Reach};
+use super::existing::CreateOption;
+use super::seatless::{NotificationTarget, SeatlessAuthor};
+use crate::access::Access;
 use crate::trouble::Trouble;
-use crate::{clock, hand_over, note};
+use crate::{hand_over, note};
 
 /// The longest text that is read; what the gateway takes is usually less.
 const MAX_BYTES: u64 = 16 << 20;
@@ -39,6 +40,8 @@ pub(crate) struct SayArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    create: CreateOption,
+    #[command(flatten)]
     access: Access,
 }
 
@@ -48,25 +51,16 @@ pub(crate) fn run(args: SayArgs) -> Result<(), Trouble> {
 }
 
 async fn say(args: SayArgs, text: String) -> Result<(), Trouble> {
-    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
-    let from = args.access.identity(&client).await.map_err(Trouble::usage)?.participant;
+    let author = SeatlessAuthor::reach(&args.access, &[]).await?;
     let format = if args.markdown { "markdown" } else { "plain" };
-    let id = uuid::Uuid::now_v7().to_string();
-    let envelope = Compose {
-        id: &id,
-        ts: clock::now(),
-        from: &from,
-        to: &args.to,
-        kind: Kind::Mcp,
-        correlation_id: args.reply_to.as_ref().map(EnvelopeId::as_str),
-        payload: json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": { "text": text, "format": format } }),
-    };
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
-    client.publish(&args.topic, envelope.text()).await.map_err(|error| asking.trouble(&error))?;
+    args.create.require(&author.client, &args.topic, &author.asking(&args.topic)).await?;
+    let target = NotificationTarget { to: &args.to, envelope: args.reply_to.as_ref() };
+    let params = json!({ "text": text, "format": format });
+    let id = author.notify(&args.topic, target, CHAT_METHOD, &params).await?;
     if args.json { hand_over(format_args!("{}", json!({ "id": id }))) } else { Ok(()) }
 }
 
-fn text(words: &[String]) -> anyhow::Result<String> {
+pub(super) fn text(words: &[String]) -> anyhow::Result<String> {
     let text = match words {
         [] => read_text()?,
         [dash] if dash == "-" => read_text()?,

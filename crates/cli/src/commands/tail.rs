@@ -5,17 +5,18 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use salon_client::{Backoff, Client, Event, Following, RestError};
-use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, Message, ParticipantId, PresenceEvent, TopicName};
+use salon_protocol::{Envelope, EnvelopeId, PresenceEvent, TopicName};
 
+use super::filter::{EnvelopeFilter, FilterArgs};
 use super::history::{HistoryFound, HistoryRange, gather};
 use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::serve::is_coloured;
 use crate::transcript::{LineTranscript, When, sent_at};
 use crate::trouble::Trouble;
-use crate::{json, note, out};
+use crate::{clock, json, note, out};
 
 /// How much is caught up with after a topic that was empty had its first envelopes while the connection was lost.
 const MAX_CAUGHT_UP: usize = 10_000;
@@ -25,7 +26,8 @@ const LASTED: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reading a room this way makes you no participant. A restart of the gateway is waited for, and nothing is missed.
+You are not a participant while you follow a room. After a restart of the
+gateway the command continues where it was, and misses nothing.
 
   salon tail room:alpha
   salon tail room:alpha --kind chat --from alice
@@ -36,40 +38,13 @@ pub(crate) struct TailArgs {
     /// How many of the envelopes before now to begin with
     #[arg(long, short = 'n', value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     lines: u32,
-    /// Print the envelopes themselves, one a line
+    /// Print the envelopes themselves, one a line, handshakes and lists included
     #[arg(long)]
     json: bool,
-    /// Only this kind; may be repeated
-    #[arg(long, value_delimiter = ',')]
-    kind: Vec<EnvelopeSort>,
-    /// Only what this participant sent; may be repeated
-    #[arg(long, value_name = "ID")]
-    from: Vec<ParticipantId>,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     access: Access,
-}
-
-/// A kind of envelope, as people distinguish them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EnvelopeSort {
-    Chat,
-    Request,
-    Response,
-    Notification,
-    Presence,
-}
-
-impl EnvelopeSort {
-    fn of(envelope: &Envelope) -> Option<Self> {
-        match (envelope.kind(), envelope.message()) {
-            (Kind::Presence, _) => Some(Self::Presence),
-            (_, Some(Message::Request { .. })) => Some(Self::Request),
-            (_, Some(Message::Response { .. })) => Some(Self::Response),
-            (_, Some(Message::Notification { method })) if &**method == CHAT_METHOD => Some(Self::Chat),
-            (_, Some(Message::Notification { .. })) => Some(Self::Notification),
-            _ => None,
-        }
-    }
 }
 
 pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
@@ -77,19 +52,12 @@ pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
 }
 
 async fn tail(args: TailArgs) -> Result<(), Trouble> {
-    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: Some(&args.topic) };
-    let follower = TailFollower { client: &client, args: &args };
+    let follower = TailFollower { client: &client, args: &args, filter: args.filter.filter(clock::now(), !args.json) };
     let mut screen = TailScreen::new(&args);
     // The reader of stdout is gone, which is not an error.
     follower.run(&mut screen).await.map_err(|error| asking.trouble(&error))
-}
-
-impl TailArgs {
-    fn wants(&self, envelope: &Envelope) -> bool {
-        let kind = self.kind.is_empty() || EnvelopeSort::of(envelope).is_some_and(|sort| self.kind.contains(&sort));
-        kind && (self.from.is_empty() || self.from.contains(envelope.from()))
-    }
 }
 
 struct TailScreen {
@@ -147,17 +115,19 @@ impl Returns {
 struct TailFollower<'a> {
     client: &'a Client,
     args: &'a TailArgs,
+    filter: EnvelopeFilter,
 }
 
 impl TailFollower<'_> {
     /// Shows what happens until nobody reads any more.
-    async fn run(&self, screen: &mut TailScreen) -> Result<(), RestError> {
+    async fn run(mut self, screen: &mut TailScreen) -> Result<(), RestError> {
         // Opened before looking back, so that nothing falls between the two.
         let mut stream = self.open(&From::Now).await?;
         let (mut opened, mut returns) = (Instant::now(), Returns::default());
-        let lines = self.args.lines as usize;
+        // What `--since` names is shown whole.
+        let lines = if self.filter.since.is_some() { MAX_CAUGHT_UP } else { self.args.lines as usize };
         // Even when none is to be shown, the last one says where to go on after a lost connection.
-        let HistoryFound { envelopes, enabled } = self.look_back(lines.max(1)).await?;
+        let HistoryFound { envelopes, enabled, .. } = self.look_back(lines.max(1)).await?;
         if !enabled {
             note(format_args!("`{}` keeps no history; this is from now on", self.args.topic));
         }
@@ -182,7 +152,8 @@ impl TailFollower<'_> {
                     if envelope.presence().is_none_or(|presence| presence.event != PresenceEvent::Heartbeat) {
                         from = From::After(envelope.id().clone());
                     }
-                    if !time_text.remove(envelope.id()) && self.args.wants(&envelope) {
+                    let wanted = self.filter.wants(&envelope);
+                    if !time_text.remove(envelope.id()) && wanted {
                         read = screen.show(&envelope, Some(screen.began.elapsed()));
                     }
                 }
@@ -205,7 +176,8 @@ impl TailFollower<'_> {
 
     async fn look_back(&self, most: usize) -> Result<HistoryFound, RestError> {
         let wanted = HistoryRange { most, before: None, after: None };
-        gather(self.client, &self.args.topic, wanted, |envelope| self.args.wants(envelope)).await
+        let filter = self.args.filter.filter(clock::now(), !self.args.json);
+        gather(self.client, &self.args.topic, wanted, filter).await
     }
 
     async fn open(&self, from: &From) -> Result<Following, RestError> {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::join_all;
 use salon_client::mcp::Tool;
-use salon_client::{CallError, Room};
+use salon_client::{CallError, Client, JoinError, Room};
 use salon_gateway::config::Deadline;
 use salon_protocol::{ParticipantId, TopicName};
 use serde::Serialize;
 
 use super::call::failed;
+use super::existing::CreateOption;
+use super::offers;
 use super::outcome::HintContext;
 use crate::access::{Access, Reach};
 use crate::arguments::ArgumentSchema;
@@ -40,6 +42,8 @@ pub(crate) struct ToolsArgs {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     timeout: Deadline,
     #[command(flatten)]
+    create: CreateOption,
+    #[command(flatten)]
     access: Access,
 }
 
@@ -65,22 +69,20 @@ pub(crate) fn run(args: ToolsArgs) -> Result<(), Trouble> {
 }
 
 async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
-    let ToolsArgs { topic, participant, long, json, timeout, access } = args;
-    let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
+    let ToolsArgs { topic, participant, long, json, timeout, create, access } = args;
+    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: Some(&topic) };
-    // A question is asked from a seat. Shared, so that it takes nobody else's.
-    let entering = client.room(topic.clone()).share().directed();
-    let room = entering.join().await.map_err(|error| asking.trouble(&error))?;
-    let asked: Vec<ParticipantId> = match &participant {
-        Some(one) => vec![one.clone()],
-        None => everybody(&room),
+    create.require(&client, &topic, &asking).await?;
+    let answers = match known(&client, &topic, participant.as_ref(), &asking).await? {
+        Some(known) => known,
+        None => {
+            let answers = asked(&client, &topic, participant.as_ref(), timeout.0).await;
+            answers.map_err(|error| asking.trouble(&error))?
+        }
     };
-    let answers = join_all(asked.iter().map(|id| ask(&room, id, timeout.0))).await;
-    room.leave().await;
-    if let (Some(one), [Err(error)]) = (&participant, &answers[..]) {
+    if let (Some(one), [(_, Err(error))]) = (&participant, &answers[..]) {
         return Err(failed(error, one, &asking));
     }
-    let answers: Vec<_> = asked.into_iter().zip(answers).collect();
     if json {
         let participants = answers.iter().map(|(id, answer)| match answer {
             Ok(tools) => ParticipantTools { id, tools: Some(tools), error: None },
@@ -92,6 +94,44 @@ async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
     }
     let told: Vec<_> = answers.iter().map(|(id, answer)| as_text(id, answer, long)).collect();
     hand_over(format_args!("{}", told.join("\n\n")))
+}
+
+/// What the gateway knows; `None` where the participants have to be asked.
+async fn known(
+    client: &Client,
+    topic: &TopicName,
+    participant: Option<&ParticipantId>,
+    asking: &HintContext<'_>,
+) -> Result<Option<Vec<(ParticipantId, ToolsAnswer)>>, Trouble> {
+    let offers = client.tools(topic, participant).await;
+    if let Some(one) = participant {
+        let tools = offers::of_one(offers, client, topic, one, asking).await?;
+        return Ok(tools.map(|tools| vec![(one.clone(), Ok(tools.into()))]));
+    }
+    match offers {
+        // Nobody is in the room, so that nobody could be asked: the gateway answers who enters.
+        Ok(offers) if offers.is_empty() => Ok(None),
+        Ok(offers) => {
+            let answer = |items: Option<Vec<Tool>>| items.map(Arc::from).ok_or(CallError::TimedOut);
+            Ok(Some(offers.into_iter().map(|offer| (offer.id, answer(offer.items))).collect()))
+        }
+        Err(error) if offers::is_unknown_there(&error) => Ok(None),
+        Err(error) => Err(asking.trouble(&error)),
+    }
+}
+
+/// Asks everybody, or one participant. A question is asked from a seat; shared, so that it takes nobody else's.
+async fn asked(
+    client: &Client,
+    topic: &TopicName,
+    participant: Option<&ParticipantId>,
+    timeout: Duration,
+) -> Result<Vec<(ParticipantId, ToolsAnswer)>, JoinError> {
+    let room = client.room(topic.clone()).share().directed().join().await?;
+    let asked = participant.map_or_else(|| everybody(&room), |one| vec![one.clone()]);
+    let answers = join_all(asked.iter().map(|id| ask(&room, id, timeout))).await;
+    room.leave().await;
+    Ok(asked.into_iter().zip(answers).collect())
 }
 
 /// Everybody but oneself, the gateway last.

@@ -10,8 +10,9 @@ use crate::{hand_over, note};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On the machine of the gateway its own key makes the token for this command. From elsewhere the token needs the
-permission `operator`, or a role in the topic that allows it.
+On the gateway's machine, this command makes its own token with the gateway's
+key. On another machine you need a token with the permission `operator`, or a
+role in the topic that allows it.
 
 Examples:
   salon topic create room:lab --title 'Robot lab'
@@ -19,7 +20,8 @@ Examples:
   salon topic set room:lab '{\"rules\": [{\"hold\": \"call:robot-*/move*\", \"approvers\": [\"role:owner\"]}]}'
   salon topic invite room:team bob
   salon topic set room:team '{\"access\": \"members\"}'
-  salon topic stop room:lab --reason 'smoke in the lab'")]
+  salon topic stop room:lab --reason 'smoke in the lab'
+  salon topic delete room:lab")]
 pub(crate) struct TopicArgs {
     #[command(subcommand)]
     what: TopicCommand,
@@ -85,6 +87,16 @@ enum TopicCommand {
     Archive(TopicAlone),
     /// Store new messages in an archived topic again
     Unarchive(TopicAlone),
+    /// Delete a topic, with everything that was said there
+    Delete {
+        /// Which topic
+        topic: TopicName,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        #[command(flatten)]
+        options: ControlOptions,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -146,6 +158,7 @@ async fn topic(what: TopicCommand) -> Result<(), Trouble> {
         TopicCommand::Archive(TopicAlone { topic, options }) => {
             (topic, "topic.configure", json!({ "change": { "archived": true } }), options)
         }
+        TopicCommand::Delete { topic, yes, options } => return options.delete_topic(&topic, yes).await,
         TopicCommand::Unarchive(TopicAlone { topic, options }) => {
             (topic, "topic.configure", json!({ "change": { "archived": false } }), options)
         }

@@ -4,17 +4,18 @@ use clap::Args;
 use salon_protocol::{Participant, ParticipantKind, TopicName};
 use serde::Serialize;
 
+use super::existing;
 use super::outcome::HintContext;
 use super::table;
 use crate::access::{Access, Reach};
 use crate::trouble::Trouble;
-use crate::{hand_over, note};
+use crate::{hand_over, note, safe};
 
 #[derive(Debug, Args)]
 pub(crate) struct WhoArgs {
     /// Which room
     topic: TopicName,
-    /// Print one object: `{"topic", "participants": [{"id", "name", "kind", "mcp"}]}`
+    /// Print one object: `{"topic", "participants": [{"id", "name", "kind", "mcp", "via", "status"}]}`
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -32,7 +33,7 @@ pub(crate) fn run(args: WhoArgs) -> Result<(), Trouble> {
 }
 
 async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
-    let Reach { place, client } = access.reach().map_err(Trouble::usage)?;
+    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: Some(&topic) };
     let mut present = client.participants(&topic).await.map_err(|error| asking.trouble(&error))?;
     present.sort_by(|a, b| a.id.cmp(&b.id));
@@ -41,7 +42,8 @@ async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
         return hand_over(format_args!("{whole}"));
     }
     if present.is_empty() {
-        note(format_args!("nobody is in `{topic}`"));
+        let missing = existing::missing(&client, &topic).await;
+        note(format_args!("{}", missing.unwrap_or_else(|| format!("nobody is in `{topic}`"))));
         return Ok(());
     }
     let rows: Vec<_> = present
@@ -55,7 +57,9 @@ async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
             };
             // Somebody without a name is shown by its id, which stands there already.
             let name = participant.name.filter(|name| name != participant.id.as_str()).unwrap_or_default();
-            vec![participant.id.to_string(), kind, format!("MCP {versions}"), name]
+            let via = participant.via.map(|bridge| format!("via {bridge}")).unwrap_or_default();
+            let status = participant.status.map(|status| status.to_string()).unwrap_or_default();
+            vec![participant.id.to_string(), kind, format!("MCP {versions}"), name, via, safe::line(&status)]
         })
         .collect();
     hand_over(format_args!("{}", table::lay_out(&rows)))

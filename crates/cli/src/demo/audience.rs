@@ -9,8 +9,9 @@ use salon_protocol::{PresenceEvent, TopicName};
 use tokio::sync::watch;
 
 use super::CAST;
-use crate::out;
+use crate::commands::filter::FilterArgs;
 use crate::transcript::{LineTranscript, When};
+use crate::{clock, out};
 
 /// A topic's event stream, open.
 pub(crate) struct Audience(Following);
@@ -22,14 +23,16 @@ impl Audience {
         Ok(Self(stream))
     }
 
-    /// Prints what happens until the stream ends, or nobody reads it any more; `left` counts those of the cast who left.
+    /// Prints what happens, without handshakes and lists, until the stream ends or nobody reads it; `left` counts the cast that left.
     pub(crate) async fn watch(mut self, mut transcript: LineTranscript, left: watch::Sender<usize>) {
         let began = Instant::now();
+        let mut filter = FilterArgs::default().filter(clock::now(), true);
         while let Some(told) = self.0.next().await {
             let Event::Envelope(envelope) = told else { continue };
             let since = began.elapsed();
             let time_text = format!("{}:{:02}", since.as_secs() / 60, since.as_secs() % 60);
-            if let Some(line) = transcript.line(&envelope, When { time_text: &time_text, since: Some(since) })
+            if filter.wants(&envelope)
+                && let Some(line) = transcript.line(&envelope, When { time_text: &time_text, since: Some(since) })
                 && out(format_args!("{line}")).is_err()
             {
                 return;

@@ -10,7 +10,6 @@ mod coordinator;
 mod hearing;
 mod invitation;
 mod rover;
-mod scratch;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,8 +29,8 @@ use tokio::sync::{oneshot, watch};
 
 use self::audience::Audience;
 use self::rover::Rover;
-use self::scratch::DemoScratch;
 use crate::args::DemoArgs;
+use crate::scratch::PrivateScratch;
 use crate::signals::Stop;
 use crate::transcript::LineTranscript;
 use crate::trouble::Trouble;
@@ -102,7 +101,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Trouble> {
 }
 
 async fn demo(args: &DemoArgs) -> Result<(), Trouble> {
-    let scratch = DemoScratch::new().map_err(Trouble::failed)?;
+    let scratch = PrivateScratch::new("demo").map_err(Trouble::failed)?;
     let abandoned = scratch.path().to_owned();
     let stop = Stop::on_signals(move || drop(std::fs::remove_dir_all(abandoned)))?;
     let listener = serve::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?;

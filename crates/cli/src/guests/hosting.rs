@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 use salon_client::{Client, Dial, Gateway, Token, TokenError, TokenProvider, Wire};
-use salon_gateway::Inside;
 use salon_gateway::auth::{Grant, SigningKeys};
+use salon_gateway::{GuestBoard, GuestCondition, GuestReport, Inside};
 use salon_guests::{GuestError, GuestStatus};
 use salon_protocol::{Timestamp, TopicPattern};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -38,6 +38,8 @@ pub(crate) struct Hosting {
     /// The data directory of the gateway, where its keys are.
     data: PathBuf,
     guests: BTreeMap<GuestSeatKey, Hosted>,
+    /// What operators read of them.
+    board: GuestBoard,
     tasks: JoinSet<Result<(), GuestError>>,
 }
 
@@ -51,13 +53,19 @@ struct Hosted {
 }
 
 impl Hosting {
-    pub(crate) fn new(sources: Sources, answers: InputAnswers, inside: Inside, data: PathBuf) -> Self {
+    pub(crate) fn new(
+        sources: Sources,
+        answers: InputAnswers,
+        (inside, board): (Inside, GuestBoard),
+        data: PathBuf,
+    ) -> Self {
         Self {
             sources,
             answers: answers.settled(),
             gateway: Gateway::through(Within(inside)),
             data,
             guests: BTreeMap::new(),
+            board,
             tasks: JoinSet::new(),
         }
     }
@@ -109,6 +117,8 @@ impl Hosting {
                 hosted.leave.cancel();
             }
         }
+        self.board
+            .retain(|topic, id| plan.guests.iter().any(|Planned { key, .. }| key.topic == *topic && key.id == *id));
         for Planned { key, ready } in plan.guests {
             let terms = match ready {
                 Ok(terms) => terms,
@@ -119,6 +129,9 @@ impl Hosting {
                         "configuration invalid, left out"
                     };
                     tracing::error!(guest = %key.id, topic = %key.topic, "guest: {kept}: {error:#}");
+                    if !self.guests.contains_key(&key) {
+                        stopped(&self.board, &key, &format!("{error:#}"));
+                    }
                     continue;
                 }
             };
@@ -139,10 +152,14 @@ impl Hosting {
         let tokens = GuestTokens { data: self.data.clone(), key: key.clone(), terms: terms.clone() };
         let client = Client::new(self.gateway.clone(), tokens);
         let (spec, shutdown, told, expose) = (terms.spec(&key), leave.clone(), key.clone(), terms.expose);
-        let topic = key.topic.clone();
+        let (topic, board) = (key.topic.clone(), self.board.clone());
         let staying = async move {
             let entering = || client.room(topic.clone());
-            salon_guests::run(spec, entering, shutdown, |status| tell(&told, expose, &status)).await
+            salon_guests::run(spec, entering, shutdown, |status| {
+                tell(&told, expose, &status);
+                report(&board, &told, &status);
+            })
+            .await
         };
         let task = self.tasks.spawn(staying).id();
         self.guests.insert(key, Hosted { terms, task, leave, next: None });
@@ -157,13 +174,39 @@ impl Hosting {
         let Some(key) = self.guests.iter().find(|(_, hosted)| hosted.task == task).map(|(key, _)| key.clone()) else {
             return;
         };
+        let has_left = trouble.is_none();
         if let Some(why) = trouble {
             tracing::error!(guest = %key.id, topic = %key.topic, "guest: ended, not restarted before SIGHUP: {why}");
+            stopped(&self.board, &key, &why);
         }
-        if let Some(Hosted { next: Some(terms), .. }) = self.guests.remove(&key) {
-            self.start(key, terms);
+        match self.guests.remove(&key) {
+            Some(Hosted { next: Some(terms), .. }) => self.start(key, terms),
+            _ if has_left => self.board.retain(|topic, id| *topic != key.topic || *id != key.id),
+            _ => {}
         }
     }
+}
+
+fn stopped(board: &GuestBoard, GuestSeatKey { topic, id }: &GuestSeatKey, why: &str) {
+    board.report(topic, id, GuestReport::new(GuestCondition::Stopped, Some(safe::line(why))));
+}
+
+fn report(board: &GuestBoard, GuestSeatKey { topic, id }: &GuestSeatKey, status: &GuestStatus) {
+    let condition = |condition, why: Option<&String>| GuestReport::new(condition, why.map(|why| safe::line(why)));
+    let report = match status {
+        GuestStatus::Starting => condition(GuestCondition::Starting, None),
+        GuestStatus::Here { server, tools } => {
+            let (server, tools) = (Some(safe::line(server)), Some(*tools));
+            GuestReport { server, tools, ..condition(GuestCondition::Here, None) }
+        }
+        GuestStatus::Back => condition(GuestCondition::Here, None),
+        GuestStatus::Away { why } => condition(GuestCondition::Away, Some(why)),
+        GuestStatus::Restarting { why, .. } => condition(GuestCondition::Restarting, Some(why)),
+        GuestStatus::SignInNeeded { why, .. } => condition(GuestCondition::SignInNeeded, Some(why)),
+        // Who asked it to leave has taken it off, or starts it again.
+        GuestStatus::Ended => return,
+    };
+    board.report(topic, id, report);
 }
 
 fn tell(GuestSeatKey { topic, id }: &GuestSeatKey, expose: salon_guests::Expose, status: &GuestStatus) {
@@ -182,12 +225,16 @@ fn tell(GuestSeatKey { topic, id }: &GuestSeatKey, expose: salon_guests::Expose,
             let meanwhile = if *stays { "goes on without" } else { "waiting for it" };
             tracing::warn!(guest = %id, %topic, "guest: {why}; run `{command}` as this user, {meanwhile}");
         }
+        GuestStatus::Away { why } => {
+            tracing::warn!(guest = %id, %topic, "guest: connection to the room lost, reconnecting: {}", safe::line(why));
+        }
+        GuestStatus::Back => tracing::info!(guest = %id, %topic, "guest: back in the room"),
         GuestStatus::Ended => tracing::info!(guest = %id, %topic, "guest: left"),
     }
 }
 
 /// The way to the gateway of this process.
-struct Within(Inside);
+pub(crate) struct Within(pub(crate) Inside);
 
 impl Dial for Within {
     fn dial(&self) -> BoxFuture<'_, io::Result<Box<dyn Wire>>> {

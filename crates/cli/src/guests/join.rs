@@ -7,16 +7,17 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use salon_control::NamePattern;
 use salon_gateway::config::Deadline;
 use salon_guests::upstream::{GuestTarget, GuestUser, UrlTransport};
-use salon_guests::{Expose, GuestStatus, Spec, ToolFilter, ToolPattern};
+use salon_guests::{Expose, GuestError, GuestStatus, RestartPolicy, Spec, ToolFilter};
 use salon_protocol::{ParticipantKind, TopicName};
 use tokio_util::sync::CancellationToken;
 
 use super::oauth::{OAuthArgs, login_command};
 use super::{lines, watcher};
 use crate::access::{Access, Reach};
-use crate::commands::outcome::HintContext;
+use crate::commands::outcome::{HintContext, REFUSED};
 use crate::signals::Stop;
 use crate::trouble::Trouble;
 use crate::{note, out, safe};
@@ -47,12 +48,18 @@ pub(crate) struct JoinArgs {
     /// What the room may use: a list of tools, resources, prompts [default: everything]
     #[arg(long, value_name = "LIST")]
     expose: Option<Expose>,
-    /// Tool the room may use, by its name or by how it begins (`read_*`); may be repeated [default: all]
+    /// Tool the room may use, by its name or a pattern (`read_*`); may be repeated [default: all]
     #[arg(long, value_name = "TOOL")]
-    allow_tool: Vec<ToolPattern>,
+    allow_tool: Vec<NamePattern>,
     /// Tool the room may not use, written the same way; overrides `--allow-tool`
     #[arg(long, value_name = "TOOL")]
-    deny_tool: Vec<ToolPattern>,
+    deny_tool: Vec<NamePattern>,
+    /// Do not start the server again when it ends
+    #[arg(long)]
+    once: bool,
+    /// Take the place of a participant of the same id that is in the room
+    #[arg(long)]
+    replace: bool,
     /// How long a call may go on without progress, and how long starting may take
     #[arg(long, value_name = "TIME", default_value = "60s")]
     timeout: Deadline,
@@ -163,12 +170,12 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     args.target().check().map_err(Trouble::usage)?;
     lines::start();
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
     let (id, topic) = (&claims.participant, &args.topic);
     if !claims.opens(topic) {
         return Err(Trouble::usage(anyhow!(
-            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {} --id {}`",
+            "topic `{topic}` is not open to this token\n\nhint: run `salon token {} --as {}`",
             safe::shell(topic.as_str()),
             safe::shell(id.as_str())
         )));
@@ -176,11 +183,19 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     // A mistake in the address is reported at once; a gateway that goes away later is waited for.
     let asking = HintContext { place: &place, topic: Some(topic) };
     client.health().await.map_err(|error| asking.trouble(&error))?;
+    if !args.replace {
+        let present = client.participants(topic).await.map_err(|error| asking.trouble(&error))?;
+        if present.iter().any(|one| one.id == *id) {
+            let hint = "choose another id with `--as`, or take its place with `--replace`";
+            return Err(Trouble::coded(REFUSED, format_args!("`{id}` is in {topic} already"), hint));
+        }
+    }
 
     let expose = args.expose.unwrap_or_default();
     let mut spec = Spec::new(id.as_str(), args.target());
     (spec.isolated, spec.expose, spec.timeout) = (args.isolated, expose, args.timeout.0);
     spec.tools = args.tools();
+    spec.restarts = if args.once { RestartPolicy::Never } else { RestartPolicy::OnceStarted };
     (spec.watcher, spec.user) = (watcher(), args.user.clone());
     spec.oauth = args.oauth.options(false).map_err(Trouble::usage)?;
     let entering = || {
@@ -204,7 +219,15 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
             staying.await
         }
     };
-    ended.map_err(Trouble::failed)
+    ended.map_err(|error| match &error {
+        GuestError::GivenUp { .. } if args.url.is_some() => {
+            Trouble::hinted(error, "check the address, and the credentials with `--header`")
+        }
+        GuestError::GivenUp { .. } => {
+            Trouble::hinted(error, "try the command by itself: an MCP server waits for input without a word")
+        }
+        _ => Trouble::failed(error),
+    })
 }
 
 fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, prompts: bool, status: &GuestStatus) {
@@ -228,6 +251,10 @@ fn tell(id: impl std::fmt::Display, topic: &TopicName, expose: Expose, prompts: 
                 false => note(format_args!("`{id}`: {why}; run `{}`", login_command(url))),
             }
         }
+        GuestStatus::Away { why } => {
+            note(format_args!("`{id}`: the gateway is away, waiting for it: {}", safe::line(why)))
+        }
+        GuestStatus::Back => note(format_args!("`{id}` is back in {topic}")),
         GuestStatus::Ended => note(format_args!("`{id}` has left")),
     }
 }

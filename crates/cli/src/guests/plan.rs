@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use salon_control::{InvalidPattern, NamePattern};
 use salon_gateway::config::{Config, Feature, Guest, GuestServer, GuestTransport, Overrides};
 use salon_guests::import::{self, ImportInput, Launch, Product, Surroundings, TakenNames};
 use salon_guests::oauth::OAuthOptions;
 use salon_guests::upstream::{GuestTarget, GuestUser, UrlTransport};
-use salon_guests::{Expose, Spec, ToolFilter, ToolPattern};
+use salon_guests::{Expose, Spec, ToolFilter};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
 use super::{ask, oauth, watcher};
@@ -225,8 +226,8 @@ fn user(server: &GuestServer) -> anyhow::Result<Option<GuestUser>> {
     }
 }
 
-fn patterns(list: &[String], key: &str) -> anyhow::Result<Vec<ToolPattern>> {
-    list.iter().map(|text| text.parse().map_err(|why| anyhow!("`{key}`: {why}"))).collect()
+fn patterns(list: &[String], key: &str) -> anyhow::Result<Vec<NamePattern>> {
+    list.iter().map(|text| text.parse().map_err(|why: InvalidPattern| anyhow!("`{key}`: {why}"))).collect()
 }
 
 fn exposed(features: &[Feature]) -> Expose {

@@ -22,6 +22,10 @@ pub(crate) enum McpClient {
     ClaudeDesktop,
     Cursor,
     Vscode,
+    Windsurf,
+    Gemini,
+    Zed,
+    Codex,
     Inspector,
     Typescript,
     Python,
@@ -60,12 +64,17 @@ pub(super) fn print(
              elsewhere as well, with `--gateway URL`"
         );
     }
+    if by_url && client == McpClient::Zed {
+        bail!(
+            "the settings of Zed take no token from a variable\n\nhint: leave out `--http`; the command finds its own"
+        );
+    }
     let (way, mut notes) = RoomAccess::find(client, topic, only, access)?;
     let text = if by_url { client.by_url(&way) } else { client.by_command(&way) };
     notes.splice(0..0, client.place(by_url, &way));
     if by_url {
         notes.push(format!(
-            "the token is that of `{id}`: `salon token --topic {topic} --id {id} --ttl 30d` makes one, where the gateway runs",
+            "the token is that of `{id}`: `salon token {topic} --as {id} --ttl 30d` makes one, where the gateway runs",
             id = safe::shell(way.id.as_str()),
             topic = safe::shell(way.topic.as_str())
         ));
@@ -164,6 +173,10 @@ impl McpClient {
             Self::ClaudeDesktop => "claude-desktop",
             Self::Cursor => "cursor",
             Self::Vscode => "vscode",
+            Self::Windsurf => "windsurf",
+            Self::Gemini => "gemini",
+            Self::Zed => "zed",
+            Self::Codex => "codex",
             Self::Inspector => "inspector",
             Self::Typescript | Self::Python => "my-agent",
         };
@@ -173,7 +186,7 @@ impl McpClient {
     /// How the client writes a secret that is not in the file.
     fn token_reference(self) -> &'static str {
         match self {
-            Self::Cursor => "${env:SALON_TOKEN}",
+            Self::Cursor | Self::Windsurf => "${env:SALON_TOKEN}",
             Self::Vscode => "${input:salon-token}",
             _ => "${SALON_TOKEN}",
         }
@@ -189,9 +202,18 @@ impl McpClient {
             String::new()
         };
         match self {
-            Self::ClaudeCode | Self::Cursor => laid_out(&format!(r#"{{"mcpServers":{{"salon":{without}{env}}}}}}}"#)),
+            Self::ClaudeCode | Self::Cursor | Self::Windsurf | Self::Gemini => {
+                laid_out(&format!(r#"{{"mcpServers":{{"salon":{without}{env}}}}}}}"#))
+            }
             // Neither replaces variables in its file.
             Self::ClaudeDesktop => laid_out(&format!(r#"{{"mcpServers":{{"salon":{without}}}}}}}"#)),
+            Self::Zed => laid_out(&format!(
+                r#"{{"context_servers":{{"salon":{{"source":"custom","command":{command},"args":{args},"env":{{}}}}}}}}"#
+            )),
+            Self::Codex => {
+                let env = if way.needs_token { "\nenv_vars = [\"SALON_TOKEN\"]" } else { "" };
+                format!("[mcp_servers.salon]\ncommand = {command}\nargs = {args}{env}")
+            }
             Self::Inspector => laid_out(&format!(r#"{{"mcpServers":{{"salon":{with_type}}}}}}}"#)),
             Self::Vscode if way.needs_token => {
                 laid_out(&format!(r#"{{{VSCODE_INPUT},"servers":{{"salon":{with_type}{env}}}}}}}"#))
@@ -239,6 +261,11 @@ impl McpClient {
             Self::Vscode => laid_out(&format!(
                 r#"{{{VSCODE_INPUT},"servers":{{"salon":{{"type":"http","url":{url},{headers}}}}}}}"#
             )),
+            Self::Windsurf => laid_out(&format!(r#"{{"mcpServers":{{"salon":{{"serverUrl":{url},{headers}}}}}}}"#)),
+            Self::Gemini => laid_out(&format!(r#"{{"mcpServers":{{"salon":{{"httpUrl":{url},{headers}}}}}}}"#)),
+            Self::Codex => {
+                format!("[mcp_servers.salon]\nurl = {url}\nbearer_token_env_var = \"SALON_TOKEN\"")
+            }
             // Its shell is what puts the token in.
             Self::Inspector => format!(
                 "npx @modelcontextprotocol/inspector --transport http --server-url {} --header \"Authorization: Bearer $SALON_TOKEN\"",
@@ -264,7 +291,7 @@ impl McpClient {
                  print([tool.name for tool in (await client.list_tools()).tools])\n\n\n\
                  asyncio.run(main())"
             ),
-            Self::ClaudeDesktop => unreachable!("it is refused before"),
+            Self::ClaudeDesktop | Self::Zed => unreachable!("it is refused before"),
         }
     }
 
@@ -297,6 +324,21 @@ impl McpClient {
             (Self::Vscode, _) => vec![
                 "paste it into `.vscode/mcp.json` of a project, or what `MCP: Open User Configuration` opens".into(),
             ],
+            (Self::Windsurf, _) => vec!["paste it into `~/.codeium/windsurf/mcp_config.json`".into()],
+            (Self::Gemini, _) => {
+                vec!["paste it into `~/.gemini/settings.json`, or `.gemini/settings.json` of a project".into()]
+            }
+            (Self::Zed, _) => {
+                let mut notes =
+                    vec!["paste it into `~/.config/zed/settings.json`, or `.zed/settings.json` of a project".into()];
+                if way.needs_token {
+                    notes.push(
+                        "it takes no token from a variable: keep one with `salon login`, or give `--token-file`".into(),
+                    );
+                }
+                notes
+            }
+            (Self::Codex, _) => vec!["add it to `~/.codex/config.toml`".into()],
             (Self::Inspector, false) => {
                 let token = if way.needs_token { " -e SALON_TOKEN=\"$SALON_TOKEN\"" } else { "" };
                 vec![

@@ -18,7 +18,7 @@ use salon_protocol::{ParticipantId, TopicName, percent_encoded};
 
 use self::config::{McpClient, PrintedConfig};
 use self::pump::{BridgeDoor, Pump, PumpEnds};
-use crate::access::{Access, Reach};
+use crate::access::{Access, Reach, TokenSource};
 use crate::commands::outcome::HintContext;
 use crate::guests::import::USUAL_TOPIC;
 use crate::signals::Stop;
@@ -81,12 +81,22 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
         return Err(Trouble::usage(anyhow!("who is the client to be?\n\nhint: name it with `--as ID`")));
     }
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { place, client, choice } = args.access.reach().map_err(Trouble::usage)?;
     let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
     let (id, topic) = (&claims.participant, &topic);
+    // Clients keep what is written here in their logs, and show nothing of variables that their user has forgotten. That this machine's key
+    // overrides a token has been said.
+    if !choice.unused.is_empty() && !matches!(choice.source, TokenSource::LocalKey(_)) {
+        let unused: Vec<_> = choice.unused.iter().map(ToString::to_string).collect();
+        note(format_args!(
+            "`{id}` in {topic} by the token from {}; not used: the token from {}",
+            choice.source,
+            unused.join(", ")
+        ));
+    }
     if !claims.opens(topic) {
         return Err(Trouble::usage(anyhow!(
-            "topic `{topic}` is not open to this token\n\nhint: run `salon token --topic {} --id {}`",
+            "topic `{topic}` is not open to this token\n\nhint: run `salon token {} --as {}`",
             safe::shell(topic.as_str()),
             safe::shell(id.as_str())
         )));

@@ -9,10 +9,17 @@ use salon_gateway::auth::SigningKeys;
 use salon_gateway::auth::jwks::Jwks;
 use salon_gateway::config::Config;
 
+use futures_util::future::join_all;
+use salon_guests::Spec;
+use salon_guests::upstream::{GuestTarget, UpstreamError, UpstreamSetup, probe};
+
 use super::variables;
 use crate::guests::plan::GuestPlan;
 use crate::hand_over;
 use crate::trouble::Trouble;
+
+/// How long the server of a guest may take to answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) -> Result<(), Trouble> {
     let data = config.data.display().to_string();
@@ -20,6 +27,11 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) 
     #[cfg(feature = "nats")]
     salon_gateway::check_log(config).await.map_err(|error| super::explain(error, &data))?;
     notes.extend(variables::unknown());
+    for address in [Some(config.listen), config.framed.listen].into_iter().flatten() {
+        if let Err(error) = salon_gateway::listen(address) {
+            notes.push(format!("`{address}` cannot be listened on now: {error}; a start would fail"));
+        }
+    }
     let key = match SigningKeys::find(&config.data).map_err(Trouble::usage)? {
         Some(_) => "the gateway's own",
         None => "the gateway's own, to be made at the first start",
@@ -34,7 +46,7 @@ pub(crate) async fn run(config: &Config, file: Option<&Path>, plan: &GuestPlan) 
     for (what, value) in report(config, file, keys) {
         let _ = write!(text, "\n  {what:<12}{value}");
     }
-    for (what, value) in guests(plan).into_iter().chain(notes.into_iter().map(|note| ("note", note))) {
+    for (what, value) in guests(plan).await.into_iter().chain(notes.into_iter().map(|note| ("note", note))) {
         let _ = write!(text, "\n  {what:<12}{value}");
     }
     hand_over(format_args!("{text}"))
@@ -110,17 +122,34 @@ fn report(config: &Config, file: Option<&Path>, keys: String) -> Vec<(&'static s
     report
 }
 
-fn guests(plan: &GuestPlan) -> Vec<(&'static str, String)> {
-    let guest = plan.guests.iter().map(|planned| {
+/// The guests, and what would keep one away: a program is looked up and not started, a URL is asked what it speaks.
+async fn guests(plan: &GuestPlan) -> Vec<(&'static str, String)> {
+    let guests = plan.guests.iter().map(|planned| async move {
         let (id, topic) = (&planned.key.id, &planned.key.topic);
         let told = match &planned.ready {
-            Ok(_) => format!("{id} in {topic}"),
+            Ok(terms) => match try_guest(&terms.spec(&planned.key)).await {
+                Ok(()) => format!("{id} in {topic}"),
+                Err(error) => format!("{id} in {topic} would not come: {error}"),
+            },
             Err(error) => format!("{id} in {topic} would be left out: {error:#}"),
         };
-        ("guest", told)
+        ("guest", crate::safe::line(&told))
     });
     let warning = plan.warnings.iter().map(|warning| ("note", warning.clone()));
-    guest.chain(warning).collect()
+    join_all(guests).await.into_iter().chain(warning).collect()
+}
+
+async fn try_guest(spec: &Spec) -> Result<(), UpstreamError> {
+    spec.target.check()?;
+    if let GuestTarget::Url { .. } = spec.target {
+        let setup = UpstreamSetup::new(spec.name.as_str());
+        match probe(&spec.target, &setup, PROBE_TIMEOUT).await {
+            // Its own tokens are for that, which are not tried here.
+            Err(UpstreamError::Unauthorized { .. }) if spec.oauth.is_some() => {}
+            probed => drop(probed?),
+        }
+    }
+    Ok(())
 }
 
 fn limit(value: usize, unit: &str) -> String {

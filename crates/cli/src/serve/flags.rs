@@ -59,14 +59,53 @@ impl FromArgMatches for SettingFlags {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in settings() {
-            let Some(texts) = matches.get_many::<String>(&setting.key) else { continue };
-            let texts: Vec<_> = texts.cloned().collect();
-            let unfit = |error: InvalidValue| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error);
-            self.0.set(&setting.key, &texts).map_err(unfit)?;
-        }
-        Ok(())
+        take(&mut self.0, settings(), matches)
     }
+}
+
+/// What flags and variables give of the settings of NATS, for commands that open a store there.
+#[derive(Debug, Clone)]
+pub(crate) struct NatsFlags(pub(crate) Overrides);
+
+fn nats_settings() -> impl Iterator<Item = &'static Setting> {
+    settings().filter(|setting| setting.key.starts_with("nats."))
+}
+
+impl Args for NatsFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(nats_settings().map(|setting| flag(setting).help_heading("NATS")))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NatsFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self(Overrides::default());
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        take(&mut self.0, nats_settings(), matches)
+    }
+}
+
+/// Takes what was given of some settings.
+fn take(
+    overrides: &mut Overrides,
+    settings: impl Iterator<Item = &'static Setting>,
+    matches: &ArgMatches,
+) -> Result<(), clap::Error> {
+    for setting in settings {
+        let Some(texts) = matches.get_many::<String>(&setting.key) else { continue };
+        let texts: Vec<_> = texts.cloned().collect();
+        let unfit = |error: InvalidValue| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error);
+        overrides.set(&setting.key, &texts).map_err(unfit)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

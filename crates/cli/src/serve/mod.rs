@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use salon_gateway::auth::SignInLinks;
 use salon_gateway::config::{Config, LogFormat};
-use salon_gateway::{Entrances, ServeError, Timings};
+use salon_gateway::{BridgeLeases, Entrances, GuestBoard, ServeError, Timings};
 #[cfg(feature = "nats")]
 use salon_log::nats::OpenError as NatsError;
 use salon_log::sqlite::OpenError;
@@ -29,6 +29,10 @@ use crate::{note, out};
 pub(crate) use args::ServeArgs;
 pub(crate) use logging::is_coloured;
 
+/// How many tasks a thread runs before it asks which sockets have something. With tokio's 61, a crowd of requests holds up a message in a
+/// room until as many of them have been worked on.
+const TASKS_BETWEEN_EVENTS: u32 = 11;
+
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     variables::refuse_renamed()?;
     let file = args.places.trusted_file().map_err(Trouble::usage)?;
@@ -37,13 +41,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
         config.timings = Timings::FAST;
     }
     let filter = logging::filter(&config.log.filter)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Trouble::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .event_interval(TASKS_BETWEEN_EVENTS)
+        .enable_all()
+        .build()
+        .map_err(Trouble::failed)?;
     if args.health {
         return runtime.block_on(health::run(&config));
     }
     if args.check {
         let plan = args.sources().plan(&config, &InputAnswers::default()).map_err(Trouble::usage)?;
         return runtime.block_on(check::run(&config, file.as_deref(), &plan));
+    }
+    #[cfg(feature = "bridges")]
+    let bridges = crate::bridges::plan(&config, file.as_deref())?;
+    #[cfg(not(feature = "bridges"))]
+    if let Some(name) = config.bridges.keys().next() {
+        return Err(Trouble::usage(anyhow!("`bridges.{name}`: this `salon` was built without bridges")));
     }
     // People are asked before anything runs that would talk across them.
     let answers = InputAnswers::asking();
@@ -58,10 +72,28 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Trouble> {
     for warning in variables::unknown() {
         tracing::warn!("configuration: {warning}");
     }
-    runtime.block_on(serve(config, args, plan, answers))
+    let guests = GuestHosting { plan, answers };
+    #[cfg(feature = "bridges")]
+    let hosted = HostedPlans { guests, bridges };
+    #[cfg(not(feature = "bridges"))]
+    let hosted = HostedPlans { guests };
+    runtime.block_on(serve(config, args, hosted))
 }
 
-async fn serve(config: Config, args: &ServeArgs, plan: GuestPlan, answers: InputAnswers) -> Result<(), Trouble> {
+/// The guests to host.
+struct GuestHosting {
+    plan: GuestPlan,
+    answers: InputAnswers,
+}
+
+/// What the gateway's process runs beside the gateway.
+struct HostedPlans {
+    guests: GuestHosting,
+    #[cfg(feature = "bridges")]
+    bridges: Vec<crate::bridges::BridgePlan>,
+}
+
+async fn serve(config: Config, args: &ServeArgs, hosted: HostedPlans) -> Result<(), Trouble> {
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
     let hangup = Hangup::listen()?;
     let listener = listen(config.listen)?;
@@ -79,13 +111,30 @@ async fn serve(config: Config, args: &ServeArgs, plan: GuestPlan, answers: Input
         }
     };
     let (inside, doorway) = salon_gateway::inside();
+    let board = GuestBoard::default();
+    let reported = board.clone();
     let keys = config.data.clone();
-    // Begins when the gateway is ready, and has ended every guest before the gateway drains.
-    let hosting = async move {
-        Hosting::new(args.sources(), answers, inside, keys).run(plan, hangup, stop.asked()).await;
-    };
+    let leases = BridgeLeases::new();
     let entrances = Entrances::from(listener).and(doorway).framed(framed).links(links);
+    let entrances = entrances.guests(board).leases(leases.clone());
+    // Begins when the gateway is ready, and has ended every guest and bridge before the gateway drains.
+    let hosting = async move {
+        #[cfg(feature = "bridges")]
+        let bridges = crate::bridges::hosting::HostedBridges::start(hosted.bridges, &inside, &leases, &keys);
+        let GuestHosting { plan, answers } = hosted.guests;
+        Hosting::new(args.sources(), answers, (inside, reported), keys).run(plan, hangup, stop.asked()).await;
+        #[cfg(feature = "bridges")]
+        bridges.end().await;
+    };
     salon_gateway::serve(entrances, config, ready, hosting).await.map_err(|error| explain(error, &data))
+}
+
+/// Log lines of a command that runs until it is stopped, and is not a gateway.
+#[cfg(feature = "bridges")]
+pub(crate) fn log_plainly() -> Result<(), Trouble> {
+    let directives = std::env::var("SALON_LOG_FILTER").unwrap_or_else(|_| "info".into());
+    logging::start(LogFormat::Human, logging::filter(&directives)?);
+    Ok(())
 }
 
 /// Binds the address, or says who might have it.

@@ -4,17 +4,24 @@
 
 pub(crate) mod calls;
 pub(crate) mod reading;
+pub(crate) mod revisions;
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use salon_protocol::{CHAT_METHOD, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent};
+use salon_control::ControlNotice;
+use salon_protocol::{CHAT_METHOD, ChatRevision, Envelope, Kind, Message, ParticipantId, Presence, PresenceEvent};
 
 use self::calls::OpenCalls;
+use self::revisions::Revisions;
 use crate::{clock, safe};
 
 /// The longest text shown of one thing.
 const MAX_CHARS: usize = 96;
+
+/// What is shown beside a text that its author has edited, and in place of one that was taken back.
+pub(crate) const EDITED: &str = "(edited)";
+pub(crate) const RETRACTED: &str = "(retracted)";
 
 /// How wide who and whom are.
 const WHO_WIDTH: usize = 24;
@@ -27,6 +34,8 @@ pub(crate) struct LineTranscript {
     open: OpenCalls<TranscriptCall>,
     /// Everybody seen so far, in order of appearance: the order of the colours.
     seen: Vec<ParticipantId>,
+    /// What became of chat lines that are shown together with it.
+    revisions: Revisions,
 }
 
 /// When something happened. Time is an argument.
@@ -58,12 +67,24 @@ enum LineTone {
 impl LineTranscript {
     /// Lines to be read as they go by, none of them long.
     pub(crate) fn new(colour: bool) -> Self {
-        Self { colour, most: (MAX_CHARS, MAX_CHARS), open: OpenCalls::default(), seen: Vec::new() }
+        Self {
+            colour,
+            most: (MAX_CHARS, MAX_CHARS),
+            open: OpenCalls::default(),
+            seen: Vec::new(),
+            revisions: Revisions::default(),
+        }
     }
 
     /// Shows chat whole, and more of everything else.
     pub(crate) fn at_length(self) -> Self {
         Self { most: (usize::MAX, 4 * MAX_CHARS), ..self }
+    }
+
+    /// Shows chat lines as these envelopes have left them.
+    pub(crate) fn revised_by<'a>(mut self, envelopes: impl IntoIterator<Item = &'a Envelope>) -> Self {
+        self.revisions = Revisions::of(envelopes);
+        self
     }
 
     /// The line for an envelope; `None` when there is nothing to show.
@@ -73,7 +94,7 @@ impl LineTranscript {
             (Kind::System, _) | (_, None) => return None,
             (_, Some(Message::Request { method, .. })) => self.request(envelope, method, when),
             (_, Some(Message::Response { .. })) => self.response(envelope, when),
-            (_, Some(Message::Notification { method })) => self.notification(envelope, method),
+            (_, Some(Message::Notification { method })) => self.notification(envelope, method)?,
         };
         Some(format!("{}  {told}", self.tone(LineTone::Dim, &format!("{:>5}", when.time_text))))
     }
@@ -87,6 +108,11 @@ impl LineTranscript {
                 Some(format!("{} {name} joined{}", self.tone(LineTone::Good, "+"), kind.unwrap_or_default()))
             }
             PresenceEvent::Leave => Some(format!("{} {name} left", self.tone(LineTone::Bad, "-"))),
+            PresenceEvent::Status => {
+                let status = participant.status.as_ref().map_or("no status any more".into(), ToString::to_string);
+                let (mark, status) = (self.tone(LineTone::Dim, "~"), safe::line(&status));
+                Some(format!("{mark} {name} {}", self.tone(LineTone::Dim, &status)))
+            }
             PresenceEvent::Heartbeat => None,
         }
     }
@@ -116,13 +142,13 @@ impl LineTranscript {
         line
     }
 
-    fn notification(&mut self, envelope: &Envelope, method: &str) -> String {
+    fn notification(&mut self, envelope: &Envelope, method: &str) -> Option<String> {
         if let Some(chat) = envelope.chat().filter(|_| method == CHAT_METHOD) {
-            let to = match envelope.to() {
-                [] => String::new(),
-                _ => format!(" → {}", self.recipients(envelope)),
-            };
-            return format!("{}{to}: {}", self.name(envelope.from()), safe::clipped(&chat.text, self.most.0));
+            let revision = self.revisions.of_line(envelope).cloned();
+            return Some(self.chat(envelope, &chat.text, revision.as_ref().filter(|_| !envelope.is_redacted())));
+        }
+        if let Some((original, revision)) = envelope.chat_revision() {
+            return (!self.revisions.is_shown(original)).then(|| self.chat(envelope, "", Some(&revision)));
         }
         let text = match reading::reached(envelope) {
             Some(reading::Reached { progress, total, message }) => {
@@ -131,9 +157,28 @@ impl LineTranscript {
                 let message = message.map(|text| format!(", {text}")).unwrap_or_default();
                 format!("{what} {progress}{total}{message}")
             }
-            None => method.strip_prefix("notifications/").unwrap_or(method).to_owned(),
+            None => match redacted_ids(envelope) {
+                Some((by, ids)) => format!("message/redacted by {by}: {ids}"),
+                None => method.strip_prefix("notifications/").unwrap_or(method).to_owned(),
+            },
         };
-        format!("{}{}", self.way(envelope, "…"), self.tone(LineTone::Dim, &self.printable(&text)))
+        Some(format!("{}{}", self.way(envelope, "…"), self.tone(LineTone::Dim, &self.printable(&text))))
+    }
+
+    /// A chat line, as its author has left it.
+    fn chat(&mut self, envelope: &Envelope, text: &str, revision: Option<&ChatRevision>) -> String {
+        let to = match envelope.to() {
+            [] => String::new(),
+            _ => format!(" → {}", self.recipients(envelope)),
+        };
+        let text = match revision {
+            None => safe::clipped(text, self.most.0),
+            Some(ChatRevision::Edited(chat)) => {
+                format!("{} {}", safe::clipped(&chat.text, self.most.0), self.tone(LineTone::Dim, EDITED))
+            }
+            Some(ChatRevision::Retracted) => self.tone(LineTone::Dim, RETRACTED),
+        };
+        format!("{}{to}: {text}", self.name(envelope.from()))
     }
 
     /// Sender and recipients, padded.
@@ -179,6 +224,17 @@ impl LineTranscript {
 
     fn paint(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Who redacted which messages by a notice of the gateway's.
+fn redacted_ids(envelope: &Envelope) -> Option<(ParticipantId, String)> {
+    match ControlNotice::of(envelope) {
+        Some(ControlNotice::Redacted(redaction)) => {
+            let ids: Vec<_> = redaction.messages.iter().map(|message| message.id.as_str()).collect();
+            Some((redaction.by, ids.join(", ")))
+        }
+        _ => None,
     }
 }
 
@@ -233,6 +289,48 @@ mod tests {
         1:01  bob → alice               ✗ answer: no such method (-32601)
         1:01  - bob left
         "#);
+    }
+
+    #[test]
+    fn chat_is_shown_as_its_author_has_left_it() {
+        let envelope = |id: &str, from: &str, about: &str, what: &str, text: &str| {
+            let payload =
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/chat/{what}","params":{{"text":"{text}"}}}}"#);
+            let about = if about.is_empty() { String::new() } else { format!(r#""correlation_id":"{about}","#) };
+            Envelope::restore(format!(
+                r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}","kind":"mcp",{about}"payload":{payload}}}"#
+            ))
+            .expect("an envelope")
+        };
+        let envelopes = [
+            envelope("e1", "alice", "", "message", "helo"),
+            envelope("e2", "bob", "", "message", "secret"),
+            envelope("e3", "alice", "e1", "edit", "hello"),
+            envelope("e4", "bob", "e2", "retract", ""),
+            envelope("e5", "bob", "e2", "edit", "again"),
+            envelope("e6", "mallory", "e1", "edit", "mine"),
+            envelope("e7", "alice", "e0", "edit", "of something earlier"),
+        ];
+        let lines = |transcript: LineTranscript| {
+            let mut transcript = transcript;
+            let when = When { time_text: "1:01", since: None };
+            envelopes.iter().filter_map(|envelope| transcript.line(envelope, when)).collect::<Vec<_>>().join("\n")
+        };
+        assert_snapshot!(lines(LineTranscript::new(false).revised_by(&envelopes)), @r"
+        1:01  alice: hello (edited)
+        1:01  bob: (retracted)
+        1:01  alice: of something earlier (edited)
+        ");
+        // As they come, nothing is known of what comes later.
+        assert_snapshot!(lines(LineTranscript::new(false)), @r"
+        1:01  alice: helo
+        1:01  bob: secret
+        1:01  alice: hello (edited)
+        1:01  bob: (retracted)
+        1:01  bob: again (edited)
+        1:01  mallory: mine (edited)
+        1:01  alice: of something earlier (edited)
+        ");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Nothing here is safe to show yet, and nothing is short: it is what others wrote.
 
-use salon_protocol::{Envelope, Members, Message, Timestamp};
+use salon_protocol::{Envelope, Members, Message, SESSION_ENDED_METHOD, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -57,6 +57,17 @@ pub(crate) fn member<T: DeserializeOwned>(members: &Members, name: &str) -> Opti
 
 fn text(members: &Members, name: &str) -> String {
     member(members, name).unwrap_or_default()
+}
+
+/// Whether a request only prepares others: handshakes and lists.
+pub(crate) fn is_preparation(method: &str) -> bool {
+    matches!(method, "initialize" | "ping" | "logging/setLevel" | "server/discover" | "completion/complete")
+        || method.ends_with("/list")
+}
+
+/// Whether a notification belongs to handshakes and lists.
+pub(crate) fn is_housekeeping(method: &str) -> bool {
+    matches!(method, "notifications/initialized" | SESSION_ENDED_METHOD) || method.ends_with("/list_changed")
 }
 
 pub(crate) fn request_text(method: &str, params: &Members) -> RequestText {
@@ -139,7 +150,7 @@ fn names(members: &Members, list: &str, key: &str) -> Option<String> {
 /// A block of content: its text, or what it is.
 fn block(content: &Value) -> String {
     let text = |key: &str| content[key].as_str().unwrap_or_default();
-    let size = |key: &str| text(key).len() / 4 * 3;
+    let size = |key: &str| text(key).trim_end_matches('=').len() * 3 / 4;
     match content["type"].as_str() {
         Some("image" | "audio") => format!("[{} {}, {} bytes]", text("type"), text("mimeType"), size("data")),
         Some("resource_link") => format!("[{}]", text("uri")),
@@ -195,8 +206,8 @@ mod tests {
             (r#""result":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#, "✓ a\nb"),
             (r#""result":{"content":[{"type":"text","text":"stuck"}],"isError":true}"#, "✗ stuck"),
             (
-                r#""result":{"content":[{"type":"image","mimeType":"image/png","data":"AAAABBBB"}]}"#,
-                "✓ [image image/png, 6 bytes]",
+                r#""result":{"content":[{"type":"image","mimeType":"image/png","data":"AAAABB=="}]}"#,
+                "✓ [image image/png, 4 bytes]",
             ),
             (r#""result":{"content":[],"structuredContent":{"n":1}}"#, r#"✓ {"n":1}"#),
             (r#""error":{"code":-32601,"message":"no such method"}"#, "✗ no such method (-32601)"),

@@ -15,9 +15,9 @@ use tokio::sync::watch;
 
 use crate::salon::{BINARY, Home, Ran, Running, Signal, finish};
 
-const TOPIC: &str = "room:alpha";
+pub(crate) const TOPIC: &str = "room:alpha";
 
-fn data(home: &Home) -> PathBuf {
+pub(crate) fn data(home: &Home) -> PathBuf {
     home.path().join(".local/share/salon")
 }
 
@@ -33,7 +33,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// Publishes a message and hands out the position it was given.
-async fn say(address: SocketAddr, token: &str, id: &str) -> String {
+pub(crate) async fn say(address: SocketAddr, token: &str, id: &str) -> String {
     let envelope = json!({
         "protocol": "mcp-x/v0", "id": id, "ts": "2025-08-17T14:00:00Z", "from": "alice", "kind": "mcp",
         "payload": { "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": "x".repeat(500) } },
@@ -46,7 +46,7 @@ async fn say(address: SocketAddr, token: &str, id: &str) -> String {
 }
 
 /// The ids of a topic's envelopes, oldest first.
-async fn history(address: SocketAddr, token: &str) -> Vec<String> {
+pub(crate) async fn history(address: SocketAddr, token: &str) -> Vec<String> {
     let (mut ids, mut before) = (Vec::new(), String::new());
     loop {
         let path = format!("/v0/topics/{TOPIC}/history?limit=1000{before}");
@@ -62,7 +62,7 @@ async fn history(address: SocketAddr, token: &str) -> Vec<String> {
     ids
 }
 
-async fn stop(running: Running) {
+pub(crate) async fn stop(running: Running) {
     running.signal(Signal::TERM);
     let ran = running.end().await;
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -354,7 +354,7 @@ fn a_backup_of_a_newer_version_is_refused() {
         );
         altered(&home, r#""format_version": 1"#, r#""format_version": 2"#);
         assert_eq!(home.told("restore newer.tar --data new").await, newer);
-        altered(&home, r#""version": 5"#, r#""version": 9"#);
+        altered(&home, r#""version": 6"#, r#""version": 9"#);
         assert_eq!(home.told("backup --verify newer.tar").await, newer);
     });
 }

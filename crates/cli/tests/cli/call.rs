@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use salon_testkit::{run, within};
 
-use crate::salon::{Signal, finish};
+use crate::salon::{BINARY, Signal, finish};
 use crate::stage::{Stage, TOPIC, Working, begun, fed};
 
 #[test]
@@ -62,13 +62,13 @@ fn the_exit_status_says_how_it_went() {
         hint: `salon who room:alpha` shows who is there
         exit: 3
         ");
-        assert_snapshot!(call(&["robot", "hang", "--timeout", "1s"]).await, @"
+        assert_snapshot!(call(&["robot", "hang", "--timeout", "3s"]).await, @"
         error: `robot` did not answer in time
 
         hint: wait longer with `--timeout`
         exit: 4
         ");
-        assert_eq!(working.recv().await, Some(Working::Begun));
+        assert_eq!(within("the call", working.recv()).await, Ok(Some(Working::Begun)));
         assert_eq!(within("the cancellation", working.recv()).await, Ok(Some(Working::Cancelled)));
         assert_snapshot!(call(&["robot", "fault"]).await, @r"
         error: `robot` answered with error -32050: no fuel\u{1b}[2J
@@ -90,7 +90,7 @@ fn the_exit_status_says_how_it_went() {
         assert_snapshot!(stage.told_to(&other, &["call", TOPIC, "robot", "move", "x=1", "y=1"]).await, @"
         error: topic `room:alpha` is not open to this token
 
-        hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
+        hint: where the gateway runs, `salon token room:alpha --as ID` makes a token that opens it
         exit: 5
         ");
         let expired = stage.token("alice", "expires=-60");
@@ -142,7 +142,7 @@ fn what_does_not_fit_is_not_sent() {
         assert_snapshot!(call(&["mvoe", "x=1"]).await, @"
         error: `robot` has no tool `mvoe`
 
-        hint: it has `ask`, `echo`, `fault`, `hang`, `move`, `shout`, `stuck`
+        hint: did you mean `move`? it has `ask`, `echo`, `fault`, `hang`, `move`, `shout`, `stuck`
         exit: 2
         ");
         assert_snapshot!(call(&["move", "--arguments", "[1]"]).await, @r#"
@@ -169,8 +169,51 @@ fn what_does_not_fit_is_not_sent() {
         hint: `--help` lists what there is
         exit: 2
         ");
+        // A caller that makes a mistake has not even entered the room.
         let history = finish(stage.alice(&["history", TOPIC, "--json"])).await.stdout;
-        assert!(history.contains("tools/list") && !history.contains("tools/call"), "{history}");
+        assert!(!history.contains("alice"), "{history}");
+    });
+}
+
+/// How many envelopes the room has, and what they are about.
+async fn stored(stage: &Stage) -> Vec<String> {
+    let history = finish(stage.alice(&["history", TOPIC, "--json", "-n", "1000"])).await.stdout;
+    history.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_call_costs_a_join_a_request_an_answer_and_a_leave_and_a_list_nothing() {
+    run(async {
+        let stage = Stage::new().await;
+        let (_robot, _) = stage.robot().await;
+        // The gateway asks the robot for its tools once, for everybody.
+        assert!(stage.told(&["tools", TOPIC]).await.contains("echo"));
+        let before = stored(&stage).await;
+        assert!(stage.told(&["tools", TOPIC, "robot"]).await.contains("echo"));
+        assert_eq!(stored(&stage).await, before);
+        // The same on a terminal, where the caller can be asked something.
+        let echo = ["call", TOPIC, "robot", "echo", "number=1"];
+        let mut on_a_terminal = stage.alice(&[]);
+        on_a_terminal = {
+            let mut command = stage.home.command("script");
+            let line = format!("{BINARY} {}", echo.join(" "));
+            command.args(["-qec", &line, "/dev/null"]);
+            for (name, value) in on_a_terminal.as_std().get_envs() {
+                command.env(name, value.unwrap_or_default());
+            }
+            command
+        };
+        for command in [stage.alice(&echo), on_a_terminal] {
+            let before = stored(&stage).await.len();
+            let ran = finish(command).await;
+            assert!(ran.stdout.contains(r#"{"number":1}"#), "{ran:?}");
+            let after = stored(&stage).await;
+            let new: Vec<_> = after[before..].iter().map(|text| &text[..]).collect();
+            assert_eq!(new.len(), 4, "{new:#?}");
+            for (text, part) in new.iter().zip([r#""event":"join""#, "tools/call", "result", r#""event":"leave""#]) {
+                assert!(text.contains(part), "{text}");
+            }
+        }
     });
 }
 
@@ -268,7 +311,7 @@ fn tools_are_shown() {
         );
         let topic = salon_protocol::TopicName::new(TOPIC).expect("a topic");
         let _silent = client.room(topic).answer_by_hand().join().await.expect("let in");
-        let all = stage.told(&["tools", TOPIC, "--timeout", "1s"]).await;
+        let all = stage.told(&["tools", TOPIC, "--timeout", "3s"]).await;
         let (before, host) = all.split_once("system:gateway\n").expect("the gateway has tools too");
         assert_snapshot!(before, @"
         robot
@@ -313,7 +356,7 @@ fn tools_are_shown() {
         hint: `salon who room:alpha` shows who is there
         exit: 3
         ");
-        let json = finish(stage.alice(&["tools", TOPIC, "--json", "--timeout", "1s"])).await.stdout;
+        let json = finish(stage.alice(&["tools", TOPIC, "--json", "--timeout", "3s"])).await.stdout;
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["participants"][0]["tools"][3]["name"], "hang");
         assert_eq!(json["participants"][0]["tools"][4]["inputSchema"]["required"], serde_json::json!(["x", "y"]));

@@ -69,7 +69,7 @@ fn mistakes_are_told_with_their_place() {
     insta::assert_snapshot!(check("listen = \"127.0.0.1:0\"\nlisten_on = 1\n", ""), @"
     error: salon.toml:2: unknown key `listen_on`
 
-    hint: the keys here are listen, data, dev, plaintext, store, framed, tls, http, auth, ui, sqlite, nats, retention, limits, memory, times, log, audit, topics
+    hint: the keys here are listen, data, dev, plaintext, store, framed, tls, http, auth, ui, sqlite, nats, retention, limits, memory, times, log, audit, topics, bridges
     exit: 2
     ");
     insta::assert_snapshot!(check("\n[limits]\nmessage = \"big\"\n", ""), @"
@@ -173,9 +173,7 @@ fn a_conflict_is_told_with_its_line() {
 fn check_with(home: &Home, variables: &[(&str, &str)], arguments: &str) -> String {
     let mut command = home.command(BINARY);
     command.args(["serve", "--check"]).args(arguments.split_whitespace()).envs(variables.iter().copied());
-    let ran = run(finish(command));
-    let told = format!("{}{}exit: {}", ran.stdout, ran.stderr, ran.code.expect("an exit code"));
-    told.replace(&home.path().display().to_string(), "HOME")
+    home.normal(run(finish(command)))
 }
 
 #[test]
@@ -261,14 +259,14 @@ fn a_file_that_others_can_write_is_refused_where_nobody_named_it() {
     home.write("salon.toml", "data = \"elsewhere\"");
     let path = home.path().join("salon.toml");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("changed");
-    insta::assert_snapshot!(run(home.told("token --topic room:a --id alice")), @"
+    insta::assert_snapshot!(run(home.told("token room:a --as alice")), @"
     error: others can write `salon.toml` in this directory
 
     hint: `chmod go-w` it if it is yours, or name it with `--config`
     exit: 2
     ");
     assert!(run(home.told("serve --check")).starts_with("error: others can write `salon.toml`"));
-    assert_eq!(run(home.salon("token --topic room:a --id alice --config salon.toml")).code, Some(0));
+    assert_eq!(run(home.salon("token room:a --as alice --config salon.toml")).code, Some(0));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("changed");
-    assert_eq!(run(home.salon("token --topic room:a --id alice")).code, Some(0));
+    assert_eq!(run(home.salon("token room:a --as alice")).code, Some(0));
 }

@@ -60,7 +60,7 @@ fn a_topic_is_shown_changed_and_refused() {
         exit: 0
         "#);
         assert_snapshot!(stage.told(&["topic", "set", TOPIC, r#"{"title": "Mine"}"#]).await, @"
-        error: this topic has no settings, and to make them your token needs the capability `manage` or the permission `operator`
+        error: this topic has no settings, and to make or delete them your token needs the capability `manage` or the permission `operator`
         exit: 5
         ");
         assert_snapshot!(stage.told_to(&admin, &["topic", "set", TOPIC, r#"{"colour": "red"}"#]).await, @"
@@ -96,5 +96,48 @@ fn a_topic_is_shown_changed_and_refused() {
         error: the settings have version 5, not 0: read them again
         exit: 5
         ");
+    });
+}
+
+#[test]
+fn a_misspelt_topic_is_not_made() {
+    run(async {
+        let stage = Stage::new().await;
+        let _robot = stage.robot().await;
+        for command in
+            [&["say", "room:labb", "hello"][..], &["tools", "room:labb"], &["call", "room:labb", "robot", "move"]]
+        {
+            let told = stage.told(command).await;
+            assert!(told.contains("there is no topic `room:labb`") && told.ends_with("exit: 3"), "{told}");
+        }
+        let near = format!("{TOPIC}x");
+        let told = stage.told(&["say", &near, "hello"]).await;
+        assert!(told.contains(&format!("did you mean `{TOPIC}`? `--create` makes a new topic")), "{told}");
+        let listed = stage.told(&["topics"]).await;
+        assert!(!listed.contains(&near) && !listed.contains("room:labb"), "{listed}");
+        assert!(stage.told(&["say", "room:labb", "hello", "--create"]).await.ends_with("exit: 0"));
+        assert!(stage.told(&["topics"]).await.contains("room:labb"));
+    });
+}
+
+#[test]
+fn a_topic_is_deleted_once_it_is_confirmed() {
+    run(async {
+        let stage = Stage::new().await;
+        let admin = stage.token("admin", "permissions=operator");
+        assert!(stage.told(&["say", TOPIC, "a secret", "--create"]).await.ends_with("exit: 0"));
+        assert_snapshot!(stage.told_to(&admin, &["topic", "delete", TOPIC]).await, @"
+        error: there is no terminal to ask at
+
+        hint: `--yes` deletes it without a question
+        exit: 2
+        ");
+        let refused = stage.told(&["topic", "delete", TOPIC, "--yes"]).await;
+        assert!(refused.ends_with("exit: 5"), "{refused}");
+        assert!(stage.told(&["history", TOPIC]).await.contains("a secret"));
+        let deleted = stage.told_to(&admin, &["topic", "delete", TOPIC, "--yes", "--reason", "over"]).await;
+        assert!(deleted.contains("is deleted") && deleted.ends_with("exit: 0"), "{deleted}");
+        assert!(!stage.told(&["history", TOPIC]).await.contains("a secret"));
+        assert!(stage.told(&["say", TOPIC, "hello"]).await.contains("there is no topic"));
     });
 }

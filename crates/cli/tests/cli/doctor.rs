@@ -90,7 +90,7 @@ fn a_token_that_is_wrong_is_named() {
         ✓ token        is for `alice` and opens room:other, until TIME
         ✓ access       the gateway accepts the token
         ✗ topic        `room:alpha` is not open to this token
-                       hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
+                       hint: where the gateway runs, `salon token room:alpha --as ID` makes a token that opens it
         exit: 1
         ");
         let stranger = Stage::new().await.token("alice", "");
@@ -202,7 +202,7 @@ fn a_certificate_of_ones_own_is_trusted_when_named() {
             // A name may lead to more than one address.
             settled(&told).lines().filter(|line| !line.contains(" dns ")).collect::<Vec<_>>().join("\n")
         };
-        assert_eq!(told("say room:a hello --ca cert.pem").await, "exit: 0");
+        assert_eq!(told("say room:a hello --create --ca cert.pem").await, "exit: 0");
         let doctor = told("doctor room:a --ca cert.pem").await;
         assert!(doctor.contains("✓ tls          the certificate is trusted"), "{doctor}");
         assert!(doctor.contains("✓ topic") && doctor.ends_with("exit: 0"), "{doctor}");
@@ -210,7 +210,7 @@ fn a_certificate_of_ones_own_is_trusted_when_named() {
         assert!(doctor.contains("✗ tls          no secure connection: ") && doctor.contains("`--ca`"), "{doctor}");
         assert!(told("topics").await.ends_with("exit: 7"));
         assert_snapshot!(told("topics --ca key.pem").await, @"
-        error: the file of `--ca` is not usable: the certificate cannot be read: there is none in the file
+        error: the file of `--ca` is not usable: the file has no certificate
         exit: 2
         ");
         running.signal(Signal::TERM);

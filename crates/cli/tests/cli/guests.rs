@@ -172,13 +172,13 @@ fn mistakes_in_joining_are_told() {
         insta::assert_snapshot!(told(&format!("room:lab --as other --token {token} {at} -- python3 tiny.py")).await, @"
         error: the token is for `files`, not for `other`
 
-        hint: `salon token --id other` makes one, to be given with `--token`; without `--as` you are `files`
+        hint: `salon token TOPIC --as other` makes one, to be given with `--token`; without `--as` you are `files`
         exit: 2
         ");
         insta::assert_snapshot!(told(&format!("room:other --as files --token {token} {at} -- python3 tiny.py")).await, @"
         error: topic `room:other` is not open to this token
 
-        hint: run `salon token --topic room:other --id files`
+        hint: run `salon token room:other --as files`
         exit: 2
         ");
         insta::assert_snapshot!(told(&format!("room:lab --as files {at}")).await, @"
@@ -411,5 +411,60 @@ fn ctrl_c_at_a_secret_ends_the_command() {
         person.args(["impatient.py", BINARY, "serve", "--listen", "127.0.0.1:0", "--import", "servers.json"]);
         let ran = finish(person).await;
         assert_eq!(ran.stdout, "ended with 130\n", "{}", ran.stderr);
+    });
+}
+
+#[test]
+fn what_cannot_work_is_given_up_and_a_taken_id_is_refused() {
+    let home = home();
+    run(async {
+        let gateway = home.serve("").await;
+        let url = format!("http://{}", gateway.address);
+        let join = |words: &[&str]| {
+            let mut command = home.command(BINARY);
+            command.args(["join", "room:lab", "--gateway", &url]).args(words);
+            command
+        };
+        let ran = finish(join(&["--as", "npm", "--", "sh", "-c", "echo no such package >&2; exit 1"])).await;
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("npm | no such package"), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("error: `npm` cannot be brought in: it did not answer: it ended"),
+            "{}",
+            ran.stderr
+        );
+        // There is a server, and it has no MCP there.
+        let ran = finish(join(&["--as", "web", "--url", &format!("{url}/nothing/here")])).await;
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("error: `web` cannot be brought in"), "{}", ran.stderr);
+
+        let mut first = Running::spawn(join(&["--as", "tiny", "--", "python3", "tiny.py"]));
+        first.until("is in room:lab").await;
+        let ran = finish(join(&["--as", "tiny", "--", "python3", "tiny.py"])).await;
+        assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+        assert!(ran.stderr.contains("error: `tiny` is in room:lab already"), "{}", ran.stderr);
+        let mut second = Running::spawn(join(&["--as", "tiny", "--replace", "--", "python3", "tiny.py"]));
+        second.until("is in room:lab").await;
+        let ended = first.end().await;
+        assert!(ended.stderr.contains("a newer connection of this participant took its seat"), "{}", ended.stderr);
+        // A call of a guest costs what every call does.
+        call(&home, gateway.address, "tiny echo text=first").await;
+        let stored = async || {
+            let history = format!("history room:lab --json -n 1000 --gateway {url} --as tester");
+            home.salon(&history).await.stdout.lines().count()
+        };
+        let before = stored().await;
+        call(&home, gateway.address, "tiny echo text=second").await;
+        assert_eq!(stored().await, before + 4);
+        second.signal(Signal::TERM);
+        second.end().await;
+
+        // A flag overrides a variable, and the command says so.
+        let mut who = home.command(BINARY);
+        who.args(["who", "room:lab", "--gateway", &url, "--as", "bob"])
+            .env("SALON_TOKEN", home.token("room:lab", "claude").await);
+        let ran = finish(who).await;
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the token from `SALON_TOKEN` is for `claude` and is not used"), "{}", ran.stderr);
     });
 }

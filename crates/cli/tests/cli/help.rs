@@ -66,6 +66,14 @@ fn help_of_backup_and_restore() {
 }
 
 #[test]
+fn help_of_log() {
+    for command in ["log", "log copy", "log migrate"] {
+        let name = command.replace(' ', "_");
+        insta::assert_snapshot!(format!("help_of_{name}"), told(&format!("{command} --help")));
+    }
+}
+
+#[test]
 fn help_of_audit() {
     for command in ["audit", "audit verify"] {
         let name = command.replace(' ', "_");
@@ -94,9 +102,15 @@ fn help_of(home: &Home, command: &str, document: &mut String) {
     let help = ran.stdout.replace(&home.path().display().to_string(), "~");
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     *document += &format!("## `{name}`\n\n```text\n{}\n```\n\n", lines.join("\n").trim_end());
-    let commands = lines.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
-    for below in names {
+    // The commands of `salon` stand under several headings, up to its options.
+    let commands: Vec<_> = match command {
+        "" => lines.iter().take_while(|line| **line != "Options:").collect(),
+        _ => {
+            lines.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty()).collect()
+        }
+    };
+    let names = commands.into_iter().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    for below in names.filter(|name| !name.is_empty() && *name != "help") {
         help_of(home, format!("{command} {below}").trim_start(), document);
     }
 }
@@ -149,7 +163,7 @@ fn a_mistake_gets_a_hint() {
     exit: 2
     ");
     insta::assert_snapshot!(told("serve --listen localhost"), @"
-    error: invalid value 'localhost' for '--listen <ADDR>': `localhost` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
+    error: invalid value 'localhost' for '--listen <ADDR>': `localhost` is not an address and port such as `127.0.0.1:8787`, `[::1]:8787` or `localhost:8787`
 
     hint: `--help` lists what there is
     exit: 2

@@ -7,7 +7,7 @@ use crate::salon::Home;
 const CURSOR: &str = r#"{
   "mcpServers": {
     "files": { "command": "npx", "args": ["-y", "server-files", "${workspaceFolder}"], "env": { "API_KEY": "${env:API_KEY}" } },
-    "remote server": { "url": "https://mcp.example/mcp?x=1", "headers": { "Authorization": "Bearer open-secret" }, "trust": true },
+    "remote server": { "url": "http://127.0.0.1:19/mcp?x=1", "headers": { "Authorization": "Bearer open-secret" }, "trust": true },
     "broken": {}
   }
 }"#;
@@ -39,7 +39,7 @@ fn what_would_be_done_is_shown_and_not_done() {
     insta::assert_snapshot!(run(home.told("import --dry-run --topic room:lab")), @"
     ~/.cursor/mcp.json (Cursor)
       files          npx -y server-files HOME
-      remote-server  https://mcp.example/mcp
+      remote-server  http://127.0.0.1:19/mcp
                      - `remote server` there
                      - looks like a secret and is copied as it stands: `headers.Authorization`
       left out: 5:15: the server `broken`: it has neither a command nor a URL
@@ -83,7 +83,7 @@ fn what_is_there_stays_and_nothing_is_written_twice() {
         .cursor/mcp.json (Cursor)
           files-2        npx -y server-files HOME
                          - `files` there
-          remote-server  https://mcp.example/mcp
+          remote-server  http://127.0.0.1:19/mcp
                          - `remote server` there
                          - looks like a secret and is copied as it stands: `headers.Authorization`
           left out: 5:15: the server `broken`: it has neither a command nor a URL
@@ -118,7 +118,7 @@ fn what_is_there_stays_and_nothing_is_written_twice() {
         name = "files"
 
         [topics."room:lab".guests.remote-server]
-        url = "https://mcp.example/mcp?x=1"
+        url = "http://127.0.0.1:19/mcp?x=1"
         headers = { "Authorization" = "Bearer open-secret" }
         name = "remote server"
 
@@ -149,10 +149,10 @@ fn what_is_there_stays_and_nothing_is_written_twice() {
           limits      message 1048576 bytes, messages a second 100 (at once 1000), participants a topic 10000
           audit       HOME/.local/share/salon/audit.log
           log lines   info, human
-          guest       files in room:lab
+          guest       files in room:lab would not come: cannot start `mine`: there is no such program
           guest       files-2 in room:lab would be left out: `env.API_KEY` of `files-2` cannot be used: the variable `API_KEY` is not set
           guest       files-3 in room:lab would be left out: `env_file` of `files-3` cannot be used: `HOME/.env` could not be read: No such file or directory (os error 2)
-          guest       remote-server in room:lab
+          guest       remote-server in room:lab would not come: cannot reach the server: Connection refused (os error 111)
         exit: 0
         ");
         insta::assert_snapshot!(home.told("import .cursor/mcp.json --topic room:lab --yes").await, @"
@@ -180,8 +180,11 @@ fn mistakes_are_told() {
       ~/.gemini/settings.json
       ~/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json
       ~/.config/Code/User/mcp.json
+      ~/.config/zed/settings.json
+      ~/.codex/config.toml
       ~/.mcp.json
       ~/.vscode/mcp.json
+      ~/.zed/settings.json
 
     hint: name a file: `salon import FILE`
     exit: 2

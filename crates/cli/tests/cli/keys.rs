@@ -32,7 +32,7 @@ fn where_the_settings_are_nothing_need_be_said() {
     run(async {
         let home = Home::new();
         let gateway = settled(&home).await;
-        assert_eq!(told(&home, "place", "say room:a hello").await, "exit: 0");
+        assert_eq!(told(&home, "place", "say room:a hello --create").await, "exit: 0");
         let elsewhere = format!("topics --gateway http://{} --data place/salon-data", gateway.address);
         assert_eq!(told(&home, "", &elsewhere).await, "room:a\nexit: 0");
         let variable = home.path().join("place/salon-data");
@@ -60,7 +60,7 @@ fn a_key_of_another_gateway_is_named() {
         exit: 2
         ");
         // Another gateway of the same person ran here before.
-        assert_eq!(told(&home, "", "token --topic room:a --id alice").await.lines().last(), Some("exit: 0"));
+        assert_eq!(told(&home, "", "token room:a --as alice").await.lines().last(), Some("exit: 0"));
         assert_snapshot!(ask("topics").await, @"
         error: the token's signature is wrong: it was made with the key in `HOME/.local/share/salon`
 
@@ -121,7 +121,7 @@ fn keys_are_rotated_while_the_gateway_runs() {
         let gateway = settled(&home).await;
         let url = format!("http://{}", gateway.address);
         let made = async || {
-            let token = told(&home, "place", "token --topic room:a --id alice").await;
+            let token = told(&home, "place", "token room:a --as alice").await;
             token.lines().next().expect("a token").to_owned()
         };
         let topics = async |token: &str| told(&home, "", &format!("topics --gateway {url} --token {token}")).await;
@@ -173,7 +173,11 @@ fn keys_are_rotated_while_the_gateway_runs() {
         let is_refused = async || topics(&old).await.contains("a key that this gateway does not know").then_some(());
         eventually("the old token to be refused", is_refused).await.expect("refused");
         assert!(is_good(&new).await);
-        assert_eq!(told(&home, "place", "say room:a hello").await, "exit: 0", "commands sign with the new key");
+        assert_eq!(
+            told(&home, "place", "say room:a hello --create").await,
+            "exit: 0",
+            "commands sign with the new key"
+        );
         gateway.signal(Signal::TERM);
         gateway.end().await;
     });

@@ -46,7 +46,7 @@ fn a_token_is_kept_for_its_gateway() {
         let entries = std::fs::read_dir(file.parent().expect("a directory")).expect("readable").count();
         assert_eq!(entries, 1, "nothing is left beside it");
 
-        assert_snapshot!(stage.bare_told(&["say", TOPIC, "hello"]).await, @"exit: 0");
+        assert_snapshot!(stage.bare_told(&["say", TOPIC, "hello", "--create"]).await, @"exit: 0");
         assert_snapshot!(stage.bare_told(&["history", TOPIC]).await, @"
         TIME  alice: hello
         exit: 0
@@ -62,7 +62,7 @@ fn a_token_is_kept_for_its_gateway() {
         assert_snapshot!(stage.bare_told(&["say", TOPIC, "--as", "bob", "hello"]).await, @"
         error: the token is for `alice`, not for `bob`
 
-        hint: `salon token --id bob` makes one, to be given with `--token`; without `--as` you are `alice`
+        hint: `salon token TOPIC --as bob` makes one, to be given with `--token`; without `--as` you are `alice`
         exit: 2
         ");
 
@@ -169,7 +169,7 @@ fn flags_override_variables_and_variables_stored_logins() {
         let by_flag = stage.token("flagged", "");
         let script = format!("echo {}", stage.token("commanded", ""));
         let say = async |flags: &[&str], variable: Option<&str>| {
-            let mut command = stage.bare(&[&["say", TOPIC, "hi"], flags].concat());
+            let mut command = stage.bare(&[&["say", TOPIC, "hi", "--create"], flags].concat());
             command.envs(variable.map(|token| ("SALON_TOKEN", token.to_owned())));
             let ran = finish(command).await;
             assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
@@ -226,7 +226,7 @@ fn a_gateway_on_this_machine_needs_no_login() {
             let stdout = ran.stdout.lines().map(line).collect::<Vec<_>>().join("\n");
             format!("{stdout}\n{}exit: {}", ran.stderr, ran.code.expect("no signal"))
         };
-        assert_snapshot!(salon(&["say", TOPIC, "hello"]).await, @"exit: 0");
+        assert_snapshot!(salon(&["say", TOPIC, "hello", "--create"]).await, @"exit: 0");
         assert_snapshot!(salon(&["say", TOPIC, "--as", "bob", "hello"]).await, @"exit: 0");
         assert_snapshot!(salon(&["history", TOPIC, "--as", "carol"]).await, @"
         lise-B: hello

@@ -378,13 +378,17 @@ fn what_keeps_it_from_starting_is_told() {
         insta::assert_snapshot!(told(place.client(&["room:beta"]).await.ended().await), @"
         error: topic `room:beta` is not open to this token
 
-        hint: run `salon token --topic room:beta --id claude`
+        hint: run `salon token room:beta --as claude`
         exit: 2
         ");
-        insta::assert_snapshot!(told(place.client(&["room:alpha", "--as", "bob"]).await.ended().await), @"
-        error: the token is for `claude`, not for `bob`
+        // Of two tokens, which one counts is said.
+        let file = place.home.path().join("other.token");
+        std::fs::write(&file, place.home.token("room:alpha", "other").await).expect("written");
+        insta::assert_snapshot!(told(place.client(&["room:beta", "--token-file", "other.token"]).await.ended().await), @"
+        `other` in room:beta by the token from `other.token`; not used: the token from `SALON_TOKEN`
+        error: topic `room:beta` is not open to this token
 
-        hint: `salon token --id bob` makes one, to be given with `--token`; without `--as` you are `claude`
+        hint: run `salon token room:beta --as other`
         exit: 2
         ");
         let BridgeScene { home, listener, address } = place;

@@ -8,7 +8,19 @@ use crate::salon::{BINARY, Home, Ran, finish};
 
 const DOCUMENT: &str = include_str!("../../../../docs/how-to/clients.md");
 
-const CLIENTS: [&str; 7] = ["claude-code", "claude-desktop", "cursor", "vscode", "inspector", "typescript", "python"];
+const CLIENTS: [&str; 11] = [
+    "claude-code",
+    "claude-desktop",
+    "cursor",
+    "vscode",
+    "windsurf",
+    "gemini",
+    "zed",
+    "codex",
+    "inspector",
+    "typescript",
+    "python",
+];
 
 /// A home in which `salon` is found by its name.
 fn home() -> Home {
@@ -38,7 +50,7 @@ fn the_document_has_what_is_printed() {
     for client in CLIENTS {
         for form in ["", "--http"] {
             let ran = print(&home, &format!("--print-config {client} room:alpha {form}"), &[]);
-            if (client, form) == ("claude-desktop", "--http") {
+            if matches!((client, form), ("claude-desktop" | "zed", "--http")) {
                 assert_eq!(ran.code, Some(2));
                 continue;
             }
@@ -105,7 +117,7 @@ fn what_it_takes_to_get_there_is_part_of_it() {
     }
     --
     paste it into `~/.cursor/mcp.json`, or `.cursor/mcp.json` of a project
-    the token is that of `me`: `salon token --topic room:alpha --id me --ttl 30d` makes one, where the gateway runs
+    the token is that of `me`: `salon token room:alpha --as me --ttl 30d` makes one, where the gateway runs
     exit: 0
     "#);
     // A gateway here whose data is not in the usual place.
@@ -155,7 +167,7 @@ fn a_token_is_named_and_never_printed() {
                 let told = told(&home, &format!("--print-config {client} room:alpha{form} {arguments}"), &variables);
                 assert!(!told.contains(&token), "{client}{form}");
                 let named = told.contains("SALON_TOKEN") || told.contains("${input:salon-token}");
-                assert!(named || client == "claude-desktop", "{client}{form}: {told}");
+                assert!(named || matches!(client, "claude-desktop" | "zed"), "{client}{form}: {told}");
             }
             if form.is_empty() {
                 let name = format!("config_of_{client}_with_a_token");
@@ -174,7 +186,7 @@ fn mistakes_are_told() {
     insta::assert_snapshot!(told(&home, "--print-config emacs", &[]), @"
     --
     error: invalid value 'emacs' for '--print-config <CLIENT>'
-      [possible values: claude-code, claude-desktop, cursor, vscode, inspector, typescript, python]
+      [possible values: claude-code, claude-desktop, cursor, vscode, windsurf, gemini, zed, codex, inspector, typescript, python]
 
     hint: `--help` lists what there is
     exit: 2

@@ -14,7 +14,7 @@ fn a_token_is_revoked_by_its_id_or_as_a_whole() {
         let leaked = stage.token("mallory", "jti=leaked-1");
         let other = stage.token("mallory", "jti=leaked-2");
         assert_snapshot!(stage.told_to(&leaked, &["who", TOPIC]).await, @r#"
-        nobody is in `room:alpha`
+        there is no topic `room:alpha`
         exit: 0
         "#);
         assert_snapshot!(stage.told_to(&admin, &["revoke", "token", "leaked-1"]).await, @"

@@ -112,7 +112,7 @@ impl Stage {
 
     /// Says something as somebody.
     pub(crate) async fn say(&self, id: &str, text: &str) {
-        let ran = finish(self.person(&self.token(id, ""), &["say", TOPIC, text])).await;
+        let ran = finish(self.person(&self.token(id, ""), &["say", TOPIC, "--create", text])).await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
     }
 }

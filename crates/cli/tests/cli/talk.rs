@@ -13,7 +13,7 @@ use crate::stage::{Stage, TOPIC, begun, fed};
 fn what_is_said_is_in_the_history() {
     run(async {
         let stage = Stage::new().await;
-        assert_snapshot!(stage.told(&["say", TOPIC, "good", "morning"]).await, @"exit: 0");
+        assert_snapshot!(stage.told(&["say", TOPIC, "--create", "good", "morning"]).await, @"exit: 0");
         let said = finish(stage.alice(&["say", TOPIC, "--json", "--markdown", "**bold**", "--to", "bob"])).await;
         let id: Value = serde_json::from_str(&said.stdout).expect("JSON");
         let id = id["id"].as_str().expect("an id");
@@ -41,7 +41,7 @@ fn what_is_said_is_in_the_history() {
         exit: 5
         ");
         assert_snapshot!(stage.told(&["history", "room:empty"]).await, @"
-        nothing has happened yet in `room:empty`
+        there is no topic `room:empty`
         exit: 0
         ");
     });
@@ -53,7 +53,7 @@ fn a_room_and_its_people_are_called_as_on_a_chat_platform() {
         let stage = Stage::new().await;
         let user = stage.token("@user:server", "");
         for room in ["#general", "!room:server", "Team Room", "a&b=c+d;e|f"] {
-            assert_eq!(stage.told_to(&user, &["say", room, "hello"]).await, "exit: 0", "{room}");
+            assert_eq!(stage.told_to(&user, &["say", room, "hello", "--create"]).await, "exit: 0", "{room}");
             let told = stage.told_to(&user, &["history", room]).await;
             assert_eq!(told, "TIME  @user:server: hello\nexit: 0", "{room}");
             let told = stage.told_to(&user, &["who", room]).await;
@@ -63,7 +63,7 @@ fn a_room_and_its_people_are_called_as_on_a_chat_platform() {
         assert_snapshot!(stage.told_to(&narrow, &["say", "Team Room", "hello"]).await, @"
         error: topic `Team Room` is not open to this token
 
-        hint: where the gateway runs, `salon token --topic 'Team Room' --id ID` makes a token that opens it
+        hint: where the gateway runs, `salon token 'Team Room' --as ID` makes a token that opens it
         exit: 5
         ");
     });
@@ -89,11 +89,11 @@ fn nothing_is_said_by_mistake() {
         assert_snapshot!(stage.told_to(&other, &["say", TOPIC, "hello"]).await, @"
         error: topic `room:alpha` is not open to this token
 
-        hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
+        hint: where the gateway runs, `salon token room:alpha --as ID` makes a token that opens it
         exit: 5
         ");
         assert_snapshot!(stage.told(&["history", TOPIC]).await, @"
-        nothing has happened yet in `room:alpha`
+        there is no topic `room:alpha`
         exit: 0
         ");
     });
@@ -108,11 +108,11 @@ fn rooms_and_those_in_them_are_shown() {
         exit: 0
         ");
         assert_snapshot!(stage.told(&["who", TOPIC]).await, @"
-        nobody is in `room:alpha`
+        there is no topic `room:alpha`
         exit: 0
         ");
         assert_snapshot!(stage.told(&["history", TOPIC]).await, @"
-        nothing has happened yet in `room:alpha`
+        there is no topic `room:alpha`
         exit: 0
         ");
         let (_robot, _) = stage.robot().await;
@@ -131,7 +131,7 @@ fn rooms_and_those_in_them_are_shown() {
         exit: 0
         ");
         assert_snapshot!(stage.told(&["who", TOPIC, "--json"]).await, @r#"
-        {"topic":"room:alpha","participants":[{"id":"carol","name":"carol","kind":"human","mcp":{"version":"2025-06-18"}},{"id":"robot","name":"robot","kind":"robot","mcp":{"version":"2025-06-18"}}]}
+        {"topic":"room:alpha","participants":[{"id":"carol","name":"carol","kind":"human","mcp":{"version":"2025-06-18","handshake_optional":true}},{"id":"robot","name":"robot","kind":"robot","mcp":{"version":"2025-06-18","handshake_optional":true}}]}
         exit: 0
         "#);
     });
@@ -186,7 +186,7 @@ fn a_tail_shows_what_was_asked_for() {
         assert_snapshot!(stage.told_to(&other, &["tail", TOPIC]).await, @"
         error: topic `room:alpha` is not open to this token
 
-        hint: where the gateway runs, `salon token --topic room:alpha --id ID` makes a token that opens it
+        hint: where the gateway runs, `salon token room:alpha --as ID` makes a token that opens it
         exit: 5
         ");
     });

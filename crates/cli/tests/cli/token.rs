@@ -51,7 +51,7 @@ fn the_token_alone_is_on_stdout_and_says_what_was_asked() {
     )
     "#);
 
-    let second = run(home.salon("token --topic room:alpha --id alice"));
+    let second = run(home.salon("token room:alpha --as alice"));
     assert_eq!(second.stderr, "", "the key is there now");
     assert_ne!(second.stdout, first.stdout);
 }
@@ -60,15 +60,14 @@ fn the_token_alone_is_on_stdout_and_says_what_was_asked() {
 fn a_token_can_demand_signatures_and_name_a_key() {
     let home = Home::new();
     let key = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
-    let ran =
-        run(home.salon(&format!("token --topic room:alpha --id alice --require-integrity --integrity-key {key}")));
+    let ran = run(home.salon(&format!("token room:alpha --as alice --require-integrity --integrity-key {key}")));
     let token = ran.stdout.trim();
     let local = LocalKey::find(&home.path().join(".local/share/salon")).expect("readable").expect("made");
     let issued = issued(token.split('.').nth(1).expect("three parts"));
     let grant = Verifier::new(&local).verify(token, Timestamp(issued * 1000)).expect("good at once");
     assert!(grant.require_integrity);
     assert_eq!(grant.confirmation, Confirmation::new(key));
-    insta::assert_snapshot!(run(home.told("token --topic room:alpha --id alice --integrity-key nonsense")), @"
+    insta::assert_snapshot!(run(home.told("token room:alpha --as alice --integrity-key nonsense")), @"
     error: invalid value 'nonsense' for '--integrity-key <KEY>': it is not 32 bytes in base64url without padding
 
     hint: `--help` lists what there is
@@ -89,21 +88,21 @@ fn what_cannot_be_a_token_is_refused() {
     let told = |arguments: &str| run(home.told(&format!("token {arguments}")));
     insta::assert_snapshot!(told("--id alice"), @"
     error: the following required arguments were not provided:
-      --topic <TOPIC>
+      <TOPIC>...
 
-    Usage: salon token --topic <TOPIC> --id <ID>
+    Usage: salon token --as <ID> <TOPIC>...
 
     hint: `--help` lists what there is
     exit: 2
     ");
     insta::assert_snapshot!(told("--topic room:a --id system:gateway"), @"
-    error: invalid value 'system:gateway' for '--id <ID>': ids that begin with `system:` are the gateway's own
+    error: invalid value 'system:gateway' for '--as <ID>': ids that begin with `system:` are the gateway's own
 
     hint: `--help` lists what there is
     exit: 2
     ");
     insta::assert_snapshot!(told("--topic room:a --id al/ice"), @"
-    error: invalid value 'al/ice' for '--id <ID>': '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~
+    error: invalid value 'al/ice' for '--as <ID>': '/' is not allowed: a name has letters and digits of ASCII, spaces between them, and ! # $ & ' ( ) + , - . : ; = @ [ ] ^ _ { | } ~
 
     hint: `--help` lists what there is
     exit: 2
@@ -153,11 +152,11 @@ fn the_data_directory_comes_from_flag_variable_or_file() {
     let home = Home::new();
     home.write("salon.toml", "listen = \"0.0.0.0:80\"\ndata = \"from-file\"\n");
     run(async {
-        home.salon("token --topic room:a --id alice").await;
+        home.salon("token room:a --as alice").await;
         let mut command = home.command(BINARY);
         command.args(["token", "--topic", "room:a", "--id", "alice"]).env("SALON_DATA", "from-variable");
         finish(command).await;
-        home.salon("token --topic room:a --id alice --data from-flag").await;
+        home.salon("token room:a --as alice --data from-flag").await;
     });
     for place in ["from-file", "from-variable", "from-flag"] {
         assert!(home.path().join(place).join("auth.key").exists(), "{place}");
@@ -168,7 +167,7 @@ fn the_data_directory_comes_from_flag_variable_or_file() {
 fn a_token_that_could_not_be_written_is_a_failure() {
     let home = Home::new();
     let mut shell = home.command("sh");
-    shell.args(["-c", "\"$0\" token --topic room:a --id alice >/dev/full", BINARY]);
+    shell.args(["-c", "\"$0\" token room:a --as alice >/dev/full", BINARY]);
     let ran = run(finish(shell));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("error: stdout could not be written: "), "{}", ran.stderr);
@@ -178,7 +177,7 @@ fn a_token_that_could_not_be_written_is_a_failure() {
 fn an_unusable_key_is_told() {
     let home = Home::new();
     home.write("auth.key", "too short");
-    let told = run(home.told("token --topic room:a --id alice --data ."));
+    let told = run(home.told("token room:a --as alice --data ."));
     insta::assert_snapshot!(told, @"
     error: the key file `./auth.key` is open to other users (mode 644)
 

@@ -220,6 +220,7 @@ fn a_browser_signs_in_with_a_token_and_takes_part() {
             "topics": [TOPIC, "lobby*"],
             "expires": null,
             "allow": ["rover/*", "*/search"],
+            "creates_topics": false,
         });
         assert_eq!(body, expected);
         assert_eq!(answer.header("cache-control"), Some("no-store"));
@@ -231,7 +232,13 @@ fn a_browser_signs_in_with_a_token_and_takes_part() {
         assert_eq!(age.1, "HttpOnly; SameSite=Strict");
         assert!(!answer.body.contains(token), "the token is not told again");
 
-        assert_eq!(told(&browser.get("/v0/session").await)["participant"]["id"], "alice");
+        let session = told(&browser.get("/v0/session").await);
+        assert_eq!(session["participant"]["id"], "alice");
+        let ticket = |call: HttpCall| call.body(json!({ "topic": TOPIC }).to_string());
+        let answer = browser.send(ticket(browser.call("POST", "/v0/tickets"))).await;
+        assert_eq!(told(&answer)["session"], session, "the page need not ask for both");
+        let answer = browser.send(ticket(HttpCall::new("POST", "/v0/tickets").bearer(token))).await;
+        assert_eq!(told(&answer).get("session"), None, "a token is no session");
         let mut socket = browser.enter(TOPIC).await;
         let TestSocketEvent::Text(welcome) = socket.next().await.expect("a frame") else { panic!("no welcome") };
         assert!(welcome.contains(r#""id":"alice""#), "{welcome}");

@@ -3,23 +3,30 @@
 use libtest_mimic::Trial;
 use salon_testkit::http::HttpCall;
 use salon_testkit::nats::NatsServers;
+use salon_testkit::proxy::Proxy;
 use salon_testkit::{TestSocket, TestSocketEvent, nats_trials};
 use serde_json::Value;
 
+use crate::killed_approval::HeldCall;
 use crate::salon::{Home, Running, Signal};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    nats_trials![the_participants_of_a_killed_gateway_leave_and_resume_elsewhere, what_a_start_on_nats_needs_is_told,]
+    nats_trials![
+        the_participants_of_a_killed_gateway_leave_and_resume_elsewhere,
+        a_gateway_killed_between_an_approval_and_its_call_stores_the_call_once,
+        what_a_start_on_nats_needs_is_told,
+        a_gateway_moves_to_nats_and_back,
+    ]
 }
 
-async fn connect(home: &Home, running: &Running, id: &str, further: &str) -> TestSocket {
+pub(crate) async fn connect(home: &Home, running: &Running, id: &str, further: &str) -> TestSocket {
     let token = home.token("room:a", id).await;
     let call = HttpCall::new("GET", format!("/v0/ws?topic=room:a{further}")).bearer(&token);
     TestSocket::connect(running.address, call).await.expect("an answer").expect("a socket")
 }
 
 /// What comes until something wanted, as JSON.
-async fn until(socket: &mut TestSocket, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+pub(crate) async fn until(socket: &mut TestSocket, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut came = Vec::new();
     loop {
         match socket.next().await.expect("a frame") {
@@ -37,7 +44,7 @@ fn leave_of(id: &'static str) -> impl Fn(&Value) -> bool {
 }
 
 /// A second home with the first one's key, as gateways that share a log must have.
-fn beside(home: &Home) -> Home {
+pub(crate) fn beside(home: &Home) -> Home {
     let other = Home::new();
     let key = |home: &Home| home.path().join(".local/share/salon/auth.key");
     std::fs::create_dir_all(key(&other).parent().expect("a folder")).expect("made");
@@ -73,6 +80,23 @@ async fn the_participants_of_a_killed_gateway_leave_and_resume_elsewhere() {
     drop(two);
     one.signal(Signal::TERM);
     assert_eq!(one.end().await.code, Some(0));
+}
+
+async fn a_gateway_killed_between_an_approval_and_its_call_stores_the_call_once() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a way to it");
+    let home = Home::new();
+    let serve = format!("--store {}", proxy.url());
+    let running = home.serve(&serve).await;
+    let mut held = HeldCall::begin(&home, &running).await;
+    // The server sends only what it has stored, and the gateway stores the call once it has read the decision.
+    proxy.hold_at("notifications/approval/decided");
+    held.approve().await;
+    proxy.held().await.expect("the decision is stored");
+    running.signal(Signal::KILL);
+    running.end().await;
+    proxy.release();
+    held.end(async || home.serve(&serve).await).await;
 }
 
 async fn what_a_start_on_nats_needs_is_told() {
@@ -111,4 +135,80 @@ async fn what_a_start_on_nats_needs_is_told() {
     assert!(told.contains("the stream `KV_salon-nodes` was changed: `max_age`"), "{told}");
     one.signal(Signal::TERM);
     assert_eq!(one.end().await.code, Some(0));
+}
+
+/// Says something and waits for the answer.
+async fn say(home: &Home, running: &Running, id: &str) {
+    let line = format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"hello"}}}}}}"#
+    );
+    let token = home.token("room:a", "alice").await;
+    let call = HttpCall::new("POST", "/v0/topics/room:a/messages").bearer(&token).body(line);
+    let answer = call.send(running.address).await.expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+}
+
+/// The ids in a room, the newest first, and when each arrived.
+async fn history(home: &Home, running: &Running) -> Vec<String> {
+    let token = home.token("room:a", "alice").await;
+    let call = HttpCall::new("GET", "/v0/topics/room:a/history?limit=100").bearer(&token);
+    let answer = call.send(running.address).await.expect("an answer");
+    let page: Value = serde_json::from_str(&answer.body).expect("JSON");
+    let ids = page["history"].as_array().expect("a list").iter();
+    ids.filter(|envelope| envelope["kind"] == "mcp")
+        .map(|envelope| envelope["id"].as_str().expect("an id").to_owned())
+        .collect()
+}
+
+async fn end(running: Running) {
+    running.signal(Signal::TERM);
+    let ran = running.end().await;
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+async fn a_gateway_moves_to_nats_and_back() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let home = Home::new();
+    let data = ".local/share/salon";
+    let one = home.serve("").await;
+    say(&home, &one, "e1").await;
+    say(&home, &one, "e2").await;
+    let copy = format!("log copy {data} {}", servers.url());
+    // While it runs, and once more when it has stopped.
+    insta::assert_snapshot!(home.told(&copy).await, @"
+    Copied 2 entries. Both stores have 1 topic with 2 entries: count and digest are the same.
+    exit: 0
+    ");
+    say(&home, &one, "e3").await;
+    end(one).await;
+    insta::assert_snapshot!(home.told(&copy).await, @"
+    Copied 1 entry. Both stores have 1 topic with 3 entries: count and digest are the same.
+    exit: 0
+    ");
+    // Its timings are those of the copy, which has made the store.
+    let two = home.serve(&format!("--store {}", servers.url())).await;
+    say(&home, &two, "e4").await;
+    assert_eq!(history(&home, &two).await, ["e4", "e3", "e2", "e1"]);
+    insta::assert_snapshot!(home.told(&copy).await, @"
+    error: the log `salon` is in use by a gateway, or was until a moment ago
+
+    hint: stop its gateways, wait 10 seconds where one was killed, and try again
+    exit: 1
+    ");
+    insta::assert_snapshot!(home.told(&format!("log copy {} new --data {data}", servers.url())).await, @"
+    Copied 4 entries. Both stores have 1 topic with 4 entries: count and digest are the same.
+    exit: 0
+    ");
+    end(two).await;
+    std::fs::copy(home.path().join(data).join("auth.key"), home.path().join("new/auth.key")).expect("copied");
+    let three = home.serve("--data new").await;
+    assert_eq!(history(&home, &three).await, ["e4", "e3", "e2", "e1"]);
+    end(three).await;
+    let missing = home.told(&format!("log copy {} other --from-name nobody --data {data}", servers.url())).await;
+    insta::assert_snapshot!(missing, @"
+    error: there is no log `nobody` on these NATS servers
+
+    hint: `--from-name` and `--nats-name` name the store
+    exit: 2
+    ");
 }

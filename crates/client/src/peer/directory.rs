@@ -23,7 +23,7 @@ pub(crate) struct Directory {
     /// Handshakes under way at once where no participant was named.
     pub(crate) at_once: usize,
     pub(crate) greetings: Semaphore,
-    peers: Mutex<HashMap<ParticipantId, Arc<Acquaintance>>>,
+    peers: Mutex<HashMap<ParticipantId, Arc<PeerRecord>>>,
     stand_ins: Mutex<HashMap<ParticipantId, Arc<dyn Service>>>,
     /// The room's own service, which its dispatcher keeps; nothing where requests are answered by hand.
     service: Option<Weak<dyn Service>>,
@@ -82,7 +82,7 @@ impl Directory {
             Kind::Presence => {
                 let Some(presence) = envelope.presence() else { return };
                 // A join of a participant that is here means that it starts over and remembers nothing.
-                if presence.event != PresenceEvent::Heartbeat {
+                if matches!(presence.event, PresenceEvent::Join | PresenceEvent::Leave) {
                     self.peers().remove(&presence.participant.id);
                 }
             }
@@ -107,20 +107,20 @@ impl Directory {
         peers.iter().filter(|(_, known)| known.is_greeted()).map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn of(&self, me: &ParticipantId, peer: &ParticipantId) -> Arc<Acquaintance> {
+    pub(super) fn of(&self, me: &ParticipantId, peer: &ParticipantId) -> Arc<PeerRecord> {
         let mut peers = self.peers();
-        peers.entry(peer.clone()).or_insert_with(|| Arc::new(Acquaintance::new(me.clone()))).clone()
+        peers.entry(peer.clone()).or_insert_with(|| Arc::new(PeerRecord::new(me.clone()))).clone()
     }
 
     /// Forgets somebody who turned out not to be here, so that names nobody has do not pile up.
-    fn forget(&self, peer: &ParticipantId, known: &Arc<Acquaintance>) {
+    fn forget(&self, peer: &ParticipantId, known: &Arc<PeerRecord>) {
         let mut peers = self.peers();
         if peers.get(peer).is_some_and(|current| Arc::ptr_eq(current, known)) {
             peers.remove(peer);
         }
     }
 
-    fn peers(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<Acquaintance>>> {
+    fn peers(&self) -> MutexGuard<'_, HashMap<ParticipantId, Arc<PeerRecord>>> {
         self.peers.lock()
     }
 }
@@ -135,7 +135,7 @@ impl fmt::Debug for Directory {
 type HandshakeOutcome = Result<Handshake, CallError>;
 
 /// One of the others, from a handshake to the moment it leaves or starts over.
-pub(crate) struct Acquaintance {
+pub(crate) struct PeerRecord {
     me: ParticipantId,
     /// The handshake that is under way or was made. Calls made while it is under way wait for the same.
     greeting: Mutex<Option<watch::Receiver<Option<HandshakeOutcome>>>>,
@@ -147,7 +147,7 @@ pub(crate) struct Acquaintance {
     pub(super) log_level: Mutex<Option<LogLevel>>,
 }
 
-impl Acquaintance {
+impl PeerRecord {
     fn new(me: ParticipantId) -> Self {
         Self {
             me,
@@ -175,7 +175,7 @@ impl Acquaintance {
         self.greeting.lock()
     }
 
-    fn is_greeted(&self) -> bool {
+    pub(super) fn is_greeted(&self) -> bool {
         self.greeting().as_ref().is_some_and(|greeting| matches!(&*greeting.borrow(), Some(Ok(_))))
     }
 

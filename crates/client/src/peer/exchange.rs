@@ -31,6 +31,14 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
+    /// The parameters of the first request to a participant that was not told who asks. In the modern era every request says so.
+    pub(super) fn introduced(&self, params: &RawValue) -> Option<Box<RawValue>> {
+        let client = &self.profile.client;
+        let info = client.info.as_deref().filter(|_| self.era == Era::Legacy && client.capabilities.get() != "{}")?;
+        let asker = meta::RequesterMeta { capabilities: &client.capabilities, info, level: None };
+        meta::introduced(Some(params), asker)
+    }
+
     fn caller(&self, log_level: Option<LogLevel>) -> Caller {
         Caller::after_handshake(CallerProfile { log_level, ..self.profile.clone() }, self.era)
     }
@@ -40,6 +48,13 @@ impl Handshake {
 pub(super) fn era_of(room: &Room, peer: &ParticipantId) -> Era {
     let peer = room.roster().into_iter().find(|one| one.id == *peer);
     peer.map_or(Era::Legacy, |peer| Era::Legacy.with(&peer.mcp))
+}
+
+/// What there is to know of a participant that takes requests without a handshake; `None` for one that needs it.
+pub(super) fn without_handshake(room: &Room, peer: &ParticipantId) -> Option<Handshake> {
+    let is_optional = peer.is_host() || room.roster().iter().any(|one| one.id == *peer && one.mcp.handshake_optional);
+    let nothing_said = introduction(Era::Modern, &raw(&json!({ "capabilities": {} }))).ok().filter(|_| is_optional)?;
+    Some(Handshake { server: Arc::new(nothing_said), era: era_of(room, peer), profile: profile(room) })
 }
 
 /// Has a participant introduce itself: by the handshake, or by `server/discover` where its era has none.

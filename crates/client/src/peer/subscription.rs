@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use salon_mcp::{Era, meta};
-use salon_protocol::{Envelope, Message, ParticipantId};
+use salon_protocol::{Envelope, Message, ParticipantId, PresenceEvent};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -58,7 +58,8 @@ impl Subscription {
                 None => self.events.next().await?,
             };
             let Event::Envelope(envelope) = event else { return None };
-            if envelope.presence().is_some_and(|presence| presence.participant.id == self.peer) {
+            let presence = envelope.presence().filter(|presence| presence.event != PresenceEvent::Status);
+            if presence.is_some_and(|presence| presence.participant.id == self.peer) {
                 return None;
             }
             if let Some(uri) = self.update(&envelope) {

@@ -123,7 +123,7 @@ async fn who_is_not_let_in_is_told_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_does_not_end_is_answered_with_408() {
-    let options = TestOptions::new(TestEngine::Sqlite).set("frame-timeout", "100").unwrap();
+    let options = TestOptions::new(TestEngine::Sqlite).set("frame-timeout", "1000").unwrap();
     let gateway = salon_testkit::TestGateway::start(options).await.unwrap();
     // A session may be silent.
     let mut lift = connect(&gateway, address(&gateway)).await;

@@ -4,6 +4,7 @@
 mod examples;
 mod framed;
 mod gathering;
+mod ghosts;
 mod modern;
 mod outages;
 mod peers;

@@ -102,7 +102,10 @@ async fn one_handshake_serves_everyone_who_wants_it() {
     let alice = entering(&gateway, "alice").name("Alice").join().await.unwrap();
     let calls = (0..20).map(|n| {
         let peer = alice.peer(&id("bob"));
-        tokio::spawn(async move { peer.call_tool("say", &json!({"text": n.to_string()})).await.unwrap().text() })
+        tokio::spawn(async move {
+            peer.server().await.unwrap();
+            peer.call_tool("say", &json!({"text": n.to_string()})).await.unwrap().text()
+        })
     });
     for (n, said) in
         within("twenty answers", futures_util::future::join_all(calls)).await.unwrap().into_iter().enumerate()
@@ -116,6 +119,17 @@ async fn one_handshake_serves_everyone_who_wants_it() {
     assert_eq!(server.protocol_version, "2025-06-18");
     assert_eq!(server.server_info.as_ref().unwrap().name, "echo");
     drop(bob);
+    gateway.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_participant_that_needs_no_handshake_is_called_at_once() {
+    let gateway = gateway().await;
+    let _bob = entering(&gateway, "bob").offer(echo()).join().await.unwrap();
+    let alice = entering(&gateway, "alice").join().await.unwrap();
+    let said = alice.peer(&id("bob")).call_tool("say", &json!({"text": "hello"})).into_future();
+    assert_eq!(within("an answer", said).await.unwrap().unwrap().text(), "hello");
+    assert_eq!((count(&alice, "alice", "initialize").await, count(&alice, "alice", "tools/call").await), (0, 1));
     gateway.stop().await.unwrap();
 }
 
@@ -400,12 +414,13 @@ async fn a_callee_can_ask_its_caller_back() {
 
     let roots = _bob.peer(&id("alice")).request("roots/list", &json!({})).await.unwrap();
     assert_eq!(roots.get(), r#"{"roots":[{"uri":"file:///tmp"}]}"#);
-    // What it can be asked was said in the handshake.
+    // What it can be asked was said with the request: the other needs no handshake.
     let all = history(alice.client()).await;
     let greeting =
         all.iter().find(|envelope| envelope.from().as_str() == "alice" && envelope.message().is_some()).unwrap();
     let params: serde_json::Value = serde_json::from_str(greeting.params().unwrap()).unwrap();
-    assert_eq!(params["capabilities"], json!({"elicitation": {}, "sampling": {}, "roots": {}}));
+    let said = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(*said, json!({"elicitation": {}, "sampling": {}, "roots": {}}));
     gateway.stop().await.unwrap();
 }
 

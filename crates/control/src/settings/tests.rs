@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::act::called_tool;
+use crate::authority::{Authority, HeldBy};
 
 fn id(text: &str) -> ParticipantId {
     ParticipantId::new(text).expect("an id")
@@ -168,10 +169,28 @@ proptest! {
 }
 
 #[test]
+fn a_call_whose_tool_cannot_be_told_is_refused() {
+    let room = std::sync::Arc::new(settings(json!({ "rules": [{ "hold": "call:robot/*" }] })));
+    let authority = Authority::new(Some(&room), None).expect("it has settings");
+    let judge = |params: Value| {
+        let payload = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        authority.judge(&envelope("bob", "robot", payload), false)
+    };
+    let held = |judged: Result<Option<HeldBy>, salon_protocol::Refusal>| judged.expect("held").expect("held").tool;
+    assert_eq!(held(judge(json!({ "name": "m" }))), "m");
+    assert_eq!(held(judge(json!({ "name": "m".repeat(1024) }))).len(), 1024);
+    // Callees read no name in an array, and nobody has a tool with such a long one.
+    for params in [json!(["m"]), json!({}), json!({ "name": 1 }), json!({ "name": "m".repeat(1025) })] {
+        let refusal = judge(params).expect_err("refused");
+        assert_eq!(refusal.code, salon_protocol::Code::InvalidParameters, "{refusal}");
+    }
+}
+
+#[test]
 fn every_member_may_be_changed() {
     let room = settings(json!({
         "title": "t", "description": "d", "default_role": "member", "roles": { "crew": [] }, "archived": true,
-        "stopped": true, "paused": ["a"], "removed": ["b"],
+        "stopped": true, "paused": ["a"], "removed": ["b"], "limits": { "hops": 3 }, "retention": { "max_entries": 9 },
         "rules": [{ "hold": "call:a/b", "approvers": ["c"], "self_approval": true, "callers": ["d"] }],
     }));
     let names = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
@@ -183,4 +202,31 @@ fn every_member_may_be_changed() {
     assert!(
         rule.iter().all(|name| CallRule::FIELDS.contains(&name.as_str())) && rule.len() + 2 == CallRule::FIELDS.len()
     );
+}
+
+#[test]
+fn a_ghost_is_what_its_bridge_and_its_own_role_allow() {
+    let bridge = id("bridge:m");
+    let ghost = |who: &'static str| (id(who), bridge.clone());
+    let role = |room: &TopicSettings, (who, bridge): (ParticipantId, ParticipantId)| {
+        room.role_of(SettingsSubject { id: &who, via: Some(&bridge) }).map(ToString::to_string)
+    };
+    let members =
+        json!({"access": "members", "members": {"alice": "owner", "bridge:m": "member", "m:bob": "observer"}});
+    let room = TopicSettings::default().patched(&members).expect("settings");
+    assert_eq!(room.role_of(&id("m:ann")), None, "without its bridge it is nobody");
+    assert_eq!(role(&room, ghost("m:ann")).as_deref(), Some("member"), "its bridge's membership covers it");
+    assert_eq!(role(&room, ghost("m:bob")).as_deref(), Some("observer"));
+    let removed = room.patched(&json!({"removed": ["m:ann"]})).expect("settings");
+    assert_eq!((role(&removed, ghost("m:ann")), role(&removed, ghost("m:bob")).is_some()), (None, true));
+    let without_bridge = room.patched(&json!({"members": {"bridge:m": null}})).expect("settings");
+    assert_eq!((role(&without_bridge, ghost("m:ann")), role(&without_bridge, ghost("m:bob"))), (None, None));
+    let subject = |who| SettingsSubject { id: who, via: Some(&bridge) };
+    let ann = id("m:ann");
+    let paused = room.patched(&json!({"paused": ["bridge:m"]})).expect("settings");
+    assert!(paused.is_paused(subject(&ann), true) && paused.ends_calls_of(subject(&ann), Some(&room)));
+    assert!(without_bridge.ends_calls_of(subject(&ann), Some(&room)) && !room.ends_calls_of(subject(&ann), None));
+    let stopped = json!({"stopped": true, "members": {"m:ann": "owner"}});
+    let stopped = room.patched(&stopped).expect("settings");
+    assert!(stopped.is_paused(subject(&ann), false), "its bridge may not moderate, so it may not");
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use salon_control::Authority;
 use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::ParticipantId;
+use serde_json::value::RawValue;
 
 pub use builder::{CatalogueSnapshot, MAX_ROOM_BYTES, MAX_ROOM_ITEMS, Placement, SnapshotBuilder};
 pub use merged::Merged;
@@ -70,7 +71,22 @@ pub enum RoomQuery {
     },
     /// What the topic's settings and the client's token allow: a tool that the client may not call is not in its list.
     Authority,
+    /// Wait as a call of [`WAIT_TOOL`] says, outside of the room's log.
+    Wait {
+        /// Names the query in its answer.
+        number: u64,
+        /// The parameters of the call, as JSON.
+        params: Box<str>,
+    },
+    /// Nobody needs the answer to a [`RoomQuery::Wait`] any more.
+    StopWaiting {
+        /// The number of the wait.
+        number: u64,
+    },
 }
+
+/// The host's tool that waits until something happens.
+pub const WAIT_TOOL: &str = "room.wait";
 
 /// The answer to a [`RoomQuery`].
 #[derive(Debug, Clone)]
@@ -90,4 +106,13 @@ pub enum RoomAnswer {
     Next(Arc<CatalogueSnapshot>),
     /// To [`RoomQuery::Authority`]; `None` where nothing is forbidden.
     Authority(Option<Arc<Authority>>),
+    /// To [`RoomQuery::Wait`].
+    Waited {
+        /// The query's number.
+        number: u64,
+        /// The result of the call where nothing happened; `None` where the call has to be made in the room.
+        idle: Option<Box<RawValue>>,
+    },
+    /// To [`RoomQuery::StopWaiting`].
+    StoppedWaiting,
 }

@@ -236,6 +236,7 @@ pub(super) fn status(code: Code) -> u16 {
         | Code::Paused
         | Code::Archived
         | Code::ApprovalDenied
+        | Code::TooManyHops
         | Code::FromMismatch
         | Code::ReservedKind => 403,
         Code::Timeout => 408,

@@ -362,6 +362,7 @@ impl Framed {
             CloseReason::Shutdown => Code::Closing,
             CloseReason::Internal => Code::Internal,
             CloseReason::TooSlow => Code::Timeout,
+            CloseReason::Deleted => Code::NotFound,
             _ => Code::Unauthorized,
         };
         let refusal = Refusal::new(code, reason.to_string());
@@ -416,6 +417,10 @@ impl Dialect for Framed {
                 }
                 self.leave();
             }
+            DialectEvent::Absent { id, participants } => {
+                let payload = to_raw_value(&salon_protocol::system::AbsentRecipients::new(&participants));
+                self.tell(Kind::System, Some(&id), payload.expect("names are plain JSON"));
+            }
             DialectEvent::Refused { ticket, refusal } => {
                 for reply_to in self.sending.refused(ticket) {
                     self.refuse(&reply_to, "rejected", &refusal);
@@ -423,8 +428,8 @@ impl Dialect for Framed {
                 self.leave();
             }
             DialectEvent::Entry(entry) => self.overhear(entry),
-            DialectEvent::CallFailed { request, id, callee, cause } => {
-                self.call_failed(&request, &id, &cause.refusal(&callee));
+            DialectEvent::CallFailed { request, id, callee, cause, reason } => {
+                self.call_failed(&request, &id, &cause.refusal(&callee, reason.as_deref()));
             }
             DialectEvent::Gap => self.gap(),
             DialectEvent::Outage => self.outage(),
@@ -470,6 +475,10 @@ impl Dialect for Framed {
             self.deliver();
         }
         self.actions.pop_front()
+    }
+
+    fn refresh(&mut self, current: &dyn Fn(&Arc<Entry>) -> Arc<Entry>) {
+        self.receiving.refresh(current);
     }
 
     fn ready(&self) -> bool {

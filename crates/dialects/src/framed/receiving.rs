@@ -100,6 +100,16 @@ impl Receiving {
         self.backlog.push_back(item);
     }
 
+    /// Replaces the entries of the batch that is out, and those that wait, by what the log has of them now.
+    pub(super) fn refresh(&mut self, current: &dyn Fn(&Arc<Entry>) -> Arc<Entry>) {
+        let out = self.batch.iter_mut().flat_map(|batch| &mut batch.items);
+        for item in out.chain(&mut self.backlog) {
+            if let ReceivableItem::Entry(entry) = item {
+                *entry = current(entry);
+            }
+        }
+    }
+
     /// Takes the newest notice back, if it has not been received and is one that is wanted.
     pub(super) fn take_back(&mut self, is_such: impl FnOnce(&UndeliveredNotice) -> bool) -> bool {
         let takes = matches!(self.backlog.back(), Some(ReceivableItem::Notice(notice)) if is_such(notice));

@@ -105,7 +105,7 @@ impl Machine {
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: &Participant, now: Instant) {
         let who = &participant.id;
         match event {
-            PresenceEvent::Heartbeat => {}
+            PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             PresenceEvent::Join => {
                 let era = Era::Legacy.with(&participant.mcp);
                 match self.peers.get_mut(who) {

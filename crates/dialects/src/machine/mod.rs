@@ -446,10 +446,12 @@ impl Dialect for Machine {
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal, now),
             DialectEvent::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
             DialectEvent::Held { ticket, .. } => self.accepted(ticket, false, now),
+            // Messages of this protocol are for who is there.
+            DialectEvent::Absent { .. } => {}
             DialectEvent::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),
             DialectEvent::Entry(entry) => self.overhear(&entry, now),
-            DialectEvent::CallFailed { request, callee, cause, .. } => {
-                self.request_failed(&request, &cause.refusal(&callee), now);
+            DialectEvent::CallFailed { request, callee, cause, reason, .. } => {
+                self.request_failed(&request, &cause.refusal(&callee, reason.as_deref()), now);
             }
             DialectEvent::Outage => self.outage(true, now),
             DialectEvent::Recovered => self.outage(false, now),

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use salon_mcp::listing::Listing;
 use salon_protocol::{
-    CHAT_METHOD, Code, Entry, Kind as EnvelopeKind, Members, Message as Rpc, ParticipantId, PresenceEvent, Refusal, rpc,
+    CHAT_EDIT_METHOD, CHAT_METHOD, CHAT_RETRACT_METHOD, Code, Entry, Kind as EnvelopeKind, Members, Message as Rpc,
+    ParticipantId, PresenceEvent, Refusal, rpc,
 };
 use serde_json::value::RawValue;
 
@@ -173,6 +174,8 @@ impl Machine {
             "notifications/initialized" => {}
             CONTEXT => self.notify_context(entry, members),
             CHAT_METHOD => self.notify_as(entry, "chat", members),
+            CHAT_EDIT_METHOD => self.notify_as(entry, "chat_edit", revised(entry, members)),
+            CHAT_RETRACT_METHOD => self.notify_as(entry, "chat_retract", revised(entry, members)),
             STREAM => self.notify_as(entry, "stream", members),
             CONTEXT_CHANGED => self.notify_as(entry, "context", members),
             _ => {
@@ -209,6 +212,14 @@ impl Machine {
             message.with_context(own.context).with(key, &params).with_metadata(own.metadata)
         });
     }
+}
+
+/// The parameters of an edit or a retraction, with the id of the chat line, which messages of this protocol have no other member for.
+fn revised(entry: &Entry, mut params: Members) -> Members {
+    if let Some(original) = entry.envelope.correlation() {
+        params.set("original_id", original);
+    }
+    params
 }
 
 /// Parameters with the context and the metadata of the message they came from.

@@ -125,8 +125,8 @@ impl Plan {
         }
         // What the library says of a schema may quote it; where it stands is enough.
         let checker = validator(&self.whole, MAX_AUTOMATON).map_err(|error| match error.instance_path().as_str() {
-            "" => "it is no JSON Schema that can be used here".to_owned(),
-            place => format!("`{place}` is no JSON Schema that can be used here"),
+            "" => "it is not a JSON Schema that can be used here".to_owned(),
+            place => format!("`{place}` is not a JSON Schema that can be used here"),
         })?;
         Ok(Schema { checker, whole: self.whole, costs: Costs::new(costs) })
     }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_schema_that_could_do_harm_is_not_taken() {
         assert_snapshot!(refused("[]"), @"it is not an object");
-        assert_snapshot!(refused(r#"{"type":"nothing"}"#), @"`/type` is no JSON Schema that can be used here");
+        assert_snapshot!(refused(r#"{"type":"nothing"}"#), @"`/type` is not a JSON Schema that can be used here");
         assert_snapshot!(refused(r##"{"$ref":"#"}"##), @"it refers to itself in a circle");
         assert_snapshot!(refused(r##"{"properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}"##), @"it refers to itself in a circle");
         assert_snapshot!(refused(r##"{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}"##), @"it refers to itself in a circle");
@@ -338,7 +338,7 @@ mod tests {
         assert_snapshot!(refused(r##"{"$ref":"#named","$anchor":"named"}"##), @"a `$ref` must be a JSON Pointer within the schema, such as `#/$defs/name`");
         assert_snapshot!(refused(r#"{"$ref":"http://192.0.2.1/schema.json"}"#), @"a `$ref` must be a JSON Pointer within the schema, such as `#/$defs/name`");
         assert_snapshot!(refused(r##"{"$dynamicRef":"#a"}"##), @"`$dynamicRef` is not supported");
-        assert_snapshot!(refused(r#"{"$schema":"http://192.0.2.1/meta.json"}"#), @"it is no JSON Schema that can be used here");
+        assert_snapshot!(refused(r#"{"$schema":"http://192.0.2.1/meta.json"}"#), @"it is not a JSON Schema that can be used here");
         assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(?=look)around"}}}"#), @"a pattern has flags or looks around, neither of which is supported");
         assert_snapshot!(refused(r#"{"properties":{"a":{"pattern":"(((a{1000}){1000}){1000}){1000}"}}}"#), @"a pattern is no regular expression, or comes to an automaton of more than 65536 bytes");
         let levels = |count: usize| format!("{}{{}}{}", r#"{"not":"#.repeat(count), "}".repeat(count));

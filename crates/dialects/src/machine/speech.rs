@@ -129,7 +129,9 @@ pub fn status(code: Code) -> u16 {
         | Code::FromMismatch
         | Code::ReservedKind => 403,
         Code::NotFound | Code::RecipientNotFound => 404,
-        Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => 409,
+        Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded | Code::TooManyHops => {
+            409
+        }
         Code::TooLarge => 413,
         Code::RateLimited => 429,
         Code::Internal => 500,

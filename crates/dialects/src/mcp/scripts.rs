@@ -83,8 +83,8 @@ impl CatalogueHost {
                 self.wanted.extend(listings);
                 return Vec::new();
             }
-            // Nothing is forbidden on this stage.
-            RoomQuery::Authority => return Vec::new(),
+            // Nothing is forbidden on this stage, and a script says itself what becomes of waits.
+            RoomQuery::Authority | RoomQuery::Wait { .. } | RoomQuery::StopWaiting { .. } => return Vec::new(),
             RoomQuery::Gather { number, listings } => (number, listings),
         };
         self.wanted.extend(listings);

@@ -1,7 +1,7 @@
 //! The audit trail: who came, who went, who was turned away, as lines of JSON in files that are only ever added to.
 //!
 //! Every record carries the hash of the one before it (`chain`), also from one file to the next (`files`), and [`verify`] follows them.
-//! One thread writes (`writer`); whoever records hands over and goes on, whatever the disk does. When the thread cannot keep up, lines
+//! One thread writes (`writer`); callers hand records over and never wait for the disk. When the thread cannot keep up, lines
 //! are lost, and a line says how many. Deliberately absent: tokens, payloads, secrets. An [`AuditEvent`] has no place for them.
 
 mod chain;
@@ -61,12 +61,20 @@ pub enum AuditKind {
     Takeover,
     /// Tokens were revoked; `reason` says which.
     Revocation,
+    /// A link was made that lets somebody in; `reason` says whom.
+    Invitation,
     /// The settings of a topic were changed; `reason` names the version.
     TopicSettings,
+    /// A topic was deleted, with everything that was said there.
+    TopicDeleted,
     /// A call waits for approval; `reason` names it.
     ApprovalRequested,
     /// Somebody decided about a held call, or it is held no longer; `reason` says what was decided about which.
     ApprovalDecided,
+    /// A message was redacted.
+    MessageRedacted,
+    /// A file was removed from a topic; `reason` is its id.
+    FileRemoved,
 }
 
 /// One line of the trail.
@@ -159,7 +167,10 @@ impl Trail {
     /// What anybody can cause as often as they like must not fill the disk: beyond a number a second it is only counted. Who came
     /// and went is always kept.
     fn takes(&self, event: &AuditEvent) -> bool {
-        if matches!(event.event, AuditKind::Join | AuditKind::Leave | AuditKind::Takeover | AuditKind::Revocation) {
+        if matches!(
+            event.event,
+            AuditKind::Join | AuditKind::Leave | AuditKind::Takeover | AuditKind::Revocation | AuditKind::Invitation
+        ) {
             return true;
         }
         let limit = RateLimit::per_second(MAX_EVENTS_PER_SECOND, MAX_EVENTS_PER_SECOND);

@@ -1,4 +1,4 @@
-//! Links that sign a browser in: each has a code in its fragment that works once, for ten minutes.
+//! Links that sign a browser in: each has a code in its fragment that works once, for ten minutes, or as an invitation for a day.
 //!
 //! Only a digest of a code is kept, as with `super::Tickets`. Codes are kept in memory: a restart makes them worthless.
 
@@ -14,6 +14,9 @@ use super::{AuthError, Grant};
 
 /// How long a code works.
 const LIFETIME_MS: u64 = 10 * 60 * 1000;
+
+/// How long an invitation works: somebody has to read it first.
+const INVITATION_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Random bytes in a code.
 const BYTES: usize = 16;
@@ -46,6 +49,15 @@ impl SignInLinks {
 
     /// The fragment of a link that signs a browser in with this grant. The text is returned once and not kept.
     pub fn fragment(&self, grant: Grant, now: Timestamp) -> String {
+        self.give(grant, now, LIFETIME_MS).0
+    }
+
+    /// The fragment of a link for somebody else, and until when it works.
+    pub(crate) fn invitation(&self, grant: Grant, now: Timestamp) -> (String, Timestamp) {
+        self.give(grant, now, INVITATION_MS)
+    }
+
+    fn give(&self, grant: Grant, now: Timestamp, lifetime_ms: u64) -> (String, Timestamp) {
         let text = hex(&random::<BYTES>());
         // It is as good as a token that is made now.
         let grant = Grant { issued: now, ..grant };
@@ -54,9 +66,9 @@ impl SignInLinks {
         if codes.len() >= MAX_CODES {
             codes.pop_front();
         }
-        let expires = Timestamp(now.0.saturating_add(LIFETIME_MS));
+        let expires = Timestamp(now.0.saturating_add(lifetime_ms));
         codes.push_back(SignInCode { digest: digest_of(&text), grant, expires });
-        format!("#code={text}")
+        (format!("#code={text}"), expires)
     }
 
     /// The grant a code stands for. Whatever the answer, the code is used up.

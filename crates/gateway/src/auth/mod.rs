@@ -19,6 +19,7 @@ mod tickets;
 mod token;
 mod visits;
 
+use salon_control::{GhostGrant, Namespace, Namespaces};
 #[cfg(feature = "nats")]
 use salon_log::cluster::Keyspace;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, Refusal, Stamp, Timestamp, TopicName, TopicPattern};
@@ -77,8 +78,10 @@ pub struct Grant {
     pub token_id: Option<String>,
     /// Whether it stands for a browser's sign-in, whose id `token_id` then is. No token says that of itself.
     pub by_sign_in: bool,
-    /// The id of the token that a browser signed in with.
+    /// The id of the token that a browser signed in with, or that its invitation was made with.
     pub origin: Option<String>,
+    /// Who made the invitation that a browser signed in with: it is revoked with the tokens of that participant.
+    pub inviter: Option<ParticipantId>,
     /// The key of the gateway's own that signed the token, or the token that a browser signed in with: [`FIRST_KEY`] or a `kid`. Such a grant
     /// ends when the key is removed.
     pub signing_key: Option<String>,
@@ -86,6 +89,8 @@ pub struct Grant {
     pub require_integrity: bool,
     /// The key whose holder the token is for (`cnf`), with which messages can be signed.
     pub confirmation: Option<Confirmation>,
+    /// Whom it may act for, if it is a bridge's.
+    pub ghosts: Option<GhostGrant>,
 }
 
 impl Grant {
@@ -104,9 +109,11 @@ impl Grant {
             token_id,
             by_sign_in: false,
             origin: None,
+            inviter: None,
             signing_key: None,
             require_integrity: false,
             confirmation: None,
+            ghosts: None,
         }
     }
 
@@ -135,6 +142,16 @@ impl Grant {
     /// What entries are stamped with that are published with it.
     pub fn stamp(&self) -> Option<Stamp> {
         stamp(self.token_id.as_deref(), &self.permissions, self.capabilities.as_deref(), self.is_human())
+    }
+
+    /// Refuses a grant for an id that belongs to a bridge, and one that acts for others than it is declared for.
+    pub fn require_namespaces(&self, declared: &Namespaces) -> Result<(), AuthError> {
+        declared.check(&self.participant).map_err(|refusal| AuthError::BridgeId(refusal.message))?;
+        let acts_for = self.ghosts.as_ref().map_or(&[][..], |ghosts| &ghosts.namespaces);
+        match declared.undeclared(&self.participant, acts_for) {
+            Some(namespace) => Err(AuthError::UndeclaredNamespace(namespace.clone(), self.participant.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Whether the token says that its owner is a person.
@@ -195,6 +212,14 @@ pub enum AuthError {
     /// It names one of the gateway's own ids.
     #[error("ids that begin with `system:` are the gateway's own")]
     ReservedId,
+    /// It names an id that only a bridge may use. Has the sentence that says so.
+    #[error("{0}")]
+    BridgeId(String),
+    /// It acts for a namespace that the gateway does not give to its owner.
+    #[error(
+        "the token acts for `{0}` (`acts_for`), which this gateway does not give to `{1}`: declare it with `auth.namespaces = [\"{0}={1}\"]`"
+    )]
+    UndeclaredNamespace(Namespace, ParticipantId),
     /// Signed with a trusted key, for another purpose.
     #[error(
         "the token is not an access token: its type (`typ`) or its claims are those of an ID token or another kind of token"
@@ -264,6 +289,8 @@ impl AuthError {
     pub fn code(&self) -> Code {
         match self {
             Self::ReservedId
+            | Self::BridgeId(_)
+            | Self::UndeclaredNamespace(..)
             | Self::TopicNotOpen(_)
             | Self::TicketForOtherTopic
             | Self::MustSign

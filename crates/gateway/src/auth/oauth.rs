@@ -8,7 +8,7 @@ use reqwest::Url;
 use salon_protocol::{ParticipantKind, TopicName, TopicPattern, percent_decoded};
 use serde_json::{Map, Value, json};
 
-use super::token::{MAX_NAME_CHARS, text};
+use super::token::{MAX_NAME_CHARS, invalid, text};
 use super::{AuthError, subject};
 use crate::config::Config;
 
@@ -99,6 +99,11 @@ impl OAuthRules {
         let issuer = text("iss", claims.get("iss").ok_or(AuthError::MissingClaim("iss"))?)?;
         if !self.issuers.iter().any(|known| known == issuer) {
             return Err(AuthError::WrongIssuer);
+        }
+        // Who acts for others is decided where the gateway runs, with `salon token`, and not by people who can have claims mapped.
+        if claims.contains_key("acts_for") {
+            let why = "an access token of an authorization server acts for nobody; use one of `salon token --acts-for`";
+            return Err(invalid("acts_for", why));
         }
         let audiences = self.audiences(claims.get("aud").ok_or(AuthError::MissingClaim("aud"))?)?;
         let subject = text("sub", claims.get("sub").ok_or(AuthError::MissingClaim("sub"))?)?;

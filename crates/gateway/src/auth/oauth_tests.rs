@@ -65,6 +65,22 @@ fn capabilities_limit_access_tokens_too() {
     assert!(server.verify(None, &claims).is_err(), "a limit that cannot be read is not left out");
 }
 
+/// Also one whose subject is a bridge's id: who is given that by its issuer is refused as everybody is.
+#[test]
+fn an_access_token_acts_for_nobody() {
+    let server = IssuingServer::new(Some(rules()));
+    let told = server.told(None, &with("acts_for", json!(["matrix:*"])));
+    assert_eq!(
+        told,
+        "unauthorized: the token's `acts_for` is not usable: an access token of an authorization server acts for nobody; use one of `salon token --acts-for`"
+    );
+    let declared = vec![("matrix:*".parse().expect("a namespace"), "bridge:matrix".parse().expect("an id"))];
+    let declared = salon_control::Namespaces::new(declared).expect("it fits");
+    let grant = server.verify(None, &with("sub", json!("matrix:ann"))).expect("a grant");
+    assert_eq!(grant.participant.as_str(), "matrix:ann");
+    assert!(grant.require_namespaces(&declared).is_err());
+}
+
 fn good() -> Value {
     json!({
         "iss": "https://id.example/", "aud": "https://chat.example/salon", "sub": "auth0|1", "client_id": "c", "jti": "t",

@@ -131,6 +131,7 @@ impl Revocations {
         let issued_before = |tokens: &RevokedTokens| moment(tokens).is_some_and(|before| holder.issued.0 <= before);
         [&holder.token, &holder.origin, &holder.key].into_iter().flatten().any(|token| moment(token).is_some())
             || issued_before(&holder.participant)
+            || holder.inviter.as_ref().is_some_and(issued_before)
             || issued_before(&RevokedTokens::All(true))
     }
 
@@ -260,6 +261,8 @@ struct TokenHolder {
     origin: Option<RevokedTokens>,
     key: Option<RevokedTokens>,
     participant: RevokedTokens,
+    /// Who made the invitation that a browser signed in with.
+    inviter: Option<RevokedTokens>,
     issued: Timestamp,
 }
 
@@ -270,6 +273,7 @@ impl TokenHolder {
             origin: grant.origin.clone().map(RevokedTokens::Token),
             key: grant.signing_key.clone().map(RevokedTokens::Key),
             participant: RevokedTokens::Participant(grant.participant.clone()),
+            inviter: grant.inviter.clone().map(RevokedTokens::Participant),
             issued: grant.issued,
         }
     }

@@ -108,6 +108,18 @@ fn a_sign_in_is_revoked_with_the_token_it_was_made_with() {
     assert_eq!(revocations.require(&signed_in), Err(AuthError::Revoked));
 }
 
+#[test]
+fn an_invitation_is_revoked_with_the_tokens_of_its_maker() {
+    let scratch = Scratch::new();
+    let revocations = open(&scratch);
+    let inviter = Some(ParticipantId::new("alice").expect("an id"));
+    let made = |at| Grant { inviter: inviter.clone(), ..grant("carol", "cookie", at) };
+    revoke(&revocations, RevokedTokens::Participant(ParticipantId::new("alice").expect("an id")), ONE_SECOND_MS);
+    assert_eq!(revocations.require(&made(ONE_SECOND_MS)), Err(AuthError::Revoked));
+    assert!(revocations.require(&made(ONE_SECOND_MS + 1)).is_ok(), "it was made with a later token");
+    assert!(revocations.require(&grant("carol", "own", ONE_SECOND_MS)).is_ok(), "another token of the invited");
+}
+
 #[tokio::test]
 async fn a_session_ends_with_any_of_its_tokens() {
     let scratch = Scratch::new();

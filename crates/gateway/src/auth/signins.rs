@@ -111,7 +111,7 @@ impl SignIns {
         let expires = Timestamp(end / 1000 * 1000);
         // Issued when its token was, and revoked with it.
         let origin = grant.origin.or(grant.token_id);
-        let grant = Grant { expires, token_id: Some(id.to_string()), origin, by_sign_in: true, ..grant };
+        let grant = Grant { expires, token_id: Some(id.to_string()), origin, by_sign_in: true, ghosts: None, ..grant };
         let value = self.signer.sign(&grant, grant.issued)?;
         if value.len() > MAX_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
     }

@@ -336,7 +336,7 @@ fn many_sign_outs_at_several_gateways_are_all_remembered_as_one() {
     let (scratch, key) = (Scratch::new(), LocalKey::generate());
     let open = |scratch: &Scratch| shared(scratch, &key, NOW);
     let (one, two) = (open(&scratch), open(&Scratch::new()));
-    // The clock of whoever signed them in is ahead.
+    // The clock of the gateway that signed them in is ahead.
     let values: Vec<_> =
         (0..60).map(|_| one.begin(grant("alice", later(48 * HOUR)), later(900)).expect("signed in").value).collect();
     let mut kept = None;
@@ -421,7 +421,7 @@ fn what_is_heard_of_others_is_bounded_and_nobody_is_signed_in_again_by_it() {
     assert_eq!(sign_out(values[2].0, &values[2].1, later(HOUR)), (true, false));
     assert_eq!(here.ended.len(), 3);
     assert!(here.verify(&staying, later(HOUR)).is_ok());
-    // Beyond that nobody can be told apart, but for those who sign in later.
+    // Beyond that nobody can be told apart, but for people who sign in later.
     let fresh = sign_in("staying", later(HOUR));
     assert_eq!(sign_out(values[3].0, &values[3].1, later(HOUR)), (true, false));
     assert_eq!(here.ended.len(), 3);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, decode, decode_header, encode};
-use salon_control::CapabilitySet;
-use salon_protocol::{ParticipantId, Timestamp, TopicPattern};
+use salon_control::{CapabilitySet, GhostGrant, MAX_NAMESPACES_OF_BRIDGE};
+use salon_protocol::{ParticipantId, ParticipantKind, Timestamp, TopicPattern};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -25,6 +25,9 @@ pub const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
 /// The longest display name, in characters.
 pub(super) const MAX_NAME_CHARS: usize = 256;
+
+/// As many kinds of participants as there are.
+const MAX_KINDS: usize = 3;
 
 /// How far another machine's clock may be ahead of ours when it says from when on a token is valid. Never added to its expiry.
 const CLOCK_LEEWAY_MS: u64 = 30_000;
@@ -288,11 +291,21 @@ pub(super) fn claims(grant: &Grant, issued: Timestamp) -> Map<String, Value> {
     if let Some(confirmation) = &grant.confirmation {
         claims.insert("cnf".into(), json!({ "jwk": confirmation.jwk() }));
     }
+    if let Some(ghosts) = &grant.ghosts {
+        let namespaces: Vec<_> = ghosts.namespaces.iter().map(ToString::to_string).collect();
+        claims.insert("acts_for".into(), json!(namespaces));
+        claims.insert("ghost_kinds".into(), json!(ghosts.kinds));
+        claims.insert("ghosts_call".into(), json!(ghosts.calls));
+        claims.extend(ghosts.max.map(|max| ("ghosts_max".into(), json!(max))));
+    }
     // With its milliseconds (RFC 7519, NumericDate), so that a token made right after a revocation is not of before it.
     let whole = issued.0.is_multiple_of(1000);
     claims.insert("iat".into(), if whole { json!(issued.0 / 1000) } else { json!(issued.0 as f64 / 1000.0) });
     if let Some(origin) = &grant.origin {
         claims.insert("origin".into(), json!(origin));
+    }
+    if let Some(inviter) = &grant.inviter {
+        claims.insert("inviter".into(), json!(inviter));
     }
     if let Some(key) = &grant.signing_key {
         claims.insert("signing_key".into(), json!(key));
@@ -325,7 +338,12 @@ struct Claims {
     require_integrity: Option<Value>,
     cnf: Option<Value>,
     origin: Option<Value>,
+    inviter: Option<Value>,
     signing_key: Option<Value>,
+    acts_for: Option<Value>,
+    ghosts_max: Option<Value>,
+    ghost_kinds: Option<Value>,
+    ghosts_call: Option<Value>,
 }
 
 impl Claims {
@@ -381,10 +399,51 @@ impl Claims {
             token_id: token_id.map(str::to_owned),
             by_sign_in: false,
             origin: optional_text("origin", self.origin.as_ref())?,
+            inviter: self.inviter(),
             signing_key: optional_text("signing_key", self.signing_key.as_ref())?,
             require_integrity,
             confirmation: self.confirmation(),
+            ghosts: self.ghosts()?,
         })
+    }
+
+    /// Only a sign-in of the gateway's own has one that means something. What an identity provider calls so is no reason to refuse its token.
+    fn inviter(&self) -> Option<ParticipantId> {
+        self.inviter.as_ref().and_then(Value::as_str).and_then(|id| ParticipantId::new(id).ok())
+    }
+
+    /// Whom the token acts for. The other claims of a bridge mean nothing without `acts_for`, so they are refused.
+    fn ghosts(&self) -> Result<Option<GhostGrant>, AuthError> {
+        let Some(acts_for) = &self.acts_for else {
+            let others = [("ghosts_max", &self.ghosts_max), ("ghost_kinds", &self.ghost_kinds)];
+            let mut others = others.into_iter().chain([("ghosts_call", &self.ghosts_call)]);
+            return match others.find(|(_, value)| value.is_some()) {
+                Some((claim, _)) => Err(invalid(claim, "it needs `acts_for`")),
+                None => Ok(None),
+            };
+        };
+        let namespaces = texts("acts_for", acts_for)?;
+        if !(1..=MAX_NAMESPACES_OF_BRIDGE).contains(&namespaces.len()) {
+            return Err(invalid("acts_for", format_args!("it is not 1 to {MAX_NAMESPACES_OF_BRIDGE} namespaces")));
+        }
+        let namespaces = namespaces.iter().map(|text| text.parse().map_err(|why| invalid("acts_for", why)));
+        let mut ghosts = GhostGrant::new(namespaces.collect::<Result<_, _>>()?);
+        if let Some(max) = &self.ghosts_max {
+            let max = max.as_u64().filter(|max| *max > 0).and_then(|max| usize::try_from(max).ok());
+            ghosts.max = Some(max.ok_or_else(|| invalid("ghosts_max", "it is not a whole number from 1"))?);
+        }
+        if let Some(kinds) = &self.ghost_kinds {
+            let kinds = texts("ghost_kinds", kinds)?;
+            let kind = |word: &String| word.parse::<ParticipantKind>().map_err(|why| invalid("ghost_kinds", why));
+            ghosts.kinds = kinds.iter().map(kind).collect::<Result<_, _>>()?;
+            if ghosts.kinds.is_empty() || ghosts.kinds.len() > MAX_KINDS {
+                return Err(invalid("ghost_kinds", "it does not name 1 to 3 kinds"));
+            }
+        }
+        if let Some(calls) = &self.ghosts_call {
+            ghosts.calls = calls.as_bool().ok_or_else(|| invalid("ghosts_call", "it is not true or false"))?;
+        }
+        Ok(Some(ghosts))
     }
 }
 

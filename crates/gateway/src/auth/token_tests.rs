@@ -5,6 +5,7 @@ use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair};
 use jsonwebtoken::jwk::Jwk;
 use proptest::prelude::*;
+use salon_control::{Namespace, Namespaces};
 use salon_protocol::{ParticipantKind, TopicName};
 
 use super::*;
@@ -396,4 +397,87 @@ fn a_token_lasts_no_longer_than_allowed() {
     // However little of it is left.
     assert_eq!(verifier.verify(&lasting(3700), later), Err(AuthError::TooLongLived(3600)));
     assert!(Verifier::new(&key).verify(&lasting(3700), later).is_ok(), "where nothing is said of it");
+}
+
+#[test]
+fn a_bridge_acts_for_what_its_token_says() {
+    let namespace = |text: &str| text.parse::<Namespace>().expect("a namespace");
+    let bridge = ParticipantId::new("bridge:matrix").expect("an id");
+    let ghosts = GhostGrant {
+        namespaces: vec![namespace("matrix:*"), namespace("element:*")],
+        max: Some(50),
+        kinds: vec![ParticipantKind::Human, ParticipantKind::Agent],
+        calls: true,
+    };
+    let grant = Grant {
+        ghosts: Some(ghosts),
+        issued: NOW,
+        signing_key: Some(FIRST_KEY.into()),
+        ..Grant::new(bridge.clone(), vec!["*".parse().expect("a pattern")], Timestamp(NOW.0 + 60_000))
+    };
+    let verifier = Verifier::new(local());
+    let token = Signer::new(local()).sign(&grant, NOW).expect("a token");
+    assert_eq!(verifier.verify(&token, NOW).as_ref(), Ok(&grant));
+    let usual = verifier.verify(&signed(&with("acts_for", json!(["matrix:*"]))), NOW).expect("a grant");
+    assert_eq!(usual.ghosts, Some(GhostGrant::new(vec![namespace("matrix:*")])), "people who chat");
+
+    let mut told = String::new();
+    for (claim, value) in [
+        ("acts_for", json!([])),
+        ("acts_for", json!("matrix:*")),
+        ("acts_for", json!(["*"])),
+        ("acts_for", json!(["matrix*"])),
+        ("acts_for", json!(["matrix:ann"])),
+        ("acts_for", json!(["system:*"])),
+        ("acts_for", json!(vec!["m:*"; 17])),
+        ("ghosts_max", json!(5)),
+    ] {
+        told += &format!("{}\n", verdict(&verifier, &signed(&with(claim, value))));
+    }
+    for (claim, value) in [
+        ("ghosts_max", json!(0)),
+        ("ghosts_max", json!("5")),
+        ("ghost_kinds", json!([])),
+        ("ghost_kinds", json!(["wizard"])),
+        ("ghosts_call", json!("yes")),
+    ] {
+        let mut claims = with("acts_for", json!(["matrix:*"]));
+        claims[claim] = value;
+        told += &format!("{}\n", verdict(&verifier, &signed(&claims)));
+    }
+    insta::assert_snapshot!(told, @"
+    unauthorized: the token's `acts_for` is not usable: it is not 1 to 16 namespaces
+    unauthorized: the token's `acts_for` is not usable: it is not a list of strings
+    unauthorized: the token's `acts_for` is not usable: a namespace has a name, a separator such as `:` and then `*`, such as `matrix:*`
+    unauthorized: the token's `acts_for` is not usable: a namespace has a name, a separator such as `:` and then `*`, such as `matrix:*`
+    unauthorized: the token's `acts_for` is not usable: a namespace ends with `*`, such as `matrix:*`
+    unauthorized: the token's `acts_for` is not usable: ids that begin with `system:` are the gateway's own
+    unauthorized: the token's `acts_for` is not usable: it is not 1 to 16 namespaces
+    unauthorized: the token's `ghosts_max` is not usable: it needs `acts_for`
+    unauthorized: the token's `ghosts_max` is not usable: it is not a whole number from 1
+    unauthorized: the token's `ghosts_max` is not usable: it is not a whole number from 1
+    unauthorized: the token's `ghost_kinds` is not usable: it does not name 1 to 3 kinds
+    unauthorized: the token's `ghost_kinds` is not usable: it is not one of human, agent, robot
+    unauthorized: the token's `ghosts_call` is not usable: it is not true or false
+    ");
+}
+
+#[test]
+fn a_namespace_is_for_the_bridge_it_was_declared_for() {
+    let namespace = |text: &str| text.parse::<Namespace>().expect("a namespace");
+    let id = |text: &str| ParticipantId::new(text).expect("an id");
+    let declared = Namespaces::new(vec![(namespace("matrix:*"), id("bridge:matrix"))]).expect("it fits");
+    let told = |who: &str, acts_for: &[&str]| {
+        let namespaces: Vec<_> = acts_for.iter().map(|text| namespace(text)).collect();
+        let ghosts = (!namespaces.is_empty()).then(|| GhostGrant::new(namespaces));
+        let grant = Grant { ghosts, ..Grant::new(id(who), Vec::new(), NOW) };
+        grant
+            .require_namespaces(&declared)
+            .map_or_else(|error| format!("{}: {error}", error.code()), |()| "fine".into())
+    };
+    assert_eq!(told("bridge:matrix", &["matrix:*"]), "fine");
+    assert_eq!(told("alice", &[]), "fine");
+    insta::assert_snapshot!(told("matrix:ann", &[]), @"forbidden: the ids `matrix:*` belong to the bridge `bridge:matrix`: nobody else may be `matrix:ann`");
+    insta::assert_snapshot!(told("mallory", &["matrix:*"]), @r#"forbidden: the token acts for `matrix:*` (`acts_for`), which this gateway does not give to `mallory`: declare it with `auth.namespaces = ["matrix:*=mallory"]`"#);
+    assert!(told("bridge:matrix", &["matrix:*", "irc:*"]).starts_with("forbidden"));
 }

@@ -9,7 +9,7 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A session's requests, and those who make them.
+/// A session's requests, and the clients that make them.
 struct Wire {
     exchanges: Exchanges<&'static str>,
     inbox: Inbox<&'static str>,

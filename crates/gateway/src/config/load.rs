@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use salon_protocol::ParticipantId;
+
 use super::file::{TopicKey, TopicOf, line_of};
 use super::guest::{Guest, GuestKey};
 use super::{Config, Overrides};
@@ -36,7 +38,7 @@ pub enum ConfigError {
     Conflict {
         /// The keys that say so, the likeliest to be wrong first.
         keys: &'static [&'static str],
-        /// Where a file gives the first of them that no weightier place gives: the file and the line.
+        /// Where a file gives the first of them that nothing overrides: the file and the line.
         at: Option<(PathBuf, usize)>,
         /// What is wrong.
         message: String,
@@ -126,6 +128,10 @@ impl Config {
                 "make `times.silence_limit` more than `times.ping_interval`; three times is usual",
             );
         }
+        if let Err(why) = self.namespaces() {
+            let hint = "give each bridge ids that begin with a name of its own, such as `matrix:*=bridge:matrix`";
+            return refuse(&["auth.namespaces"], why.to_string(), hint);
+        }
         if self.memory.per_room > self.memory.total {
             return refuse(
                 &["memory.per_room", "memory.total"],
@@ -170,8 +176,23 @@ impl Config {
     /// Takes over what was given, but returns the topics: what they leave open follows the defaults of all sources together.
     pub fn apply(&mut self, mut given: Overrides) -> BTreeMap<TopicKey, TopicOf> {
         let topics = std::mem::take(&mut given.topics);
+        self.apply_bridges(std::mem::take(&mut given.bridges));
         given.apply_to(self);
         topics
+    }
+
+    /// Takes over bridges, and keeps for each the ids of its ghosts.
+    fn apply_bridges(&mut self, bridges: BTreeMap<String, toml::Table>) {
+        for (name, table) in bridges {
+            let namespace = table.get("namespace").or_else(|| table.get("platform")).and_then(toml::Value::as_str);
+            // One that cannot be read is refused where the bridge is started.
+            let owner = namespace.and_then(|namespace| {
+                let owned = format!("{namespace}:*").parse().ok()?;
+                Some((owned, ParticipantId::new(format!("bridge:{name}")).ok()?))
+            });
+            self.auth.namespaces.extend(owner.filter(|owner| !self.auth.namespaces.contains(owner)));
+            self.bridges.insert(name, table);
+        }
     }
 
     fn apply_topics(&mut self, topics: BTreeMap<TopicKey, TopicOf>, file: &Path) {
@@ -192,7 +213,7 @@ impl Config {
     }
 }
 
-/// Adds the line of the file that has a part in a conflict, where one has: what a weightier place gives is not the file's.
+/// Adds the line of the file that has a part in a conflict, where one has: what overrides the file is not the file's.
 fn place(error: ConfigError, file: Option<&Path>, overrides: &Overrides) -> ConfigError {
     let ConfigError::Conflict { keys, at: None, message, hint } = error else { return error };
     let at = file.and_then(|path| {

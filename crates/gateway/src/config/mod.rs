@@ -18,6 +18,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use salon_control::{InvalidNamespace, Namespaces};
+use salon_log::files::FileQuotas;
 use salon_log::{Retention, RetentionRules, StoredQuotas};
 
 use crate::audit::AuditRotation;
@@ -34,9 +36,9 @@ pub use settings::{
 };
 pub use value::{
     Address, ClaimName, Count, Creation, Deadline, Depth, DisplayName, Durable, ExposedFeature, Format, HostName,
-    IntegrityKey, InvalidValue, Issuer, KeysAt, Kind, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl,
-    RetentionAge, RetentionCount, Servers, Size, Span, Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
-    UrlTransport,
+    IntegrityKey, InvalidValue, Issuer, KeysAt, Kind, LogFormat, NamespaceOwner, Origin, PublicUrl, Replicas,
+    ResourceUrl, RetentionAge, RetentionCount, Servers, Size, Span, Store, StoreName, StoreUrl, ToolPattern,
+    TopicCreation, Topics, UrlTransport,
 };
 
 /// The name of the audit trail's file in the data directory, where it is there.
@@ -70,6 +72,11 @@ fn data_directory_in(xdg: Option<OsString>, home: Option<OsString>) -> PathBuf {
 }
 
 impl Config {
+    /// Who may make the first settings of a topic: with development mode everybody.
+    pub(crate) fn topic_creation(&self) -> TopicCreation {
+        if self.dev { TopicCreation::Anyone } else { self.auth.create_topics }
+    }
+
     /// The certificate chain and its key, where there is TLS.
     pub fn tls(&self) -> Option<(&Path, &Path)> {
         self.tls.cert.as_deref().zip(self.tls.key.as_deref())
@@ -100,6 +107,11 @@ impl Config {
         RetentionRules { default: (&self.retention).into(), topics: self.topic_retention.clone() }
     }
 
+    /// The ids that only bridges may use, and whose they are.
+    pub fn namespaces(&self) -> Result<Namespaces, InvalidNamespace> {
+        Namespaces::new(self.auth.namespaces.clone())
+    }
+
     /// How many bytes are stored.
     pub fn stored_quotas(&self) -> StoredQuotas {
         let LimitSettings { topic_stored, participant_stored, context_stored, gateway_stored, .. } = &self.limits;
@@ -109,6 +121,11 @@ impl Config {
             context: *context_stored as u64,
             gateway: *gateway_stored as u64,
         }
+    }
+
+    /// How many bytes of files are stored.
+    pub fn file_quotas(&self) -> FileQuotas {
+        FileQuotas { topic: self.limits.topic_files as u64, total: self.limits.files as u64 }
     }
 
     /// The NATS servers of the store, where it is there.
@@ -122,7 +139,7 @@ impl Config {
     /// How the store on NATS is opened, where it is there. All its nodes have the same `fingerprint`.
     #[cfg(feature = "nats")]
     pub fn nats_options(&self, fingerprint: String) -> Option<salon_log::nats::NatsOptions> {
-        let NatsSettings { name, credentials, ca, cert, key, replicas, topics } = &self.nats;
+        let NatsSettings { name, credentials, ca, cert, key, replicas, topics, shards } = &self.nats;
         Some(salon_log::nats::NatsOptions {
             servers: self.nats_servers()?.0.clone(),
             credentials: credentials.clone(),
@@ -131,12 +148,16 @@ impl Config {
             name: name.clone(),
             replicas: *replicas,
             topics: *topics,
+            shards: *shards,
             retention: self.retention_rules(),
             quotas: self.stored_quotas(),
             fingerprint,
             timings: self.timings.nats,
             context_bounds: salon_log::context::ContextLimits::default(),
-            keyspaces: crate::auth::KEYSPACES.to_vec(),
+            keyspaces: (crate::auth::KEYSPACES.into_iter().chain([crate::host::RECEIPTS]))
+                .chain(crate::bridge_leases::keyspaces(self.timings.bridge_lease))
+                .collect(),
+            purpose: salon_log::nats::NatsPurpose::Serve,
         })
     }
 

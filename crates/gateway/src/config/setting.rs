@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use salon_control::Namespace;
 use salon_log::Durability;
+use salon_protocol::ParticipantId;
 
 use super::Overrides;
 use super::value::{
     Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
-    Issuer, KeysAt, LogFormat, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span,
-    Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
+    Issuer, KeysAt, LogFormat, NamespaceOwner, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount,
+    ShardCount, Size, Span, Store, StoreName, StoreUrl, ToolPattern, TopicCreation, Topics,
 };
 use crate::auth::Confirmation;
 use crate::auth::jwks::JwksSource;
@@ -173,6 +175,7 @@ setting_values! {
     Depth(usize) "COUNT";
     Replicas(Option<usize>) "COUNT";
     Topics(u64) "COUNT";
+    ShardCount(u16) "COUNT";
     Origin(String) "ORIGIN";
     HostName(String) "NAME";
     PublicUrl(String) "URL";
@@ -180,6 +183,7 @@ setting_values! {
     ResourceUrl(String) "URL";
     ClaimName(String) "CLAIM";
     IntegrityKey((String, Confirmation)) "ID=KEY";
+    NamespaceOwner((Namespace, ParticipantId)) "NAMESPACE=BRIDGE";
     ToolPattern(String) "PATTERN";
     Creation(TopicCreation) "anyone|permitted|operator";
     StoreUrl(Store) "sqlite|URL" secret;

@@ -23,8 +23,8 @@ use super::guest::Guest;
 use super::setting::{Declaration, SettingValue};
 use super::value::{
     Address, ClaimName, Count, Creation, Deadline, Depth, Durable, Format, HostName, IntegrityKey, InvalidValue,
-    Issuer, KeysAt, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, Size, Span, StoreName,
-    StoreUrl, ToolPattern, Topics,
+    Issuer, KeysAt, NamespaceOwner, Origin, PublicUrl, Replicas, ResourceUrl, RetentionAge, RetentionCount, ShardCount,
+    Size, Span, StoreName, StoreUrl, ToolPattern, Topics,
 };
 use crate::timings::Timings;
 
@@ -123,6 +123,11 @@ settings! {
             ///
             /// A token that does not say when it was issued (`iat`) counts from when it is shown. 30 s more are forgiven.
             max_token_lifetime: Span = "365d";
+            /// Ids that one bridge speaks for, and nobody else: `matrix:*=bridge:matrix`
+            ///
+            /// A namespace, which ends with a separator and `*`, and the participant that is the bridge: [ghosts](../protocols/mcpx.md#ghosts). Nobody else
+            /// gets in as one of the ids, also while the bridge is away. Gateways that share a store need the same namespaces.
+            namespaces: Vec<NamespaceOwner> = [];
             /// Ed25519 public key that may sign messages of the Machine Context Protocol
             ///
             /// `name=key`, the key in base64url: [integrity](../protocols/machine-context.md#integrity). Any participant may sign with it.
@@ -170,8 +175,12 @@ settings! {
             replicas: Replicas = "0";
             /// Topics there may be on NATS
             ///
-            /// Each costs the servers a stream. The gateway refuses to create another.
-            topics: Topics = "500";
+            /// The gateway refuses to create another.
+            topics: Topics = "10000";
+            /// Streams that share the topics on NATS
+            ///
+            /// Counts when the store is made. Each has a leader of its own, and costs the servers and every gateway a little while nothing happens.
+            shards: ShardCount = "16";
         }
 
         retention: RetentionSettings RetentionOverrides "Storage" {
@@ -211,7 +220,8 @@ settings! {
             burst: Count = "1000";
             /// Bytes of envelopes a second of one participant, in the long run
             ///
-            /// The bytes of an answer, and of progress that the call pays for, count against the participant that called. `0`: no limit.
+            /// The bytes of an answer, and of progress that the call pays for, count against the participant that called. Files have the same rate: what
+            /// comes faster is received more slowly. `0`: no limit.
             byte_rate: Size = "4MiB";
             /// Bytes of envelopes of one participant at once
             ///
@@ -243,6 +253,18 @@ settings! {
             ///
             /// Of all gateways that share a store. `0`: no limit.
             gateway_stored: Size = "256GiB";
+            /// Longest file that is put into a topic
+            ///
+            /// `0`: no limit.
+            file: Size = "16MiB";
+            /// Bytes of the files of one topic
+            ///
+            /// Beyond it a file is refused with `storage_full`. `0`: no limit.
+            topic_files: Size = "1GiB";
+            /// Bytes of the files of all topics
+            ///
+            /// `0`: no limit.
+            files: Size = "16GiB";
             /// Bytes of the disk that are left free: with fewer, the gateway is read-only
             ///
             /// Of the file system of the data directory, with `store = "sqlite"`. Messages are then refused with `closing` (503), what is
@@ -260,6 +282,18 @@ settings! {
             ///
             /// `0`: no limit.
             participants: Count = "10000";
+            /// Ghosts of one bridge, in all rooms of this gateway together
+            ///
+            /// A token can allow fewer (`ghosts_max`), never more. Gateways that share a store count each for itself. `0`: no limit.
+            ghosts: Count = "1000";
+            /// Messages a second of all ghosts of one bridge together, and four times as many at once
+            ///
+            /// Each ghost has `limits.rate` beside it. Joins of ghosts have the same rate, with a budget of their own. `0`: no limit.
+            bridge_rate: Count = "500";
+            /// Bytes of envelopes a second of all ghosts of one bridge together, and four times as many at once
+            ///
+            /// Each ghost has `limits.byte_rate` beside it. `0`: no limit.
+            bridge_byte_rate: Size = "8MiB";
             /// Connections of one participant
             ///
             /// `0`: no limit.
@@ -316,7 +350,7 @@ settings! {
             ///
             /// `0`: none.
             drain_deadline: Span = "10s";
-            /// Time between two presence heartbeats; 0 is none
+            /// Time between two presence heartbeats; 0 turns them off
             ///
             /// Without heartbeats a page in a browser cannot tell a lost connection from a quiet room.
             heartbeat: Span = "30s";
@@ -354,11 +388,15 @@ settings! {
         topic_retention: HashMap<TopicName, Retention>,
         /// MCP servers that the operator of the gateway brings into topics. The gateway itself starts none.
         guests: Vec<Guest>,
+        /// Bridges to chat platforms, by name, as they are written. The gateway itself runs none; it keeps their namespaces for them.
+        bridges: BTreeMap<String, toml::Table>,
         /// Times that are no settings. Only tests have others than the default.
         timings: Timings,
     }
     beside_in_file {
         /// What single topics have of their own.
         topics: BTreeMap<TopicKey, TopicOf>,
+        /// Bridges to chat platforms.
+        bridges: BTreeMap<String, toml::Table>,
     }
 }

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use reqwest::Url;
+use salon_control::Namespace;
 use salon_log::Durability;
-use salon_protocol::ParticipantKind;
+use salon_protocol::{ParticipantId, ParticipantKind};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use super::guest::{Feature, GuestTransport};
@@ -87,8 +88,12 @@ impl TopicCreation {
 value!(
     /// Where to listen.
     Address(SocketAddr),
-    "an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`",
-    |text| text.parse().ok()
+    "an address and port such as `127.0.0.1:8787`, `[::1]:8787` or `localhost:8787`",
+    |text| match text.strip_prefix("localhost:") {
+        // The address that names of this machine alone lead to, whatever its resolver says.
+        Some(port) => port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port))),
+        None => text.parse().ok(),
+    }
 );
 value!(
     /// A number of bytes.
@@ -200,6 +205,17 @@ value!(
     }
 );
 value!(
+    /// A namespace of participant ids, and the bridge that it belongs to.
+    NamespaceOwner((Namespace, ParticipantId)),
+    "a namespace and the participant that is its bridge, such as `matrix:*=bridge:matrix`",
+    |text| {
+        // An id may have the sign in it, and a namespace ends with the star before it.
+        let (namespace, bridge) = text.split_once("*=")?;
+        let bridge = ParticipantId::new(bridge).ok().filter(|bridge| !bridge.is_reserved())?;
+        Some((format!("{namespace}*").parse().ok()?, bridge))
+    }
+);
+value!(
     /// Tools of participants, with `*` for any characters.
     ToolPattern(String),
     "a participant and a tool such as `rover/position`, `rover/*` or `*/search`",
@@ -236,8 +252,14 @@ value!(
 value!(
     /// How many topics there may be.
     Topics(u64),
-    "a whole number from 1 to 10000",
-    |text| text.parse().ok().filter(|count| (1..=10_000).contains(count))
+    "a whole number from 1 to 1000000",
+    |text| text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
+);
+value!(
+    /// How many streams share the topics of a store on NATS.
+    ShardCount(u16),
+    "a whole number from 1 to 256",
+    |text| text.parse().ok().filter(|count| (1..=256).contains(count))
 );
 value!(
     /// What an acknowledgement is worth.
@@ -463,8 +485,8 @@ mod tests {
     fn names_and_numbers() {
         insta::assert_snapshot!(read::<Address>(&["[::1]:0", "127.0.0.1", "localhost:80"]), @"
         [::1]:0 → Address([::1]:0)
-        `127.0.0.1` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
-        `localhost:80` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`
+        `127.0.0.1` is not an address and port such as `127.0.0.1:8787`, `[::1]:8787` or `localhost:8787`
+        localhost:80 → Address(127.0.0.1:80)
         ");
         insta::assert_snapshot!(read::<Count>(&["0", "100", "-1", "many"]), @"
         0 → Count(0)

@@ -9,11 +9,11 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
-use salon_dialects::mcpx::{Mcpx, McpxOptions};
+use salon_dialects::mcpx::{GhostAnswer, GhostOutcome, GhostQuery, GhostRequest, Mcpx, McpxOptions};
 use salon_log::Claim;
 use salon_mcp::Revision;
 use salon_protocol::{Code, EnvelopeId, McpVersion, PROTOCOL, Participant, ParticipantKind, Refusal, TopicName};
-use salon_rooms::{Admission, Arrival, Deliver};
+use salon_rooms::{Admission, Arrival, Deliver, GhostIntroduction, Ghosts};
 
 use super::upgrade::{self, Upgrade};
 use super::{MAX_NAME_CHARS, is_date};
@@ -24,7 +24,7 @@ use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, GatewayState, MAX_HISTORY};
 use crate::http::credentials::SUBPROTOCOL;
 use crate::http::{Incoming, PeerAddress, Problem, Query, invalid};
-use crate::session::{Beginning, Session};
+use crate::session::{Beginning, Resolver, Session};
 
 /// The most MCP revisions one participant may name.
 const MAX_REVISIONS: usize = 8;
@@ -67,6 +67,11 @@ impl ConnectQuery {
                 "`grace` needs `share`: the next connection takes its seat beside the one that is kept",
             ));
         }
+        let handshake_optional = match query.get("handshake") {
+            None | Some("required") => false,
+            Some("optional") => true,
+            Some(_) => return Err(invalid("`handshake` must be required or optional")),
+        };
         Ok(Self {
             topic: query.name("topic")?.ok_or_else(|| invalid("`topic` is missing"))?,
             name,
@@ -81,7 +86,7 @@ impl ConnectQuery {
             },
             claim: if is_shared { Claim::Shared } else { Claim::Exclusive },
             has_grace,
-            mcp: query.get("mcp").map_or(Ok(McpVersion::default()), revisions)?,
+            mcp: McpVersion { handshake_optional, ..query.get("mcp").map_or(Ok(McpVersion::default()), revisions)? },
         })
     }
 
@@ -93,6 +98,8 @@ impl ConnectQuery {
             kind: grant.kind.or(self.kind),
             mcp: self.mcp.clone(),
             capabilities: Vec::new(),
+            via: None,
+            status: None,
         }
     }
 }
@@ -111,7 +118,7 @@ fn revisions(list: &str) -> Result<McpVersion, Problem> {
     let with_handshake = versions.iter().filter(|revision| revision.as_str() < Revision::MODERN.date());
     let version = if versions.contains(&usual) { Some(&usual) } else { with_handshake.max() };
     let version = version.unwrap_or(&versions[0]).clone();
-    Ok(McpVersion { version, versions })
+    Ok(McpVersion { version, versions, handshake_optional: false })
 }
 
 /// The one address of MCPx that is a door.
@@ -137,6 +144,7 @@ pub(super) fn router() -> Router<Arc<GatewayState>> {
         ("share" = Option<bool>, Query, description = "true sits beside one's other connections instead of replacing them"),
         ("grace" = Option<bool>, Query, description = "true keeps the seat for 10 seconds when the connection is lost; needs share"),
         ("mcp" = Option<String>, Query, description = "The MCP revisions one takes requests of, separated by commas; at most 8"),
+        ("handshake" = Option<String>, Query, description = "optional: requests are answered without an MCP handshake before them; required unless given"),
         ("ticket" = Option<String>, Query, description = "A ticket from POST /v0/tickets in place of a token"),
     ),
     responses(
@@ -153,7 +161,9 @@ pub(crate) async fn connect(incoming: Incoming, mut request: Request) -> Result<
     let grant = incoming.credentials(headers, Some(&connect_query.topic)).for_stream().await?;
     let Incoming { gateway, peer, .. } = incoming;
     let mut connection = gateway.connection(&grant, &connect_query.topic, peer.ip());
-    connection.seat_keeper = connect_query.has_grace.then(|| gateway.seat_keeper.clone());
+    // A bridge that comes back within the grace keeps its ghosts, also when it does not share its seat.
+    let has_grace = connect_query.has_grace || grant.ghosts.is_some();
+    connection.seat_keeper = has_grace.then(|| gateway.seat_keeper.clone());
     let (arrival, counted) = enter(&gateway, &peer, &grant, &connect_query).await?;
 
     let (response, upgrade) = upgrade.answer(headers, SUBPROTOCOL);
@@ -180,6 +190,7 @@ async fn enter(
         deliver: connect_query.deliver,
         echo: connect_query.echo,
         stamp: grant.stamp(),
+        ghosts: grant.ghosts.clone(),
     };
     let arrival = gateway.rooms.enter(&connect_query.topic, admission).await?;
     Ok((arrival, counted))
@@ -213,13 +224,34 @@ async fn begin(pending: PendingConnection, upgrade: OnUpgrade) -> Option<(Pin<Bo
     let limits = gateway.config.limits.envelope();
     let options =
         McpxOptions { limits, echo: connect_query.echo, heartbeat: (!heartbeat.is_zero()).then_some(heartbeat) };
-    let dialect = Mcpx::new(options, super::stamps(Instant::now()));
+    let dialect = Mcpx::new(options, super::stamps(Instant::now())).acting_for(grant.ghosts.clone());
     let keep_alive = Some(upgrade::keep_alive(&gateway));
     let (seat, joined) = super::welcome(&gateway, connect_query.topic, arrival);
     let expires = clock::instant(grant.expires);
+    let resolver = seat.ghosts().map(ghost_resolver);
     let session =
-        Session::seated(seat, joined, Beginning { dialect, resolver: None, carrier, keep_alive, expires, connection });
+        Session::seated(seat, joined, Beginning { dialect, resolver, carrier, keep_alive, expires, connection });
     Some((Box::pin(session), counted))
+}
+
+/// Enters and removes the ghosts of a bridge's connection.
+fn ghost_resolver(ghosts: Ghosts) -> Resolver<Mcpx> {
+    Box::new(move |GhostQuery { regarding, request }| match request {
+        GhostRequest::Enter { id, name, kind } => {
+            let entering = ghosts.clone().enter(GhostIntroduction { id, name, kind });
+            Box::pin(async move {
+                let outcome = entering.await.map(GhostOutcome::Entered);
+                GhostAnswer {
+                    outcome: outcome.map_err(|refusal| refusal.regarding(Some(regarding.clone()))),
+                    regarding,
+                }
+            })
+        }
+        GhostRequest::Leave { id, reason } => {
+            ghosts.leave(&id, reason);
+            Box::pin(std::future::ready(GhostAnswer { outcome: Ok(GhostOutcome::Left(id)), regarding }))
+        }
+    })
 }
 
 #[cfg(test)]

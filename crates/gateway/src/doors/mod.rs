@@ -7,6 +7,8 @@ pub(crate) mod mcpx;
 mod sessions;
 mod upgrade;
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,6 +16,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
+use parking_lot::Mutex;
 use salon_control::Authority;
 use salon_dialects::{
     CatalogueAnswer, CatalogueQuery, Dialect, History, Introduction, Joined, RoomAnswer, RoomQuery, Stamps,
@@ -21,6 +24,7 @@ use salon_dialects::{
 use salon_log::{Claim, Durability};
 use salon_protocol::{CloseReason, Code, Participant, Refusal, TopicName};
 use salon_rooms::{Admission, Arrival, Deliver, Seat};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use crate::audit::AuditKind;
@@ -115,13 +119,15 @@ fn session<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
 fn admit_once(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
     let (id, name, kind, stamp) = (grant.participant.clone(), grant.name.clone(), grant.kind, grant.stamp());
     move |Introduction { mcp, capabilities, .. }| Admission {
-        participant: Participant { id: id.clone(), name: name.clone(), kind, mcp, capabilities },
+        participant: Participant { name: name.clone(), kind, mcp, capabilities, ..Participant::new(id.clone()) },
         claim: Claim::Exclusive,
         after: None,
         recent: None,
         deliver: Deliver::Directed,
         echo: false,
         stamp: stamp.clone(),
+        // Ghosts are entered by messages of MCPx.
+        ghosts: None,
     }
 }
 
@@ -165,16 +171,28 @@ pub(crate) fn run<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
     .instrument(span)
 }
 
-/// Answers what a session asks that sees a room as one server. `is_announced_to` where the client is told of changes of lists that it has
-/// not asked for. The session follows the catalogue from now on, before it has its seat.
-fn room_resolver<D>(gateway: &GatewayState, connection: &ConnectionContext, is_announced_to: bool) -> Resolver<D>
+/// Which part of a room's catalogue a session of the MCP door follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CatalogueUse {
+    /// None: it sees the room's host alone.
+    None,
+    /// The lists that it asks for.
+    Asked,
+    /// All: the client is told of changes of lists that it has not asked for.
+    Announced,
+}
+
+/// Answers what a session asks that sees a room as one server, or its host. It follows the catalogue from now on, before it has its seat.
+fn room_resolver<D>(gateway: &GatewayState, connection: &ConnectionContext, catalogue_use: CatalogueUse) -> Resolver<D>
 where
     D: Dialect<Query = RoomQuery, Answer = RoomAnswer>,
 {
     let library = gateway.library.clone();
     let (topic, asker) = (connection.topic.clone(), connection.participant.clone());
     let (rooms, stamps) = (gateway.rooms.clone(), connection.stamps.clone());
-    let follower = library.follow(&topic, &asker, is_announced_to);
+    let is_announced_to = catalogue_use == CatalogueUse::Announced;
+    let follower = (catalogue_use != CatalogueUse::None).then(|| library.follow(&topic, &asker, is_announced_to));
+    let waits = Arc::<DoorWaits>::default();
     Box::new(move |query: RoomQuery| match query {
         RoomQuery::One(query) => {
             let found = library.consult(&topic, (&asker, stamps.own()), &query.who, query.listing);
@@ -185,18 +203,57 @@ where
             Box::pin(async move { RoomAnswer::Gathered { number, snapshot: gathered.await } })
         }
         RoomQuery::Watch { listings } => {
-            follower.watch(&listings);
+            if let Some(follower) = &follower {
+                follower.watch(&listings);
+            }
             Box::pin(std::future::ready(RoomAnswer::Watching))
         }
         RoomQuery::Next { after } => {
-            let next = follower.next(after);
-            Box::pin(async move { RoomAnswer::Next(next.await) })
+            let next = follower.as_ref().map(|follower| follower.next(after));
+            Box::pin(async move {
+                match next {
+                    Some(next) => RoomAnswer::Next(next.await),
+                    None => std::future::pending().await,
+                }
+            })
         }
         RoomQuery::Authority => {
             let authority = Authority::new(rooms.settings(&topic).as_ref(), stamps.own().as_ref());
             Box::pin(std::future::ready(RoomAnswer::Authority(authority.map(Arc::new))))
         }
+        RoomQuery::Wait { number, params } => {
+            let (waits, stopped) = (waits.clone(), waits.begin(number));
+            let waited = library.wait(&topic, (&asker, stamps.own()), params);
+            Box::pin(async move {
+                let idle = tokio::select! { biased;
+                    _ = stopped => None,
+                    idle = waited => idle,
+                };
+                waits.end(number);
+                RoomAnswer::Waited { number, idle }
+            })
+        }
+        RoomQuery::StopWaiting { number } => {
+            waits.end(number);
+            Box::pin(std::future::ready(RoomAnswer::StoppedWaiting))
+        }
     })
+}
+
+/// The waits of one session, by number. A wait ends when its sender here is dropped.
+#[derive(Default)]
+struct DoorWaits(Mutex<HashMap<u64, oneshot::Sender<Infallible>>>);
+
+impl DoorWaits {
+    fn begin(&self, number: u64) -> oneshot::Receiver<Infallible> {
+        let (stop, stopped) = oneshot::channel();
+        self.0.lock().insert(number, stop);
+        stopped
+    }
+
+    fn end(&self, number: u64) {
+        self.0.lock().remove(&number);
+    }
 }
 
 /// Answers what a dialect asks of one participant's lists.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Entry, EnvelopeId, ParticipantId, Stamp, rpc};
+use salon_protocol::{Entry, EnvelopeId, ParticipantId, SessionId, Sessions, Stamp, rpc};
 use salon_rooms::Publishing;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::office::Office;
-use super::speech::{compose, text};
+use super::speech::{compose_between, text};
 use crate::clock;
 
 /// Why nothing came from somebody.
@@ -138,11 +138,34 @@ impl HostCall {
         params: &impl Serialize,
         stamp: Option<Stamp>,
     ) -> Result<Self, Lack> {
+        Self::ask_between(office, callee, Sessions::default(), (method, params), stamp).await
+    }
+
+    /// Asks one session of a participant something.
+    pub(super) async fn ask_session(
+        office: &Arc<Office>,
+        callee: &ParticipantId,
+        session: &SessionId,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<Self, Lack> {
+        let sessions = Sessions { to_session: Some(session), from_session: None };
+        Self::ask_between(office, callee, sessions, (method, params), None).await
+    }
+
+    async fn ask_between(
+        office: &Arc<Office>,
+        callee: &ParticipantId,
+        sessions: Sessions<'_>,
+        (method, params): (&str, &impl Serialize),
+        stamp: Option<Stamp>,
+    ) -> Result<Self, Lack> {
         let id = office.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
         let host = ParticipantId::host();
         let payload = rpc::request(id, method, Some(&text(params)));
         let envelope = uuid::Uuid::new_v4().to_string();
-        let draft = compose(&envelope, &host, std::slice::from_ref(callee), None, payload).stamped(stamp);
+        let draft = compose_between(sessions, &envelope, &host, std::slice::from_ref(callee), None, payload);
+        let draft = draft.stamped(stamp);
         let request = draft.envelope().id().clone();
 
         // Before it is published: the answer may come before this goes on.

@@ -6,8 +6,7 @@
 mod describe;
 
 use salon_control::{
-    APPROVAL_DECIDED_METHOD, Act, ApprovalDecision, Authority, CapabilitySet, ControlNotice, Decision,
-    OPERATOR_PERMISSION, RoleName, SETTINGS_METHOD, SettingsChange, TopicSettings,
+    APPROVAL_DECIDED_METHOD, Act, ApprovalDecision, ApprovalRequest, Authority, ControlNotice, Decision, TopicSettings,
 };
 use salon_log::HeldCall;
 use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, RpcError, Stamp};
@@ -19,13 +18,7 @@ pub(super) use describe::descriptions;
 use super::arguments::Arguments;
 use super::office::{HostRequest, Office};
 use super::speech::{HostOutcome, derived_id, failed, structured};
-use crate::config::TopicCreation;
-
-/// How often a change is made again that another one was quicker than.
-const MAX_TRIES: usize = 5;
-
-/// A change of the settings: what it makes of those of before, or why it does not.
-type SettingsEdit<'a> = Box<dyn Fn(&TopicSettings) -> Result<Value, String> + Send + Sync + 'a>;
+use crate::topic_control::{MAX_TRIES, NoticeTerms, SettingsEdit, TopicControl, check_creation};
 
 /// The call of a tool for control.
 pub(super) struct ControlCall<'a> {
@@ -71,6 +64,11 @@ impl<'a> ControlCall<'a> {
         self.request.entry.stamp.as_ref()
     }
 
+    fn topic_control(&self) -> TopicControl<'_> {
+        let creation = self.office.toolbox.topic_creation;
+        TopicControl { desk: self.desk(), creation, who: self.request.caller(), stamp: self.stamp() }
+    }
+
     fn get(&self, arguments: Arguments<'_>) -> HostOutcome {
         arguments.end()?;
         let settings = self.desk().settings();
@@ -89,7 +87,8 @@ impl<'a> ControlCall<'a> {
         arguments.end()?;
         let make = move |before: &TopicSettings| match version {
             Some(version) if version != before.version => {
-                Err(format!("the settings have version {}, not {version}: read them again", before.version))
+                let message = format!("the settings have version {}, not {version}: read them again", before.version);
+                Err(Refusal::new(Code::VersionConflict, message))
             }
             _ => Ok(change.clone()),
         };
@@ -134,40 +133,18 @@ impl<'a> ControlCall<'a> {
         self.change(Act::Moderate, reason, Box::new(move |_| Ok(json!({ "stopped": stopped })))).await
     }
 
-    /// Changes the settings, again where another change was quicker. The caller is judged by the settings that it changes: those that
-    /// its request was judged by may be older, or none.
+    /// Changes the settings; see [`TopicControl::change`].
     async fn change(&self, act: Act<'_>, reason: Option<String>, make: SettingsEdit<'_>) -> HostOutcome {
-        let (caller, asked) = (self.request.caller(), self.request.entry.envelope.id());
         if let Some(ControlNotice::Settings(made)) = self.written_before("settings").await {
             return Ok(structured(&json!({ "settings": made.settings })));
         }
-        for number in 0..MAX_TRIES {
-            let before = match self.desk().settings() {
-                Some(settings) => {
-                    let authority = Authority::new(Some(&settings), self.stamp());
-                    if let Some(Err(refusal)) = authority.map(|authority| authority.check(caller, &act)) {
-                        return Ok(failed(&refusal.message));
-                    }
-                    (*settings).clone()
-                }
-                None => match self.found_topic() {
-                    Ok(settings) => settings,
-                    Err(refusal) => return Ok(failed(&refusal.message)),
-                },
-            };
-            let settings = match make(&before).and_then(|patch| before.patched(&patch).map_err(|why| why.to_string())) {
-                Ok(settings) => settings,
-                Err(why) => return Ok(failed(&why)),
-            };
-            let change = SettingsChange { settings, by: caller.clone(), reason: reason.clone() };
-            let id = self.notice_id(&format!("settings {number}"), asked);
-            match self.desk().append(notice(&id, Some(asked), SETTINGS_METHOD, &change)).await {
-                Ok(_) => return Ok(structured(&json!({ "settings": change.settings }))),
-                Err(refusal) if refusal.code == Code::VersionConflict => {}
-                Err(refusal) => return Ok(failed(&refusal.message)),
-            }
+        let asked = self.request.entry.envelope.id();
+        let id = |number: usize| self.notice_id(&format!("settings {number}"), asked);
+        let terms = NoticeTerms { id: &id, about: Some(asked), reason };
+        match self.topic_control().change(act, terms, make).await {
+            Ok(settings) => Ok(structured(&json!({ "settings": settings }))),
+            Err(refusal) => Ok(failed(&refusal.message)),
         }
-        Ok(failed("the settings change too often; try again"))
     }
 
     /// The notice that this very request has led to, where the gateway was restarted before it answered.
@@ -186,13 +163,6 @@ impl<'a> ControlCall<'a> {
         None
     }
 
-    /// The settings that a topic without any begins with: its first owner is the participant that configures it, if it may.
-    fn found_topic(&self) -> Result<TopicSettings, Refusal> {
-        check_creation(self.office.toolbox.topic_creation, self.stamp())?;
-        let members = [(self.request.caller().clone(), RoleName::owner())].into();
-        Ok(TopicSettings { members, ..TopicSettings::default() })
-    }
-
     fn notice_id(&self, purpose: &str, about: &EnvelopeId) -> EnvelopeId {
         EnvelopeId::new(derived_id(&self.office.toolbox.namespace, purpose, about)).expect("a UUID is an id")
     }
@@ -202,34 +172,52 @@ impl<'a> ControlCall<'a> {
         let shown = |hold: &HeldCall| {
             let mut shown = json!(*hold.request);
             shown["approved_by"] = json!(hold.approved_by);
-            shown["you_may_decide"] = json!(self.check_approver(hold).is_ok());
+            shown["you_may_decide"] = json!(self.approver().check(hold).is_ok());
             shown
         };
         let held = self.desk().held_calls();
         Ok(structured(&json!({ "approvals": held.iter().map(shown).collect::<Vec<_>>() })))
     }
 
-    /// Whether the caller of the tool may decide about a held call.
-    fn check_approver(&self, hold: &HeldCall) -> Result<(), String> {
-        let (who, held) = (self.request.caller(), &hold.request);
-        if *who == held.caller && !held.self_approval {
-            return Err("a participant does not decide about its own call".into());
+    fn approver(&self) -> Approver<'_> {
+        Approver { office: self.office, who: self.request.caller(), stamp: self.stamp() }
+    }
+
+    fn check_manager(&self) -> Result<(), Refusal> {
+        let authority = self.desk().authority(self.request.caller(), self.stamp());
+        authority.map_or(Ok(()), |authority| authority.check(self.request.caller(), &Act::Manage))
+    }
+
+    /// Makes a decision a rule for this caller and this tool, before all other rules.
+    async fn remember(
+        &self,
+        held: &ApprovalRequest,
+        decision: Decision,
+        reason: Option<String>,
+    ) -> Result<(), Refusal> {
+        let calls = format!("call:{}/{}", held.callee, held.tool);
+        // A name with `*` would stand for others, too.
+        if held.tool.contains('*') || held.callee.as_str().contains('*') {
+            let message = format!("`{calls}` would match other calls as well; change the rules yourself");
+            return Err(Refusal::new(Code::InvalidParameters, message));
         }
-        let Some(authority) = self.desk().authority(who, self.stamp()) else {
-            return Err("nothing is held here".into());
-        };
-        authority.check_active(who).map_err(|refusal| refusal.message)?;
-        let is_named = authority.settings().is_one_of(&held.approvers, who) || authority.is_operator();
-        let act = Act::Approve(&held.callee, &held.tool);
-        if held.approvers.is_empty() {
-            return authority.check(who, &act).map_err(|refusal| refusal.message);
-        }
-        // A token that is limited to other things does not decide, whoever it is of.
-        if is_named && authority.token_allows(&act) {
-            Ok(())
-        } else {
-            Err("you are not an approver of this call".into())
-        }
+        let effect = if decision == Decision::Approved { "allow" } else { "deny" };
+        let rule = json!({ effect: calls, "callers": [held.caller] });
+        let make: SettingsEdit<'_> = Box::new(move |before| {
+            let unreadable = |error: serde_json::Error| Refusal::new(Code::Internal, error.to_string());
+            let rules = serde_json::to_value(&before.rules).map_err(unreadable)?;
+            let others = rules
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|known| known["callers"] != rule["callers"] || known[effect] != rule[effect]);
+            let rules: Vec<_> = std::iter::once(&rule).chain(others).cloned().collect();
+            Ok(json!({ "rules": rules }))
+        });
+        let asked = self.request.entry.envelope.id();
+        let id = |number: usize| self.notice_id(&format!("remembered {number}"), asked);
+        let terms = NoticeTerms { id: &id, about: Some(asked), reason };
+        self.topic_control().change(Act::Manage, terms, make).await.map(drop)
     }
 
     async fn decide(&self, mut arguments: Arguments<'_>) -> HostOutcome {
@@ -242,6 +230,7 @@ impl<'a> ControlCall<'a> {
         let id: EnvelopeId = arguments.required("id")?;
         let digest: String = arguments.required("digest")?;
         let verdict: Verdict = arguments.required("decision")?;
+        let remember = arguments.optional::<bool>("remember")?.unwrap_or(false);
         let reason = read_reason(&mut arguments)?;
         arguments.end()?;
         if let Some(ControlNotice::Decided(made)) = self.written_before("decided").await {
@@ -255,48 +244,92 @@ impl<'a> ControlCall<'a> {
         if hold.request.digest != digest {
             return Ok(failed("the digest is of another text: read the request again, and decide about what it says"));
         }
-        if let Err(why) = self.check_approver(&hold) {
+        if let Err(why) = self.approver().check(&hold) {
             return Ok(failed(&why));
+        }
+        if remember && let Err(refusal) = self.check_manager() {
+            return Ok(failed(&format!("it was not decided: to remember a decision, {}", refusal.message)));
         }
         let decision = match verdict {
             Verdict::Approve => Decision::Approved,
             Verdict::Deny => Decision::Denied,
         };
-        let by = self.request.caller().clone();
-        let decided = ApprovalDecision { id, digest, decision, by: Some(by), reason };
         let notice_id = self.notice_id("decided 0", self.request.entry.envelope.id());
-        match self.desk().append(notice(&notice_id, Some(&decided.id), APPROVAL_DECIDED_METHOD, &decided)).await {
-            Ok(_) => {
-                let approvals = hold.approved_by.len() + usize::from(decision == Decision::Approved);
-                let state = json!({ "id": decided.id, "decision": decision, "approvals": approvals, "needs": hold.request.needs });
-                Ok(structured(&state))
-            }
+        if let Err(why) = self.approver().decide(&hold, decision, reason.clone(), &notice_id).await {
+            return Ok(failed(&why));
+        }
+        let approvals = hold.approved_by.len() + usize::from(decision == Decision::Approved);
+        let mut state = json!({ "id": id, "decision": decision, "approvals": approvals, "needs": hold.request.needs });
+        if remember {
+            let remembered = self.remember(&hold.request, decision, reason).await;
+            state["remembered"] = json!(remembered.is_ok());
+            state["not_remembered"] = remembered.err().map_or(Value::Null, |refusal| json!(refusal.message));
+        }
+        Ok(structured(&state))
+    }
+}
+
+/// A participant that may decide about held calls, or not: by the tool or by a form.
+pub(super) struct Approver<'a> {
+    pub(super) office: &'a Office,
+    pub(super) who: &'a ParticipantId,
+    pub(super) stamp: Option<&'a Stamp>,
+}
+
+impl Approver<'_> {
+    /// Whether it may decide about a held call.
+    pub(super) fn check(&self, hold: &HeldCall) -> Result<(), String> {
+        let (who, held) = (self.who, &hold.request);
+        // A bridge and its ghosts use one token, so neither decides about a call of the other.
+        let bridge_of = |stamp: Option<&Stamp>| stamp.and_then(Stamp::via).map(|via| via.bridge);
+        let is_own = *who == held.caller
+            || bridge_of(self.stamp).as_ref() == Some(&held.caller)
+            || bridge_of(hold.entry.stamp.as_ref()).as_ref() == Some(who);
+        if is_own && !held.self_approval {
+            return Err("a participant does not decide about its own call".into());
+        }
+        let Some(authority) = self.office.desk.authority(who, self.stamp) else {
+            return Err("nothing is held here".into());
+        };
+        authority.check_active(who).map_err(|refusal| refusal.message)?;
+        let is_named = authority.is_one_of(&held.approvers, who) || authority.is_operator();
+        let act = Act::Approve(&held.callee, &held.tool);
+        if held.approvers.is_empty() {
+            return authority.check(who, &act).map_err(|refusal| refusal.message);
+        }
+        // A token that is limited to other things does not decide, whoever it is of.
+        if is_named && authority.token_allows(&act) {
+            Ok(())
+        } else {
+            Err("you are not an approver of this call".into())
+        }
+    }
+
+    /// Decides about a held call, if it may.
+    pub(super) async fn decide(
+        &self,
+        hold: &HeldCall,
+        decision: Decision,
+        reason: Option<String>,
+        notice_id: &EnvelopeId,
+    ) -> Result<(), String> {
+        self.check(hold)?;
+        let ApprovalRequest { id, digest, .. } = &*hold.request;
+        let by = Some(self.who.clone());
+        let decided = ApprovalDecision { id: id.clone(), digest: digest.clone(), decision, by, reason };
+        let notice = notice(notice_id, Some(id), APPROVAL_DECIDED_METHOD, &decided);
+        match self.office.desk.append(notice).await {
+            Ok(_) => Ok(()),
             Err(refusal) if refusal.code == Code::VersionConflict => {
-                Ok(failed("it was decided about meanwhile, or you have approved it already"))
+                Err("it was decided about meanwhile, or you have approved it already".into())
             }
-            Err(refusal) => Ok(failed(&refusal.message)),
+            Err(refusal) => Err(refusal.message),
         }
     }
 }
 
-/// Whether a token may make the first settings of a topic.
-fn check_creation(creation: TopicCreation, stamp: Option<&Stamp>) -> Result<(), Refusal> {
-    let permissions = stamp.map(Stamp::permissions).unwrap_or_default();
-    let is_operator = permissions.iter().any(|permission| permission == OPERATOR_PERMISSION);
-    let may_manage = || {
-        let capabilities = stamp.and_then(Stamp::capabilities)?;
-        Some(CapabilitySet::parse(&capabilities).ok()?.allows(&Act::Manage))
-    };
-    let needed = match creation {
-        TopicCreation::Anyone => return Ok(()),
-        _ if is_operator => return Ok(()),
-        TopicCreation::Permitted if may_manage() == Some(true) => return Ok(()),
-        TopicCreation::Permitted => "the capability `manage` or the permission `operator`",
-        TopicCreation::Operator => "the permission `operator`",
-    };
-    let message = format!("this topic has no settings, and to make them your token needs {needed}");
-    Err(Refusal::new(Code::Forbidden, message))
-}
+/// How many characters a reason has at most.
+pub(super) const MAX_REASON_CHARS: usize = 1000;
 
 /// Whether a tool for control is listed to a participant: where it may use it.
 pub(super) fn is_listed(tool: &str, office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> bool {
@@ -309,10 +342,9 @@ pub(super) fn is_listed(tool: &str, office: &Office, caller: &ParticipantId, sta
     authority.is_none_or(|authority| authority.lists(caller, &ParticipantId::host(), tool))
 }
 
-fn read_reason(arguments: &mut Arguments<'_>) -> Result<Option<String>, RpcError> {
-    const MAX_CHARS: usize = 1000;
+pub(super) fn read_reason(arguments: &mut Arguments<'_>) -> Result<Option<String>, RpcError> {
     let reason: Option<String> = arguments.optional("reason")?;
-    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_CHARS) {
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARS) {
         return Err(arguments.wrong("reason", "it has more than 1000 characters"));
     }
     Ok(reason)

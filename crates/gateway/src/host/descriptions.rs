@@ -11,19 +11,28 @@ use super::control::ControlCall;
 use super::office::Office;
 use super::speech::text;
 use super::tools::MAX_ENTRIES;
-use super::{context, control, find, gather, waiting};
+use super::{context, control, direct, find, gather, messages, output_schemas, search, status, waiting};
 use crate::host::arguments::MAX_TIME;
 
 /// The tools.
 static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
-    let tools = [talking(), tools_of_others(), wait(), control::descriptions(), context::descriptions()].concat();
+    let tools = [
+        talking(),
+        vec![search::description()],
+        messages::descriptions(),
+        tools_of_others(),
+        wait(),
+        control::descriptions(),
+        context::descriptions(),
+    ]
+    .concat();
     let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
     page.map(|(tools, _)| tools.into()).unwrap_or_default()
 });
 
 /// The tools that are listed to a participant. Those for control are listed where it may use them.
 pub(super) fn tools(office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> Arc<[ListItem]> {
-    let is_listed = |tool: &&ListItem| match ControlCall::is_one(&tool.name) {
+    let is_listed = |tool: &&ListItem| match ControlCall::is_one(&tool.name) || &*tool.name == "message.redact" {
         true => control::is_listed(&tool.name, office, caller, stamp),
         false => {
             let authority = office.desk.authority(caller, stamp);
@@ -47,8 +56,11 @@ fn talking() -> Vec<serde_json::Value> {
             "title": "Who is here",
             "description": "Lists the participants present in this room",
             "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
+            "outputSchema": output_schemas::presence(),
             "annotations": { "readOnlyHint": true }
         }),
+        status::description(),
+        direct::description(),
         json!({
             "name": "chat.say",
             "title": "Say something",
@@ -61,7 +73,8 @@ fn talking() -> Vec<serde_json::Value> {
                 },
                 "required": ["text"],
                 "additionalProperties": false
-            }
+            },
+            "outputSchema": output_schemas::said()
         }),
         json!({
             "name": "history.get",
@@ -76,6 +89,7 @@ fn talking() -> Vec<serde_json::Value> {
                 },
                 "additionalProperties": false
             },
+            "outputSchema": output_schemas::history(),
             "annotations": { "readOnlyHint": true }
         }),
     ]
@@ -106,6 +120,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                 },
                 "additionalProperties": false
             },
+            "outputSchema": output_schemas::found_tools(),
             "annotations": { "readOnlyHint": true }
         }),
         json!({
@@ -113,7 +128,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
             "title": "Ask several participants the same",
             "description": "Calls the same tool with the same arguments on several participants at once and gathers their answers. \
                 Without `participants` it asks everyone here, other than you, who offers the tool. Use it to compare opinions \
-                (`all`), to take whoever is quickest (`first`), or to have a vote (`majority`). Answers that came before the \
+                (`all`), to take the quickest answer (`first`), or to have a vote (`majority`). Answers that came before the \
                 deadline are returned even when others are missing: `outcome` is `complete`, `partial` or `none`, `answers` has \
                 what each participant answered, `missing` who did not answer and why, and with `first` and `majority` `answer` is \
                 the one that counts. The call may have effects in the world, once for each participant asked.",
@@ -140,6 +155,7 @@ fn tools_of_others() -> Vec<serde_json::Value> {
                 "required": ["tool"],
                 "additionalProperties": false
             },
+            "outputSchema": output_schemas::gathered(),
             "annotations": { "readOnlyHint": false, "openWorldHint": true }
         }),
     ]
@@ -198,13 +214,14 @@ mod tests {
     #[test]
     fn every_tool_is_listed_with_a_schema() {
         let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
-        let expected = "presence.get chat.say history.get room.find_tools room.call_all room.wait \
+        let expected = "presence.get presence.set dm.open chat.say history.get room.search chat.edit chat.retract message.redact message.status room.find_tools room.call_all room.wait \
             topic.get topic.configure participant.pause participant.resume participant.remove participant.readmit room.stop room.resume \
             approval.list approval.decide context.get context.list context.history context.put context.delete context.watch";
         assert_eq!(names.join(" "), expected);
         for tool in TOOLS.iter() {
             let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");
             assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
             assert!(!tool["description"].as_str().unwrap_or_default().contains("  "), "{tool}");
         }
     }

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use salon_protocol::{CHAT_METHOD, Entry, Message, ParticipantId, PresenceEvent};
+use salon_dialects::WAIT_TOOL;
+use salon_mcp::input::ELICITATION;
+use salon_protocol::{CHAT_METHOD, ChatRevision, Entry, Message, ParticipantId, PresenceEvent};
 use serde::Deserialize;
 
 use super::speech::cut;
-use super::{WAIT, waiting};
+use super::waiting;
 
 /// How much of an event is in the text.
 const MAX_WORDS: usize = 500;
@@ -51,6 +53,7 @@ impl Interests {
             let sort = match presence.event {
                 PresenceEvent::Join => Sort::Join,
                 PresenceEvent::Leave => Sort::Leave,
+                PresenceEvent::Status => Sort::Any,
                 PresenceEvent::Heartbeat => return false,
             };
             let who = &presence.participant.id;
@@ -60,12 +63,15 @@ impl Interests {
             return false;
         }
         let Some(message) = envelope.message() else { return false };
+        if is_form(entry) {
+            return false;
+        }
         if self.has(Sort::Any) {
             return !self.is_waiting(entry);
         }
         let is_to_caller = || envelope.to().contains(&self.caller);
         match message {
-            Message::Notification { method } if &**method == CHAT_METHOD => {
+            Message::Notification { method } if &**method == CHAT_METHOD || envelope.is_chat_revision() => {
                 self.has(Sort::Chat) || self.has(Sort::Mention) && (is_to_caller() || self.is_named_in(entry))
             }
             Message::Notification { method } => self.has(Sort::Mention) && !is_upkeep(method) && is_to_caller(),
@@ -101,12 +107,24 @@ impl Interests {
                     && envelope
                         .params()
                         .and_then(|params| serde_json::from_str::<Call>(params).ok())
-                        .is_some_and(|call| call.name == WAIT)
+                        .is_some_and(|call| call.name == WAIT_TOOL)
             }
             Some(Message::Response { .. }) => waiting::is_answer(entry, &self.namespace),
             _ => false,
         }
     }
+}
+
+/// Whether an entry puts a form to an approver's client, or takes one back: the client is shown forms by its door ([`super::approver_forms`]). If
+/// they were events, a form would end the very wait that it is put by.
+fn is_form(entry: &Entry) -> bool {
+    let envelope = &entry.envelope;
+    let is_one = |method: &str| matches!(method, ELICITATION | "notifications/cancelled");
+    let method = match envelope.message() {
+        Some(Message::Request { method, .. } | Message::Notification { method }) => method,
+        _ => return false,
+    };
+    envelope.from().is_host() && !envelope.to().is_empty() && is_one(method)
 }
 
 /// What MCP's machinery does by itself, which nobody waits for.
@@ -156,6 +174,10 @@ pub(super) fn words(entry: &Entry) -> String {
             PresenceEvent::Join => format!("{who} joined"),
             PresenceEvent::Leave => format!("{who} left"),
             PresenceEvent::Heartbeat => format!("{who} is here"),
+            PresenceEvent::Status => match &presence.participant.status {
+                Some(status) => format!("{who} is {status}"),
+                None => format!("{who} has no status any more"),
+            },
         };
     }
     let to = match envelope.to() {
@@ -168,7 +190,13 @@ pub(super) fn words(entry: &Entry) -> String {
             let said = envelope.chat().map(|chat| chat.text).unwrap_or_default();
             format!("{from} said: {}", cut(&said, MAX_WORDS))
         }
-        Some(Message::Notification { method }) => format!("{from} told {to} {method}{}", params()),
+        Some(Message::Notification { method }) => match envelope.chat_revision() {
+            Some((original, ChatRevision::Edited(chat))) => {
+                format!("{from} edited {original}: {}", cut(&chat.text, MAX_WORDS))
+            }
+            Some((original, ChatRevision::Retracted)) => format!("{from} retracted {original}"),
+            None => format!("{from} told {to} {method}{}", params()),
+        },
         Some(Message::Request { method, .. }) => format!("{from} asks {to} {method}{} (envelope {id})", params()),
         Some(Message::Response { .. }) => format!("{from} answered {to}: {}", cut(envelope.payload(), MAX_WORDS)),
         None => format!("{from}: {}", cut(envelope.payload(), MAX_WORDS)),

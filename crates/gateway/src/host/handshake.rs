@@ -30,14 +30,14 @@ const LIMITS: ListLimits = ListLimits { pages: 64, items: 4096, bytes: 4 << 20 }
 /// How often a list is asked for again because it changed meanwhile.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Sees to errands that concern one participant, one after another: to a newcomer that is a lot at once.
-pub(super) async fn run_in_turn(office: Arc<Office>, errands: Vec<ListRequest>) {
-    for list_request in errands {
+/// Sends list requests that concern one participant, one after another: to a newcomer that is a lot at once.
+pub(super) async fn run_in_turn(office: Arc<Office>, list_requests: Vec<ListRequest>) {
+    for list_request in list_requests {
         run(office.clone(), list_request).await;
     }
 }
 
-/// Sees to an errand, and settles it.
+/// Sends a list request, and settles it.
 pub(super) async fn run(office: Arc<Office>, list_request: ListRequest) {
     let listed = match office.handshakes.acquire().await {
         Ok(_permit) => fetch(&office, &list_request).await,

@@ -12,13 +12,14 @@ use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::CatalogueSnapshot;
 use salon_mcp::listing::{ListItem, Listing};
 use salon_protocol::{ParticipantId, Stamp, TopicName};
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// Questions that may wait for one host.
 const MAX_WAITING: usize = 1024;
 
 /// A question.
-pub(super) enum CatalogueRequest {
+pub(super) enum HostQuery {
     /// What one participant offers to `asker`.
     One {
         asker: ParticipantId,
@@ -29,6 +30,13 @@ pub(super) enum CatalogueRequest {
     },
     /// Bring these lists of everybody's but the asker's up to date.
     Gather { asker: ParticipantId, listings: &'static [Listing], answer: oneshot::Sender<Arc<CatalogueSnapshot>> },
+    /// Wait for `asker` as these parameters of a call say. Dropping the receiver of the answer ends the wait.
+    Wait {
+        asker: ParticipantId,
+        stamp: Option<Stamp>,
+        params: Box<str>,
+        answer: oneshot::Sender<Option<Box<RawValue>>>,
+    },
 }
 
 /// Which lists of a newcomer are asked for before anybody asks.
@@ -51,7 +59,7 @@ struct CatalogueFollowers {
 /// One room's catalogue as sessions see it.
 #[derive(Default)]
 pub(super) struct Board {
-    host: Mutex<Option<mpsc::Sender<CatalogueRequest>>>,
+    host: Mutex<Option<mpsc::Sender<HostQuery>>>,
     snapshots: watch::Sender<Arc<CatalogueSnapshot>>,
     /// By participant: its sessions that follow, and those of them that are told of changes of lists that they have not asked for.
     followers: Mutex<HashMap<ParticipantId, CatalogueFollowers>>,
@@ -142,7 +150,7 @@ impl Library {
         self.boards().entry(topic.clone()).or_default().clone()
     }
 
-    fn host(&self, topic: &TopicName) -> Option<mpsc::Sender<CatalogueRequest>> {
+    fn host(&self, topic: &TopicName) -> Option<mpsc::Sender<HostQuery>> {
         self.boards().get(topic).and_then(|board| board.host.lock().clone())
     }
 
@@ -167,7 +175,7 @@ impl Library {
         let (asker, who) = (asker.clone(), who.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(CatalogueRequest::One { asker, stamp, who, listing, answer }).await.ok()?;
+            host?.send(HostQuery::One { asker, stamp, who, listing, answer }).await.ok()?;
             answered.await.ok().flatten()
         })
     }
@@ -182,8 +190,23 @@ impl Library {
         let (host, asker) = (self.host(topic), asker.clone());
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            host?.send(CatalogueRequest::Gather { asker, listings, answer }).await.ok()?;
+            host?.send(HostQuery::Gather { asker, listings, answer }).await.ok()?;
             answered.await.ok()
+        })
+    }
+
+    /// Has a room's host wait as a call of `room.wait` says. The result where nothing happened; `None` where the call has to be made in the room.
+    pub(crate) fn wait(
+        &self,
+        topic: &TopicName,
+        (asker, stamp): (&ParticipantId, Option<Stamp>),
+        params: Box<str>,
+    ) -> BoxFuture<'static, Option<Box<RawValue>>> {
+        let (host, asker) = (self.host(topic), asker.clone());
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            host?.send(HostQuery::Wait { asker, stamp, params, answer }).await.ok()?;
+            answered.await.ok().flatten()
         })
     }
 
@@ -258,8 +281,8 @@ pub(super) struct LibraryDesk {
     library: Arc<Library>,
     topic: TopicName,
     board: Arc<Board>,
-    sender: mpsc::Sender<CatalogueRequest>,
-    queries: mpsc::Receiver<CatalogueRequest>,
+    sender: mpsc::Sender<HostQuery>,
+    queries: mpsc::Receiver<HostQuery>,
 }
 
 impl LibraryDesk {
@@ -268,7 +291,7 @@ impl LibraryDesk {
     }
 
     /// The next question. There is always another.
-    pub(super) async fn next(&mut self) -> CatalogueRequest {
+    pub(super) async fn next(&mut self) -> HostQuery {
         match self.queries.recv().await {
             Some(query) => query,
             // Never: the sender is held here.

@@ -6,21 +6,27 @@
 //! What can be answered at once is, in order ([`tools`], [`context`]). What takes time ([`find`], [`gather`], [`waiting`]) runs beside it, in
 //! tasks that belong to the room's [`resident`] and end with it.
 
+mod approver_forms;
 mod arguments;
 mod calls;
 mod catalogue;
 mod context;
 mod control;
 mod descriptions;
+mod direct;
 mod events;
 mod find;
 mod gather;
 mod handshake;
 mod library;
+mod messages;
 mod office;
+mod output_schemas;
 mod places;
 mod resident;
+mod search;
 mod speech;
+mod status;
 mod tools;
 mod verdict;
 mod waiting;
@@ -29,7 +35,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use salon_log::{ContextStore, TopicLog};
+use salon_log::{Cluster, ContextStore, FileStore, TopicLog};
 use salon_mcp::OTHERS_ARE_DATA;
 use salon_protocol::{McpVersion, TopicName};
 use serde::Deserialize;
@@ -38,15 +44,17 @@ use serde_json::{Value, json};
 use resident::Resident;
 
 use crate::config::TopicCreation;
+use crate::search::Searches;
 
 pub(crate) use library::Library;
+#[cfg(feature = "nats")]
+pub(crate) use messages::RECEIPTS;
 use tools::HostToolbox;
-
-/// The tool that waits.
-const WAIT: &str = "room.wait";
 
 /// What the hosts of all rooms have in common.
 pub(crate) struct HostSettings {
+    pub(crate) searches: Arc<Searches>,
+    pub(crate) files: Arc<dyn FileStore>,
     pub(crate) history_off: HashSet<TopicName>,
     /// The longest answer. Zero is no limit.
     pub(crate) message_limit: usize,
@@ -60,11 +68,11 @@ pub(crate) struct HostSettings {
 
 /// The host of every room.
 pub(crate) fn host(
-    (log, context): (Arc<dyn TopicLog>, Arc<dyn ContextStore>),
+    (log, context, cluster): (Arc<dyn TopicLog>, Arc<dyn ContextStore>, Arc<dyn Cluster>),
     settings: HostSettings,
     library: Arc<Library>,
 ) -> salon_rooms::Host {
-    let toolbox = Arc::new(HostToolbox::new(log, settings));
+    let toolbox = Arc::new(HostToolbox::new(log, cluster, settings));
     Box::new(move |residence| {
         let resident = Resident::new(toolbox.clone(), context.clone(), residence, &library);
         Box::pin(resident.reside())

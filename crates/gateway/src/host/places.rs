@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use salon_log::Span;
-use salon_protocol::{Entry, EnvelopeId, ParticipantId, Position, PresenceEvent, Refusal, TopicName};
+use salon_protocol::{Code, Entry, EnvelopeId, ParticipantId, Position, PresenceEvent, Refusal, TopicName};
 use salon_rooms::{resolve, unreadable};
 
-use super::office::{HostRequest, Office};
+use super::office::Office;
 use super::waiting;
 
 /// How many are remembered.
@@ -28,6 +28,13 @@ pub(super) struct ReadPosition {
     pub(super) position: Position,
 }
 
+/// Who waits, and the request by which it does; `None` where a door waits for it.
+#[derive(Clone, Copy)]
+pub(super) struct WaitingCaller<'a> {
+    pub(super) id: &'a ParticipantId,
+    pub(super) request: Option<&'a Arc<Entry>>,
+}
+
 impl ReadPosition {
     pub(super) fn of(entry: &Entry) -> Self {
         Self { id: entry.envelope.id().clone(), position: entry.position }
@@ -36,10 +43,10 @@ impl ReadPosition {
     /// Where a wait begins; the caller gets an error.
     pub(super) async fn begin(
         office: &Office,
-        request: &HostRequest,
+        waiting: WaitingCaller<'_>,
         after: Option<EnvelopeId>,
     ) -> Result<Self, String> {
-        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
+        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), waiting.id);
         let is_given = after.is_some();
         let remembered = || office.toolbox.places().get(topic, caller);
         let place = match after {
@@ -49,7 +56,7 @@ impl ReadPosition {
             }
             None => match remembered() {
                 Some(place) => place,
-                None => Self::look_back(office, request).await.map_err(|refusal| refusal.message.to_string())?,
+                None => Self::look_back(office, waiting).await.map_err(|refusal| refusal.message.to_string())?,
             },
         };
         if !office.toolbox.history_off.contains(topic) {
@@ -59,7 +66,7 @@ impl ReadPosition {
         let standing = log.standing(topic).await.map_err(|error| unreadable(&error).message.to_string())?;
         let is_callers =
             |entry: &&Arc<Entry>| entry.envelope.presence().is_some_and(|presence| presence.participant.id == *caller);
-        let joined = standing.present.iter().find(is_callers).unwrap_or(&request.entry);
+        let joined = standing.present.iter().find(is_callers).or(waiting.request).ok_or("you are not in this room")?;
         if joined.position.in_order(place.position) == Some(true) || joined.position == place.position {
             Ok(place)
         } else if is_given {
@@ -70,10 +77,10 @@ impl ReadPosition {
     }
 
     /// Where somebody is by the log: where its last answer ended, else where it joined, else at the oldest entry looked at.
-    async fn look_back(office: &Office, request: &HostRequest) -> Result<Self, Refusal> {
-        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), request.caller());
-        let before = Span::Before(request.entry.position);
-        let page = log.read(topic, before, MAX_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
+    async fn look_back(office: &Office, waiting: WaitingCaller<'_>) -> Result<Self, Refusal> {
+        let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), waiting.id);
+        let span = waiting.request.map_or(Span::Newest, |request| Span::Before(request.position));
+        let page = log.read(topic, span, MAX_LOOKED_THROUGH).await.map_err(|error| unreadable(&error))?;
         let presence = |entry: &Entry| {
             entry
                 .envelope
@@ -95,7 +102,8 @@ impl ReadPosition {
             }
         }
         let joined = page.iter().rev().find(|entry| presence(entry) == Some(PresenceEvent::Join));
-        Ok(Self::of(joined.or(page.first()).unwrap_or(&request.entry)))
+        let nothing_kept = || Refusal::new(Code::NotFound, "nothing of this room is kept");
+        joined.or(page.first()).or(waiting.request).map(|entry| Self::of(entry)).ok_or_else(nothing_kept)
     }
 }
 

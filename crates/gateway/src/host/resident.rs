@@ -7,15 +7,20 @@
 
 mod attending;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
+use salon_control::called_tool;
+use salon_dialects::WAIT_TOOL;
 use salon_log::ContextStore;
 use salon_mcp::listing::Listing;
-use salon_protocol::{CloseReason, Entry, Message, Participant, Position, RpcError, RpcId, SESSION_ENDED_METHOD};
-use salon_rooms::{Cursor, Happening, Residence};
+use salon_protocol::{
+    CloseReason, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, RpcError, RpcId,
+    SESSION_ENDED_METHOD, Stamp,
+};
+use salon_rooms::{Cursor, Happening, Residence, Rooms};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -23,15 +28,18 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
+use super::approver_forms::{ApprovalForm, ApproverForms, Askable, FormOutcome, FormSession};
 use super::arguments::Arguments;
+use super::calls::HostCall;
 use super::catalogue::REVALIDATION_INTERVAL;
 use super::context::RoomContext;
 use super::control::ControlCall;
-use super::library::{CatalogueRequest, Library, LibraryDesk};
+use super::library::{HostQuery, Library, LibraryDesk};
+use super::messages::MessageCall;
 use super::office::{HostRequest, Office};
 use super::speech::{self, HostOutcome, failed, text};
 use super::tools::HostToolbox;
-use super::{WAIT, descriptions, find, gather, initialize, waiting};
+use super::{descriptions, direct, find, gather, initialize, messages, search, status, waiting};
 
 const BATCH: usize = 64 * 1024;
 
@@ -48,9 +56,11 @@ const MAX_ROUNDS: usize = 256;
 
 /// An answer that is being worked on.
 struct Running {
-    request: HostRequest,
+    caller: ParticipantId,
+    /// `None` where a door waits for the caller, outside of the log.
+    request: Option<HostRequest>,
     is_gathering: bool,
-    /// Set before the answer is published: whoever has read it may send the next request at once, and this counts no more then.
+    /// Set before the answer is published: a caller that has read it may send the next request at once, and this counts no more then.
     is_decided: Arc<AtomicBool>,
     cancel: Option<oneshot::Sender<()>>,
 }
@@ -69,6 +79,14 @@ pub(super) struct Resident {
     tasks: JoinSet<()>,
     running: HashMap<Id, Running>,
     opened_at: Position,
+    /// Which clients are asked about calls that wait for approval.
+    forms: ApproverForms,
+    /// Counts the changes of settings and held calls.
+    control_changes: watch::Receiver<u64>,
+    /// Questions to approvers. They end with this.
+    questions: JoinSet<(EnvelopeId, FormSession, FormOutcome)>,
+    /// For tools that are about another room.
+    rooms: Rooms,
     /// The newest requests that are another node's to answer.
     passed: VecDeque<Arc<Entry>>,
     /// Counts the nodes that are gone, where there are several.
@@ -84,7 +102,7 @@ impl Resident {
         residence: Residence,
         library: &Arc<Library>,
     ) -> Self {
-        let Residence { cursor, desk, opened_at } = residence;
+        let Residence { cursor, desk, opened_at, rooms } = residence;
         let library = library.open(desk.topic());
         let mut revalidation = interval(REVALIDATION_INTERVAL);
         revalidation.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,6 +110,9 @@ impl Resident {
             revalidation,
             passed: VecDeque::new(),
             gone: desk.gone(),
+            forms: ApproverForms::default(),
+            control_changes: desk.control_changes(),
+            questions: JoinSet::new(),
             named: cursor,
             everything: None,
             context: RoomContext::new(context),
@@ -100,6 +121,7 @@ impl Resident {
             tasks: JoinSet::new(),
             running: HashMap::new(),
             opened_at,
+            rooms,
         }
     }
 
@@ -123,7 +145,7 @@ impl Resident {
                         overheard.drain(..).for_each(|happening| self.overhear(&happening));
                         looked_around = true;
                     }
-                    Err(CloseReason::Shutdown) => return,
+                    Err(CloseReason::Shutdown | CloseReason::Deleted) => return,
                     Err(reason) => self.start_over(reason),
                 },
                 // What is done counts no more when the next request is admitted.
@@ -139,24 +161,34 @@ impl Resident {
                     }
                 }
                 () = node_lost(&mut self.gone) => self.serve_passed().await,
+                Ok(()) = self.control_changes.changed() => self.ask_approvers(),
+                Some(asked) = self.questions.join_next() => {
+                    if let Ok((hold, session, FormOutcome::Unasked)) = asked {
+                        self.forms.unasked(&hold, &session);
+                    }
+                }
                 () = board.followed(), if !is_attending => self.attend(),
                 _ = self.revalidation.tick(), if self.office.catalogue().has_upkeep() => {
                     let now = Instant::now();
-                    let (errands, changes) = {
+                    let (list_requests, changes) = {
                         let mut catalogue = self.office.catalogue();
                         (catalogue.revalidate(now), catalogue.due_tool_changes(now))
                     };
-                    self.run(errands);
+                    self.run(list_requests);
                     changes.iter().for_each(|(who, changes)| self.office.announce_tool_changes(who, changes));
                 }
                 // Only what has been overheard counts, so this waits until nothing is left to overhear; but not for ever.
                 query = self.library.next(), if !looked_around || rounds > MAX_ROUNDS => {
                     rounds = 0;
                     match query {
-                        CatalogueRequest::One { asker, stamp, who, listing, answer } => {
+                        HostQuery::One { asker, stamp, who, listing, answer } => {
                             self.look_up((&asker, stamp.as_ref()), &who, listing, answer).await;
                         }
-                        CatalogueRequest::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
+                        HostQuery::Gather { asker, listings, answer } => self.gather(&asker, listings, answer),
+                        HostQuery::Wait { asker, stamp, params, answer } => {
+                            self.ask_waiting(&asker).await;
+                            self.wait_for_door(asker, stamp.as_ref(), &params, answer);
+                        }
                     }
                 }
                 // A room that never falls silent must not keep the host from what names it, so that has its turn in between.
@@ -175,6 +207,7 @@ impl Resident {
                 Some(Message::Notification { method }) if &**method == "notifications/cancelled" => self.cancel(entry),
                 Some(Message::Notification { method }) if &**method == SESSION_ENDED_METHOD => {
                     self.context.session_ended(&entry.envelope);
+                    self.forms.session_ended(&entry.envelope);
                 }
                 _ => {}
             }
@@ -185,6 +218,9 @@ impl Resident {
     async fn serve(&mut self, entry: &Arc<Entry>, id: &RpcId, method: &str) {
         // The host of that node answers.
         if self.office.desk.is_elsewhere(entry.envelope.from()) {
+            if method == "tools/call" && called_tool(&entry.envelope).as_deref() == Some("message.status") {
+                messages::contribute(&self.office, entry.envelope.id()).await;
+            }
             if self.passed.len() == MAX_PASSED {
                 self.passed.pop_front();
             }
@@ -213,6 +249,10 @@ impl Resident {
         }
         let mut request = HostRequest { entry: entry.clone(), id: id.clone(), purpose: "answer", is_old };
         let params = entry.envelope.params();
+        match method {
+            "initialize" => self.forms.meet(&entry.envelope, entry.stamp.as_ref()),
+            _ => self.forms.hear(&entry.envelope, entry.stamp.as_ref()),
+        }
         let begun = match method {
             "initialize" => Ok(Some(text(&initialize(params)))),
             "ping" => Ok(Some(text(&json!({})))),
@@ -226,39 +266,73 @@ impl Resident {
         if let Some(outcome) = begun.transpose() {
             self.office.answer(&request, &outcome).await;
         }
+        // A client that has called the host may be asked from now on; one of the modern era only while it waits.
+        if method == "tools/call" {
+            self.ask_approvers();
+        }
+    }
+
+    /// Puts the questions about held calls that are due.
+    fn ask_approvers(&mut self) {
+        let open = self.running.values().filter(|running| !running.is_decided.load(Ordering::Acquire));
+        let waiting: HashSet<_> = open.map(|running| running.caller.clone()).collect();
+        for form in self.forms.due(&self.office, Askable::Now(&waiting)) {
+            self.follow_form(form, None);
+        }
+    }
+
+    /// Puts those that are for a participant that waits, before its wait can end: a client of the modern era is asked by the answer to it.
+    async fn ask_waiting(&mut self, caller: &ParticipantId) {
+        for form in self.forms.due(&self.office, Askable::Of(caller)) {
+            self.attend();
+            match form.put(&self.office).await {
+                Some(asked) => self.follow_form(form, Some(asked)),
+                None => self.forms.unasked(form.hold_id(), &form.session),
+            }
+        }
+    }
+
+    /// Does what is answered to a question, which is put first where it has not been.
+    fn follow_form(&mut self, form: ApprovalForm, asked: Option<HostCall>) {
+        self.attend();
+        let (office, changes) = (self.office.clone(), self.office.desk.control_changes());
+        self.questions.spawn(async move {
+            let asked = match asked {
+                Some(asked) => Some(asked),
+                None => form.put(&office).await,
+            };
+            let outcome = match asked {
+                Some(asked) => form.finish(&office, asked, changes).await,
+                None => FormOutcome::Unasked,
+            };
+            (form.hold_id().clone(), form.session.clone(), outcome)
+        });
     }
 
     async fn call(&mut self, request: &mut HostRequest, params: Option<&str>) -> StartedCall {
-        #[derive(Deserialize)]
-        struct Call<'a> {
-            name: String,
-            #[serde(borrow)]
-            arguments: Option<&'a RawValue>,
-            #[serde(borrow, rename = "_meta")]
-            meta: Option<Meta<'a>>,
-        }
-        #[derive(Deserialize)]
-        struct Meta<'a> {
-            #[serde(borrow, rename = "progressToken")]
-            progress_token: Option<&'a RawValue>,
-        }
-        let call: Call<'_> = serde_json::from_str(params.unwrap_or("{}"))
-            .map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))?;
-        if call.name == WAIT {
+        let call = HostToolCall::read(params.unwrap_or("{}"))?;
+        if call.name == WAIT_TOOL {
             request.purpose = waiting::PURPOSE;
+            self.ask_waiting(request.caller()).await;
         }
         let arguments = Arguments::new(&call.name, call.arguments)?;
         let (toolbox, desk) = (&self.office.toolbox, &self.office.desk);
         match call.name.as_str() {
             "chat.say" => toolbox.say(desk, request, arguments).await.map(Some),
+            tool if MessageCall::is_one(tool) => {
+                MessageCall::serve(&self.office, request, tool, arguments).await.map(Some)
+            }
+            "dm.open" => direct::open(&self.office, &self.rooms, request, arguments).await.map(Some),
+            "presence.set" => status::set(&self.office, request, arguments).await.map(Some),
             "presence.get" => toolbox.presence(desk, arguments).map(Some),
             "history.get" => toolbox.history(desk.topic(), arguments).await.map(Some),
             "room.find_tools" => self.find_tools(request, arguments),
+            "room.search" => self.search(request, arguments),
             "room.call_all" => {
                 let token = call.meta.and_then(|meta| meta.progress_token);
                 self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
             }
-            WAIT => self.wait(request, arguments),
+            WAIT_TOOL => self.wait(request, arguments),
             other if ControlCall::is_one(other) => {
                 ControlCall::serve(&self.office, request, other, arguments).await.map(Some)
             }
@@ -271,7 +345,7 @@ impl Resident {
 
     fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
         let wish = find::FindRequest::read(arguments)?;
-        self.admit(request, false)?;
+        self.admit(request.caller(), false)?;
         let roster = match &wish.participant {
             None => self.others(request),
             Some(named) if named.is_host() => Vec::new(),
@@ -293,11 +367,10 @@ impl Resident {
     ) -> StartedCall {
         let wish = gather::GatherRequest::read(arguments)?;
         if request.is_old {
-            let message =
-                "the gateway was restarted while it gathered answers; whoever was asked may have acted; ask again";
+            let message = "the gateway was restarted while it gathered answers; the participants that were asked may have acted; ask again";
             return Err(RpcError::internal(message));
         }
-        self.admit(request, true)?;
+        self.admit(request.caller(), true)?;
         let roster = match &wish.participants {
             None => self.others(request),
             Some(named) => named.iter().filter_map(|id| self.office.desk.participant(id)).collect(),
@@ -311,15 +384,58 @@ impl Resident {
 
     fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
         let wish = waiting::WaitRequest::read(arguments)?;
-        self.admit(request, false)?;
+        self.admit(request.caller(), false)?;
         self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
         Ok(None)
     }
 
+    /// Waits for a caller at a door. Where something has happened, or the call is not to be served at once, the door makes the call in the
+    /// room: the room's rules judge it there, and its answer is kept.
+    fn wait_for_door(
+        &mut self,
+        caller: ParticipantId,
+        stamp: Option<&Stamp>,
+        params: &str,
+        mut answer: oneshot::Sender<Option<Box<RawValue>>>,
+    ) {
+        let read = || {
+            let call = HostToolCall::read(params)?;
+            self.admit(&caller, false)?;
+            waiting::WaitRequest::read(Arguments::new(&call.name, call.arguments)?)
+        };
+        let authority = self.office.desk.authority(&caller, stamp);
+        let may_wait =
+            authority.is_none_or(|authority| authority.check_call(&caller, &ParticipantId::host(), WAIT_TOOL).is_ok());
+        let (Ok(wish), true, false) = (read(), may_wait, self.office.desk.is_elsewhere(&caller)) else {
+            // The session may have gone meanwhile, here and below.
+            let _ = answer.send(None);
+            return;
+        };
+        let is_decided = Arc::new(AtomicBool::new(false));
+        let (office, decided, waits) = (self.office.clone(), is_decided.clone(), caller.clone());
+        let task = self.tasks.spawn(async move {
+            let idle = tokio::select! { biased;
+                () = answer.closed() => None,
+                idle = waiting::wait_idle(office, waits, wish) => idle,
+            };
+            decided.store(true, Ordering::Release);
+            let _ = answer.send(idle);
+        });
+        self.running
+            .insert(task.id(), Running { caller, request: None, is_gathering: false, is_decided, cancel: None });
+    }
+
+    fn search(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
+        let wish = search::RoomSearchRequest::read(arguments)?;
+        self.admit(request.caller(), false)?;
+        self.begin(request, false, Box::pin(search::search(self.office.clone(), request.clone(), wish)));
+        Ok(None)
+    }
+
     /// Whether there is room for one more answer that takes time.
-    fn admit(&self, request: &HostRequest, is_gathering: bool) -> Result<(), RpcError> {
+    fn admit(&self, caller: &ParticipantId, is_gathering: bool) -> Result<(), RpcError> {
         let undecided = || self.running.values().filter(|running| !running.is_decided.load(Ordering::Acquire));
-        let of_one = undecided().filter(|running| running.request.caller() == request.caller()).count();
+        let of_one = undecided().filter(|running| running.caller == *caller).count();
         let gatherings = undecided().filter(|running| running.is_gathering).count();
         let told = if of_one >= MAX_OF_ONE {
             format!("{MAX_OF_ONE} of your requests are being worked on; wait for one of them")
@@ -333,10 +449,10 @@ impl Resident {
         Err(speech::busy(told))
     }
 
-    /// Everybody here but the caller, who knows what it offers itself.
+    /// Everybody here but the caller, who knows what it offers itself, and ghosts, who offer nothing.
     fn others(&self, request: &HostRequest) -> Vec<Arc<Participant>> {
         let mut roster = self.office.desk.roster();
-        roster.retain(|participant| participant.id != *request.caller());
+        roster.retain(|participant| participant.id != *request.caller() && participant.via.is_none());
         roster
     }
 
@@ -354,7 +470,8 @@ impl Resident {
             decided.store(true, Ordering::Release);
             office.answer(&asked, &outcome).await;
         });
-        let running = Running { request: request.clone(), is_gathering, is_decided, cancel: Some(cancel) };
+        let (caller, request) = (request.caller().clone(), Some(request.clone()));
+        let running = Running { caller, request, is_gathering, is_decided, cancel: Some(cancel) };
         self.running.insert(task.id(), running);
     }
 
@@ -367,8 +484,10 @@ impl Resident {
         }
         let Some(Ok(cancelled)) = entry.envelope.params().map(serde_json::from_str::<Cancelled<'_>>) else { return };
         let Some(id) = read_id(cancelled.request) else { return };
-        let mine =
-            |running: &&mut Running| running.request.id == id && running.request.caller() == entry.envelope.from();
+        let is_named = |request: &HostRequest| request.id == id;
+        let mine = |running: &&mut Running| {
+            running.request.as_ref().is_some_and(is_named) && running.caller == *entry.envelope.from()
+        };
         for running in self.running.values_mut().filter(mine) {
             if let Some(cancel) = running.cancel.take() {
                 // It may be done just now; then there is nothing to cancel.
@@ -387,8 +506,8 @@ impl Resident {
             tracing::error!(topic = %self.office.desk.topic(), "host: answering panicked, catalogue cleared; this is a defect");
             // What it was about to note nobody will note now.
             self.office.catalogue().clear();
-            if let Some(running) = running {
-                self.office.answer(&running.request, &Err(RpcError::internal("the gateway failed"))).await;
+            if let Some(request) = running.and_then(|running| running.request) {
+                self.office.answer(&request, &Err(RpcError::internal("the gateway failed"))).await;
             }
         }
     }
@@ -402,6 +521,29 @@ async fn node_lost(gone: &mut Option<watch::Receiver<u64>>) {
     };
     if !is_told {
         std::future::pending().await
+    }
+}
+
+/// The parameters of `tools/call`.
+#[derive(Deserialize)]
+struct HostToolCall<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<HostCallMeta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct HostCallMeta<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    progress_token: Option<&'a RawValue>,
+}
+
+impl<'a> HostToolCall<'a> {
+    fn read(params: &'a str) -> Result<Self, RpcError> {
+        let read = serde_json::from_str(params);
+        read.map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))
     }
 }
 

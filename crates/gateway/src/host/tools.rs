@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use salon_log::TopicLog;
-use salon_protocol::{CHAT_METHOD, EnvelopeId, TopicName};
+use salon_log::{Cluster, FileStore, TopicLog};
+use salon_protocol::{CHAT_METHOD, EnvelopeId, RpcError, TopicName};
 use salon_rooms::HostAccess;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::HostSettings;
 use super::arguments::Arguments;
@@ -20,6 +20,7 @@ use super::places::ReadPositions;
 use super::speech::{HostOutcome, compose, derived_id, failed, structured};
 use crate::config::TopicCreation;
 use crate::history::{self, StoredPage, Window};
+use crate::search::Searches;
 
 /// The longest page `history.get` answers, and how many bytes of envelopes fit into one.
 pub(super) const MAX_ENTRIES: usize = 100;
@@ -28,6 +29,9 @@ const MAX_BYTES: usize = 256 * 1024;
 /// What the tools work with, in every room.
 pub(super) struct HostToolbox {
     pub(super) log: Arc<dyn TopicLog>,
+    pub(super) files: Arc<dyn FileStore>,
+    pub(super) searches: Arc<Searches>,
+    pub(super) cluster: Arc<dyn Cluster>,
     pub(super) history_off: HashSet<TopicName>,
     /// The longest answer. Zero is no limit.
     pub(super) message_limit: usize,
@@ -51,10 +55,23 @@ enum SayFormat {
 }
 
 impl HostToolbox {
-    pub(super) fn new(log: Arc<dyn TopicLog>, settings: HostSettings) -> Self {
-        let HostSettings { history_off, message_limit, namespace, list_times, topic_creation } = settings;
+    pub(super) fn new(log: Arc<dyn TopicLog>, cluster: Arc<dyn Cluster>, settings: HostSettings) -> Self {
+        let HostSettings { searches, files, history_off, message_limit, namespace, list_times, topic_creation } =
+            settings;
         let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
-        Self { log, history_off, message_limit, namespace, list_budget, list_times, topic_creation, places }
+        Self {
+            log,
+            cluster,
+            files,
+            searches,
+            history_off,
+            message_limit,
+            namespace,
+            list_budget,
+            list_times,
+            topic_creation,
+            places,
+        }
     }
 
     pub(super) fn places(&self) -> MutexGuard<'_, ReadPositions> {
@@ -68,10 +85,16 @@ impl HostToolbox {
         MAX_BYTES.min(limit / 4)
     }
 
+    /// The bytes of a file that an answer may hold: in base64 they are a third more.
+    pub(super) fn room_for_files(&self) -> u64 {
+        let limit = if self.message_limit == 0 { usize::MAX } else { self.message_limit };
+        (limit / 4 * 3).saturating_sub(4096) as u64
+    }
+
     /// Answers `presence.get`.
     pub(super) fn presence(&self, desk: &HostAccess, arguments: Arguments<'_>) -> HostOutcome {
         arguments.end()?;
-        Ok(structured(&json!({ "topic": desk.topic(), "participants": desk.roster() })))
+        Ok(structured(&json!({ "topic": desk.topic(), "participants": desk.roster_with_statuses() })))
     }
 
     /// Answers `history.get`.
@@ -114,13 +137,7 @@ impl HostToolbox {
         request: &HostRequest,
         mut arguments: Arguments<'_>,
     ) -> HostOutcome {
-        let mut params = json!({ "text": arguments.required::<String>("text")? });
-        if let Some(format) = arguments.optional("format")? {
-            params["format"] = match format {
-                SayFormat::Plain => "plain".into(),
-                SayFormat::Markdown => "markdown".into(),
-            };
-        }
+        let params = read_chat(&mut arguments)?;
         arguments.end()?;
         let payload = json!({ "jsonrpc": "2.0", "method": CHAT_METHOD, "params": params });
         let (caller, asked) = (request.caller(), request.entry.envelope.id());
@@ -132,6 +149,18 @@ impl HostToolbox {
             Err(refusal) => Ok(failed(&refusal.message)),
         }
     }
+}
+
+/// The parameters of a chat message, from the arguments of a tool.
+pub(super) fn read_chat(arguments: &mut Arguments<'_>) -> Result<Value, RpcError> {
+    let mut params = json!({ "text": arguments.required::<String>("text")? });
+    if let Some(format) = arguments.optional("format")? {
+        params["format"] = match format {
+            SayFormat::Plain => "plain".into(),
+            SayFormat::Markdown => "markdown".into(),
+        };
+    }
+    Ok(params)
 }
 
 /// What `history.get` shows.

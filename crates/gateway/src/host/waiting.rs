@@ -1,7 +1,8 @@
 //! `room.wait`: blocks until something for the caller happens, and answers with everything since the caller's place.
 //!
 //! A wait is a cursor over the room, like every other reader: what lies behind is read from the log, what comes from the ring. It
-//! changes nothing in the room, so one that a restart interrupted is simply taken up again.
+//! changes nothing in the room, so one that a restart interrupted is simply taken up again, and one that a door asks for is no entry
+//! while nothing happens ([`wait_idle`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::events::{self, Interests, Sort};
 use super::office::{HostRequest, Office};
-use super::places::ReadPosition;
+use super::places::{ReadPosition, WaitingCaller};
 use super::speech::{HostOutcome, derived_id, failed, text, told};
 use crate::{clock, history};
 
@@ -69,59 +70,23 @@ pub(super) async fn wait(office: Arc<Office>, request: HostRequest, wish: WaitRe
         Duration::ZERO
     };
     let deadline = Instant::now() + wish.time.saturating_sub(waited);
-    let since = match ReadPosition::begin(&office, &request, wish.after).await {
+    let caller = WaitingCaller { id: request.caller(), request: Some(&request.entry) };
+    let since = match ReadPosition::begin(&office, caller, wish.after.clone()).await {
         Ok(place) => place,
         Err(told) => return Ok(failed(&told)),
     };
-    let present = office.desk.participant(request.caller());
-    let name = present.as_ref().and_then(|participant| participant.name.as_deref());
-    let interests = Interests {
-        caller: request.caller().clone(),
-        names: Interests::names(request.caller(), name),
-        sorts: wish.sorts,
-        from: wish.from,
-        namespace: office.toolbox.namespace,
-    };
-    let mut gathered = SeenEvents {
-        interests,
-        limit: wish.limit,
-        room: office.toolbox.room_for_texts(),
-        events: Vec::new(),
-        lines: Vec::new(),
-        omitted: Vec::new(),
-        passed: since.clone(),
-        more: false,
-        gap: false,
-    };
+    let seen = SeenEvents::gather(&office, request.caller(), wish, since.clone(), deadline).await?;
+    Ok(seen.answer_and_note(&office, request.caller(), since))
+}
 
-    let mut cursor = office.desk.observe(Some(since.position), Interest::default());
-    let mut happenings = Vec::new();
-    loop {
-        let is_caught_up = cursor.lag() == 0;
-        if gathered.more || (is_caught_up && gathered.has_something()) {
-            break;
-        }
-        let end = if is_caught_up { deadline } else { deadline + CATCHING_UP };
-        tokio::select! { biased;
-            () = tokio::time::sleep_until(end) => {
-                gathered.more = !is_caught_up;
-                break;
-            }
-            next = cursor.next(&mut happenings, BATCH) => {
-                if next.is_err() {
-                    return Err(RpcError::internal("the room could not be read on; ask again"));
-                }
-                for happening in happenings.drain(..) {
-                    gathered.gap |= matches!(happening, Happening::Gap);
-                    happening.entries().iter().for_each(|entry| gathered.take(entry));
-                }
-            }
-        }
-    }
-    let answer = gathered.answer(&since);
-    let place = if office.desk.participant(request.caller()).is_some() { gathered.passed } else { since };
-    office.toolbox.places().note(office.desk.topic(), request.caller(), place);
-    Ok(answer)
+/// Waits for somebody whose call is not in the log. `None` where something happened: the answer moves the caller's read position, so the call
+/// and its answer have to be entries. It has moved nothing then, and the same call finds the same events.
+pub(super) async fn wait_idle(office: Arc<Office>, caller: ParticipantId, wish: WaitRequest) -> Option<Box<RawValue>> {
+    let deadline = Instant::now() + wish.time;
+    let waiting = WaitingCaller { id: &caller, request: None };
+    let since = ReadPosition::begin(&office, waiting, wish.after.clone()).await.ok()?;
+    let seen = SeenEvents::gather(&office, &caller, wish, since.clone(), deadline).await.ok()?;
+    seen.is_idle().then(|| seen.answer_and_note(&office, &caller, since))
 }
 
 /// Whether an entry answers a wait.
@@ -212,6 +177,73 @@ struct SeenEvents {
 }
 
 impl SeenEvents {
+    /// Reads the room after a position until there is an answer, or the time is over.
+    async fn gather(
+        office: &Office,
+        caller: &ParticipantId,
+        wish: WaitRequest,
+        since: ReadPosition,
+        deadline: Instant,
+    ) -> Result<Self, RpcError> {
+        let present = office.desk.participant(caller);
+        let name = present.as_ref().and_then(|participant| participant.name.as_deref());
+        let interests = Interests {
+            caller: caller.clone(),
+            names: Interests::names(caller, name),
+            sorts: wish.sorts,
+            from: wish.from,
+            namespace: office.toolbox.namespace,
+        };
+        let mut cursor = office.desk.observe(Some(since.position), Interest::default());
+        let mut gathered = Self {
+            interests,
+            limit: wish.limit,
+            room: office.toolbox.room_for_texts(),
+            events: Vec::new(),
+            lines: Vec::new(),
+            omitted: Vec::new(),
+            passed: since,
+            more: false,
+            gap: false,
+        };
+        let mut happenings = Vec::new();
+        loop {
+            let is_caught_up = cursor.lag() == 0;
+            if gathered.more || (is_caught_up && gathered.has_something()) {
+                return Ok(gathered);
+            }
+            let end = if is_caught_up { deadline } else { deadline + CATCHING_UP };
+            tokio::select! { biased;
+                () = tokio::time::sleep_until(end) => {
+                    gathered.more = !is_caught_up;
+                    return Ok(gathered);
+                }
+                next = cursor.next(&mut happenings, BATCH) => {
+                    if next.is_err() {
+                        return Err(RpcError::internal("the room could not be read on; ask again"));
+                    }
+                    for happening in happenings.drain(..) {
+                        gathered.gap |= matches!(happening, Happening::Gap);
+                        happening.entries().iter().for_each(|entry| gathered.take(entry));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nothing happened.
+    fn is_idle(&self) -> bool {
+        !self.has_something() && !self.more
+    }
+
+    /// The answer. A caller that is still here has read so far.
+    fn answer_and_note(self, office: &Office, caller: &ParticipantId, since: ReadPosition) -> Box<RawValue> {
+        let answer = self.answer(&since);
+        let place = if office.desk.participant(caller).is_some() { self.passed } else { since };
+        office.toolbox.places().note(office.desk.topic(), caller, place);
+        answer
+    }
+
     fn has_something(&self) -> bool {
         !self.events.is_empty() || !self.omitted.is_empty() || self.gap
     }
@@ -244,7 +276,7 @@ impl SeenEvents {
     }
 
     fn answer(&self, since: &ReadPosition) -> Box<RawValue> {
-        let timed_out = !self.has_something() && !self.more;
+        let timed_out = self.is_idle();
         let waited = WaitResult {
             events: self.events.iter().map(|entry| history::raw(entry)).collect(),
             omitted: &self.omitted,

@@ -191,9 +191,9 @@ impl RequestCredentials<'_> {
 
     /// Writes to the audit trail how the attempt went.
     fn audited(&self, attempt: Result<Grant, Problem>) -> Result<Grant, Problem> {
-        // Tickets, cookies and links stand for grants that may be revoked since.
+        // Tickets, cookies and links stand for grants that may be revoked since, or whose id a bridge has since.
         let attempt = attempt.and_then(|grant| {
-            self.gateway.revocations.require(&grant)?;
+            self.gateway.require_current(&grant)?;
             Ok(grant)
         });
         let event = match &attempt {

@@ -140,7 +140,7 @@ fn check(
     inside: bool,
 ) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
-    // Development mode trusts whoever reaches a loopback address, which behind a proxy is anybody.
+    // Development mode trusts every client that reaches a loopback address, which behind a proxy is anybody.
     let is_forwarded = |name: &HeaderName| name == "forwarded" || name.as_str().starts_with("x-forwarded-");
     if gateway.config.dev && headers.keys().any(is_forwarded) {
         return Err(forbidden("development mode does not serve requests that came through a proxy"));

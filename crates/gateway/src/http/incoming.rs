@@ -47,7 +47,8 @@ impl Incoming {
         self.peer.ip()
     }
 
-    fn in_path(&self, name: &str) -> Option<&str> {
+    /// A part of the path, by its name in the address.
+    pub(super) fn in_path(&self, name: &str) -> Option<&str> {
         self.path.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 

@@ -3,9 +3,12 @@
 pub(crate) mod bodies;
 pub(crate) mod body;
 pub(crate) mod credentials;
+mod files;
 pub(crate) mod guard;
+mod guests;
 mod history;
 mod incoming;
+mod lists;
 mod metadata;
 mod openapi;
 mod problem;
@@ -13,9 +16,11 @@ mod publish;
 mod query;
 pub(crate) mod reads;
 mod revocations;
+mod search;
 mod service;
 mod stream;
-mod tickets;
+pub(crate) mod tickets;
+mod topic;
 mod topics;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -79,10 +84,16 @@ pub(crate) fn router(gateway: Arc<GatewayState>) -> Router {
         .route("/v0/openapi.json", get(service::openapi))
         .route("/v0/tickets", post(tickets::issue))
         .route("/v0/auth/revocations", post(revocations::revoke))
+        .route("/v0/guests", get(guests::list))
+        .route("/v0/search", get(search::search))
         .route("/v0/topics", get(topics::list))
+        .route("/v0/topics/{topic}", get(topic::show).put(topic::create).patch(topic::change).delete(topic::delete))
         .route("/v0/topics/{topic}/participants", get(topics::participants))
+        .route("/v0/topics/{topic}/lists/{list}", get(lists::read))
         .route("/v0/topics/{topic}/history", get(history::page))
         .route("/v0/topics/{topic}/messages", post(publish::publish))
+        .route("/v0/topics/{topic}/files", post(files::put))
+        .route("/v0/topics/{topic}/files/{file}", get(files::get).delete(files::remove))
         .route("/v0/topics/{topic}/stream", get(stream::follow))
         .merge(doors::router(&gateway));
     for path in metadata::well_known_prefixes(&gateway.config) {

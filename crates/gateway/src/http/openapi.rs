@@ -14,9 +14,19 @@ use utoipa::{Modify, OpenApi};
         crate::doors::mcpx::connect,
         super::tickets::issue,
         super::revocations::revoke,
+        super::guests::list,
+        super::search::search,
         super::topics::list,
+        super::topic::show,
+        super::topic::create,
+        super::topic::change,
+        super::topic::delete,
         super::topics::participants,
+        super::lists::read,
         super::history::page,
+        super::files::put,
+        super::files::get,
+        super::files::remove,
         super::publish::publish,
         super::stream::follow,
         crate::doors::mcp::listen,
@@ -30,6 +40,7 @@ use utoipa::{Modify, OpenApi};
         super::metadata::describe,
         crate::ui::assets::page,
         crate::ui::assets::asset,
+        crate::ui::invitations::invite,
         crate::ui::session::begin,
         crate::ui::session::show,
         crate::ui::session::end,
@@ -78,11 +89,20 @@ mod tests {
             .map(|(path, (method, _))| format!("{method} {path}"))
             .collect();
         insta::assert_snapshot!(told.join("\n"), @"
+        post /v0/auth/revocations
+        get /v0/guests
+        post /v0/invitations
+        get /v0/search
         delete /v0/session
         get /v0/session
         post /v0/tickets
         get /v0/topics
+        get /v0/topics/{topic}
+        post /v0/topics/{topic}/files
+        delete /v0/topics/{topic}/files/{file}
+        get /v0/topics/{topic}/files/{file}
         get /v0/topics/{topic}/history
+        get /v0/topics/{topic}/lists/{list}
         get /v0/topics/{topic}/participants
         ");
         assert!(description["paths"]["/v0/session"]["post"]["responses"]["201"].is_object());

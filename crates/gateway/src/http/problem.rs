@@ -91,9 +91,11 @@ impl From<Refusal> for Problem {
             | Code::FromMismatch
             | Code::ReservedKind => StatusCode::FORBIDDEN,
             Code::NotFound | Code::RecipientNotFound => StatusCode::NOT_FOUND,
-            Code::IdConflict | Code::VersionConflict | Code::CorrelationMismatch | Code::CallEnded => {
-                StatusCode::CONFLICT
-            }
+            Code::IdConflict
+            | Code::VersionConflict
+            | Code::CorrelationMismatch
+            | Code::CallEnded
+            | Code::TooManyHops => StatusCode::CONFLICT,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::Timeout | Code::ApprovalExpired => StatusCode::REQUEST_TIMEOUT,
@@ -128,6 +130,7 @@ impl From<AuthError> for Problem {
             // token of the same participant would fix.
             AuthError::Missing
             | AuthError::ReservedId
+            | AuthError::BridgeId(_)
             | AuthError::TicketUnknown
             | AuthError::TicketForOtherTopic
             | AuthError::TicketsUnavailable
@@ -150,6 +153,7 @@ impl From<AuthError> for Problem {
             | AuthError::WrongIssuer
             | AuthError::WrongAudience(_)
             | AuthError::InvalidClaim { .. }
+            | AuthError::UndeclaredNamespace(..)
             | AuthError::Expired
             | AuthError::Revoked
             | AuthError::NotYetValid

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use salon_control::ControlNotice;
 use salon_log::Appended;
-use salon_protocol::{Code, Draft, EnvelopeId, Position, Refusal};
+use salon_protocol::{Code, Draft, EnvelopeId, ParticipantId, Position, Refusal};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -24,6 +24,10 @@ pub(super) struct Published {
     /// Whether it is a call that waits for approval. `position` is then that of the notice about it
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
+    /// The participants that `to` names and that are not in the room now
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    absent: Vec<ParticipantId>,
 }
 
 fn as_text<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
@@ -58,5 +62,6 @@ pub(super) async fn publish(incoming: Incoming, request: Request) -> Result<(Sta
         (false, true) => StatusCode::OK,
         (false, false) => StatusCode::CREATED,
     };
-    Ok((status, Json(Published { id, position: entry.position, repeated, held })))
+    let absent = if held { Vec::new() } else { gateway.rooms.absent(&topic, &entry.envelope) };
+    Ok((status, Json(Published { id, position: entry.position, repeated, held, absent })))
 }

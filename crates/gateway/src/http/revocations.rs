@@ -44,12 +44,12 @@ pub(super) struct RevocationBody {
     request_body = RevocationRequest,
     responses((status = 201, description = "Revoked; who is connected with such a token is disconnected", body = RevocationBody),
         (status = "4XX", description = "Refused", body = super::ProblemBody), (status = 503, description = "Not now", body = super::ProblemBody)),
-    security(("bearer" = [])))]
+    security(("bearer" = []), ("session" = [])))]
 pub(super) async fn revoke(
     incoming: Incoming,
     request: Request,
 ) -> Result<(StatusCode, Json<RevocationBody>), Problem> {
-    let grant = incoming.credentials(request.headers(), None).by_header()?;
+    let grant = incoming.credentials(request.headers(), None).by_header_or_cookie(request.method())?;
     if !grant.permissions.iter().any(|permission| permission == REVOKE_PERMISSION) {
         return Err(Problem::new(Code::Forbidden, "this token lacks the permission `revoke`"));
     }

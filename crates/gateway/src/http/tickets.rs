@@ -12,6 +12,7 @@ use super::{Incoming, Problem, body};
 use crate::auth::{AuthError, Grant};
 use crate::clock;
 use crate::gateway::GatewayState;
+use crate::ui::session::SessionBody;
 
 /// More than any body here needs.
 const MAX_BODY: usize = 4 * 1024;
@@ -31,6 +32,9 @@ pub(super) struct TicketBody {
     ticket: String,
     /// Seconds it can be used for
     expires_in: u64,
+    /// Who is signed in, for a browser: the page needs no request of its own for that
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionBody>,
 }
 
 #[utoipa::path(post, path = "/v0/tickets", tag = "MCPx", summary = "Exchange a token, or a browser's session, for a single-use ticket to one room",
@@ -44,8 +48,9 @@ pub(super) async fn issue(incoming: Incoming, request: Request) -> Result<(Statu
     let TicketRequest { topic } = read.map_err(|refusal| gateway.spend(&grant.participant, refusal))?;
     incoming.note(&grant, Some(&topic));
     grant.require(&topic)?;
-    let ticket = incoming.gateway.tickets.give(&grant, &topic, clock::now()).await?;
-    Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30 })))
+    let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
+    let session = grant.by_sign_in.then(|| SessionBody::of(gateway, grant));
+    Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30, session })))
 }
 
 #[derive(Deserialize)]
@@ -70,10 +75,11 @@ pub(super) async fn dev_token(incoming: Incoming, request: Request) -> Result<Js
     }
     let now = clock::now();
     let grant = Grant::new(participant, vec![TopicPattern::Exact(topic)], Timestamp(now.0 + DEV_TOKEN_MILLIS));
+    grant.require_namespaces(&gateway.namespaces)?;
     Ok(Json(DevToken { token: gateway.signer.sign(&grant, now)? }))
 }
 
-pub(super) async fn read<T: serde::de::DeserializeOwned>(
+pub(crate) async fn read<T: serde::de::DeserializeOwned>(
     gateway: &GatewayState,
     sender: BodySender,
     request: Request,

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use salon_control::ControlNotice;
 use salon_dialects::{Dialect, DialectEvent, Ticket};
 use salon_log::Appended;
-use salon_protocol::{Code, Draft, Refusal};
+use salon_protocol::{Code, Draft, Entry, Message, Refusal};
 use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
@@ -127,9 +127,22 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             Ok(Appended { entry, repeated }) => {
                 // One that lies ahead is still to be delivered in its place.
                 let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
+                let absent = match &self.seat {
+                    Some(seat) if !repeated && !is_call(&entry) => seat.absent(&entry.envelope),
+                    _ => Vec::new(),
+                };
+                let id = entry.envelope.id().clone();
                 self.dialect.handle_event(DialectEvent::Accepted { ticket, entry, repeated }, now);
+                if !absent.is_empty() {
+                    self.dialect.handle_event(DialectEvent::Absent { id, participants: absent }, now);
+                }
             }
             Err(refusal) => self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now),
         }
     }
+}
+
+/// Whether an entry is part of a call: its parties hear of an absent one otherwise.
+fn is_call(entry: &Entry) -> bool {
+    !matches!(entry.envelope.message(), Some(Message::Notification { .. })) || entry.envelope.concerned_call().is_some()
 }

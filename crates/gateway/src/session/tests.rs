@@ -125,6 +125,7 @@ impl Stage {
             rings: 1 << 20,
             rate: Rate::UNLIMITED,
             byte_rates: ByteRates::UNLIMITED,
+            bridges: salon_rooms::BridgeSettings::default(),
             participants,
             rooms: 0,
             rooms_each: 0,
@@ -207,6 +208,7 @@ fn admission(id: &str, mcp: McpVersion) -> Admission {
         deliver: Deliver::Directed,
         echo: false,
         stamp: None,
+        ghosts: None,
     }
 }
 

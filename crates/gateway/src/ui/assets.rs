@@ -19,6 +19,7 @@ use salon_protocol::Code;
 
 use crate::auth::hex;
 use crate::http::Problem;
+use crate::ui::comments::without_comments;
 
 const PNG: &str = "image/png";
 
@@ -51,7 +52,7 @@ pub(crate) async fn page(headers: HeaderMap) -> Result<Response<Body>, Problem> 
     params(("path" = String, Path, description = "The file")),
     responses((status = 200, description = "The file", content_type = "*/*", body = String),
         (status = 304, description = "As `If-None-Match` has it"),
-        (status = 404, description = "There is none", body = crate::http::ProblemBody)))]
+        (status = 404, description = "There is no such file", body = crate::http::ProblemBody)))]
 pub(crate) async fn asset(
     path: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
@@ -178,7 +179,7 @@ fn takes_gzip(asked: &HeaderMap) -> bool {
     })
 }
 
-/// A file, packed. That is done once for each; what is kept is bounded by how many files there are.
+/// A file, packed and without comments. That is done once for each; what is kept is bounded by how many files there are.
 fn packed_once(path: &str, version: [u8; 32], data: &[u8]) -> Bytes {
     static PACKED: Mutex<BTreeMap<String, ([u8; 32], Bytes)>> = Mutex::new(BTreeMap::new());
     let mut kept = PACKED.lock();
@@ -188,7 +189,7 @@ fn packed_once(path: &str, version: [u8; 32], data: &[u8]) -> Bytes {
         return bytes.clone();
     }
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
-    let packed = packer.write_all(data).and_then(|()| packer.finish());
+    let packed = packer.write_all(&without_comments(path, data)).and_then(|()| packer.finish());
     let bytes = Bytes::from(packed.expect("writing to memory does not fail"));
     kept.insert(path.to_owned(), (version, bytes.clone()));
     bytes

@@ -4,7 +4,9 @@
 //! visitor. What is served is what stands in `ui/` of the repository, the same for everybody.
 
 pub(crate) mod assets;
+mod comments;
 mod cookie;
+pub(crate) mod invitations;
 pub(crate) mod session;
 
 use std::io;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, Method};
-use axum::routing::get;
+use axum::routing::{get, post};
 use salon_log::{Cluster, ReadError};
 use salon_protocol::Timestamp;
 
@@ -105,5 +107,6 @@ pub(crate) fn router() -> Router<Arc<GatewayState>> {
     Router::new()
         .route("/", get(assets::page))
         .route("/ui/{*path}", get(assets::asset))
+        .route("/v0/invitations", post(invitations::invite))
         .route("/v0/session", get(session::show).post(session::begin).delete(session::end))
 }

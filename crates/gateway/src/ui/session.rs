@@ -41,9 +41,17 @@ pub(crate) struct SessionBody {
     expires: Timestamp,
     /// Tools that the page need not ask about before it calls them: `participant/tool`, with `*` for any characters
     allow: Vec<String>,
+    /// What the token permits beyond being there, such as `operator`
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    permissions: Vec<String>,
+    /// The capabilities that the token is limited to
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<Vec<String>>,
+    /// Whether the participant may give settings to a topic that has none
+    creates_topics: bool,
 }
 
-/// Whoever is signed in
+/// The person who is signed in
 #[derive(Serialize, ToSchema)]
 struct Who {
     #[schema(value_type = String)]
@@ -55,12 +63,18 @@ struct Who {
     kind: Option<ParticipantKind>,
 }
 
-fn told(gateway: &GatewayState, grant: Grant) -> SessionBody {
-    SessionBody {
-        topics: grant.topics.iter().map(ToString::to_string).collect(),
-        expires: grant.expires,
-        allow: gateway.config.ui.allow.clone(),
-        participant: Who { id: grant.participant, name: grant.name, kind: grant.kind },
+impl SessionBody {
+    pub(crate) fn of(gateway: &GatewayState, grant: Grant) -> Self {
+        let creation = gateway.config.topic_creation();
+        Self {
+            creates_topics: crate::topic_control::check_creation(creation, grant.stamp().as_ref()).is_ok(),
+            permissions: grant.permissions,
+            capabilities: grant.capabilities,
+            topics: grant.topics.iter().map(ToString::to_string).collect(),
+            expires: grant.expires,
+            allow: gateway.config.ui.allow.clone(),
+            participant: Who { id: grant.participant, name: grant.name, kind: grant.kind },
+        }
     }
 }
 
@@ -94,7 +108,7 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(address);
     gateway.audit.record(event.reason("signed in"));
     let cookie = ui.cookie.set(&value, grant.expires, now);
-    Ok(private(StatusCode::CREATED, Some(cookie), Json(told(gateway, grant))))
+    Ok(private(StatusCode::CREATED, Some(cookie), Json(SessionBody::of(gateway, grant))))
 }
 
 #[utoipa::path(get, path = "/v0/session", operation_id = "session_show", tag = "Web", summary = "Who a browser is signed in as",
@@ -106,7 +120,7 @@ pub(crate) async fn show(State(gateway): State<Arc<GatewayState>>, request: Requ
     let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
     let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
     gateway.revocations.require(&grant)?;
-    Ok(private(StatusCode::OK, None, Json(told(&gateway, grant))))
+    Ok(private(StatusCode::OK, None, Json(SessionBody::of(&gateway, grant))))
 }
 
 #[utoipa::path(delete, path = "/v0/session", operation_id = "session_end", tag = "Web", summary = "Sign a browser out",
@@ -154,7 +168,7 @@ pub(crate) async fn end(State(gateway): State<Arc<GatewayState>>, request: Reque
     Ok(private(told.status(), Some(cleared), told))
 }
 
-fn of(gateway: &GatewayState) -> Result<&Ui, Problem> {
+pub(super) fn of(gateway: &GatewayState) -> Result<&Ui, Problem> {
     gateway.ui.as_ref().ok_or_else(|| Problem::new(Code::NotFound, "there is nothing at this address"))
 }
 

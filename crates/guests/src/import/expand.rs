@@ -49,7 +49,7 @@ pub enum Why {
     Unclosed,
     /// There is no home directory to name.
     #[error("there is no home directory")]
-    Homeless,
+    NoHome,
     /// The file cannot be read.
     #[error("`{}` could not be read: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
@@ -148,7 +148,7 @@ impl Surroundings<'_> {
             VariableReference::FolderName => {
                 Ok(self.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
             }
-            VariableReference::Home => self.home.map(|home| home.display().to_string()).ok_or(Why::Homeless),
+            VariableReference::Home => self.home.map(|home| home.display().to_string()).ok_or(Why::NoHome),
             VariableReference::Separator => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
             VariableReference::Unknown => Err(Why::Unknown(inner.to_owned())),
         }

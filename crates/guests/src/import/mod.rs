@@ -1,5 +1,5 @@
-//! The files in which people already keep their MCP servers: `mcpServers` (Claude, Cursor, Windsurf, Gemini, Cline) and `servers` with
-//! `inputs` (VS Code).
+//! The files in which people already keep their MCP servers: `mcpServers` (Claude, Cursor, Windsurf, Gemini, Cline), `servers` with
+//! `inputs` (VS Code), `context_servers` (Zed) and `mcp_servers` in TOML (Codex).
 //!
 //! Pure: text in, servers out. [`read`] says what a file has, with its references (`${VAR}`) as they stand; [`Launch::expand`] replaces
 //! them when a server is started. Deliberately absent: finding the files, the environment, and asking people.
@@ -10,6 +10,7 @@ mod jsonc;
 mod names;
 mod product;
 mod servers;
+mod tables;
 #[cfg(test)]
 mod tests;
 

@@ -18,7 +18,7 @@ impl TakenNames {
     }
 
     /// An id for a name: what would have to be escaped somewhere becomes `-`, and one that is taken gets a number. Whether it differs from the name
-    /// is for the caller to say aloud.
+    /// is for the caller to print.
     pub fn id_for(&mut self, name: &str) -> ParticipantId {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:~@-".contains(c);
         let mut base: String = name.chars().take(LONGEST).map(|c| if allowed(c) { c } else { '-' }).collect();

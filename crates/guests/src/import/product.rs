@@ -20,6 +20,10 @@ pub enum Product {
     Cline,
     /// `.vscode/mcp.json`, and `mcp.json` among a user's settings.
     VsCode,
+    /// `zed/settings.json`, and `.zed/settings.json` of a project.
+    Zed,
+    /// `.codex/config.toml`.
+    Codex,
     /// Any other file.
     Unknown,
 }
@@ -37,6 +41,8 @@ impl Product {
             (".gemini", "settings.json") => Self::Gemini,
             (_, "cline_mcp_settings.json") => Self::Cline,
             (".vscode" | "User", "mcp.json" | "settings.json") => Self::VsCode,
+            ("zed" | ".zed", "settings.json") => Self::Zed,
+            (".codex", "config.toml") => Self::Codex,
             _ => Self::Unknown,
         }
     }
@@ -51,6 +57,8 @@ impl Product {
             Self::Gemini => "Gemini CLI",
             Self::Cline => "Cline",
             Self::VsCode => "VS Code",
+            Self::Zed => "Zed",
+            Self::Codex => "Codex",
             Self::Unknown => "a file",
         }
     }
@@ -62,14 +70,14 @@ impl Product {
         if path.file_name()? == ".mcp.json" {
             return Some(folder);
         }
-        if [".vscode", ".cursor", ".gemini"].into_iter().any(is_settings) { folder.parent() } else { None }
+        if [".vscode", ".cursor", ".gemini", ".zed"].into_iter().any(is_settings) { folder.parent() } else { None }
     }
 
-    /// A number under `timeout`. Cline counts seconds; Gemini and Claude Code milliseconds. Of any other file it is not known: below
+    /// A number under `timeout`. Cline and Codex count seconds; Gemini and Claude Code milliseconds. Of any other file it is not known: below
     /// 1000 it is taken for seconds, because nobody gives a server less than one.
     pub(super) fn timeout(self, number: f64) -> Option<Duration> {
         let seconds = match self {
-            Self::Cline => number,
+            Self::Cline | Self::Codex => number,
             Self::Gemini | Self::ClaudeCode => number / 1000.0,
             _ if number < 1000.0 => number,
             _ => number / 1000.0,

@@ -2,13 +2,19 @@
 
 use std::path::Path;
 
+use salon_control::{InvalidPattern, NamePattern};
+
 use super::jsonc::{self, JsonNode, JsonValue, JsoncError, TextPosition};
-use super::{Import, ImportError, ImportInput, Imported, Launch, Product, Warning};
+use super::{Import, ImportError, ImportInput, Imported, Launch, Product, Warning, tables};
+use crate::ToolFilter;
 use crate::upstream::UrlTransport;
-use crate::{ToolFilter, ToolPattern};
 
 /// The keys under which servers stand, and what they are in.
 const KEYS: &str = "`mcpServers` or `servers`";
+
+/// The products whose files are there for much else, and may name no servers.
+const SETTINGS_OF_PRODUCTS: [Product; 6] =
+    [Product::ClaudeCode, Product::ClaudeDesktop, Product::Gemini, Product::VsCode, Product::Zed, Product::Codex];
 
 /// Reads a file. `project` is the folder whose own servers count beside those of every project (`projects` in `~/.claude.json`).
 pub fn read(text: &str, product: Product, project: Option<&Path>) -> Result<Import, ImportError> {
@@ -22,7 +28,7 @@ fn refusal(text: &str, JsoncError { at, message }: JsoncError) -> ImportError {
 }
 
 fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Import, JsoncError> {
-    let root = jsonc::parse(text)?;
+    let root = if product == Product::Codex { tables::parse(text)? } else { jsonc::parse(text)? };
     if !matches!(root.value, JsonValue::Object(_)) {
         return Err(wrong(root.at, format!("an object with {KEYS} is expected, not {}", root.what())));
     }
@@ -31,9 +37,14 @@ fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
     // VS Code keeps them in a file of their own, or under `mcp` among other settings.
     let nested = root.get("mcp").filter(|mcp| mcp.get("servers").is_some());
     let of_project = project.and_then(|folder| root.get("projects")?.get(folder.to_str()?));
-    for (home, key) in
-        [(Some(&root), "mcpServers"), (of_project, "mcpServers"), (Some(&root), "servers"), (nested, "servers")]
-    {
+    for (home, key) in [
+        (Some(&root), "mcpServers"),
+        (of_project, "mcpServers"),
+        (Some(&root), "servers"),
+        (nested, "servers"),
+        (Some(&root), "context_servers"),
+        (Some(&root), "mcp_servers"),
+    ] {
         let Some(servers) = home.and_then(|home| home.get(key)) else { continue };
         found = true;
         for (name, server) in object(servers, key)? {
@@ -53,8 +64,7 @@ fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
         import.inputs = self::inputs(inputs)?;
     }
     // Settings of a whole program are not there for their servers alone.
-    let may_lack = matches!(product, Product::ClaudeCode | Product::ClaudeDesktop | Product::Gemini | Product::VsCode);
-    if !found && !may_lack {
+    if !found && !SETTINGS_OF_PRODUCTS.contains(&product) {
         return Err(wrong(root.at, format!("there is neither {}", KEYS.replace(" or ", " nor "))));
     }
     Ok(import)
@@ -94,8 +104,8 @@ fn texts(node: &JsonNode, key: &str) -> Result<Vec<String>, JsoncError> {
     }
 }
 
-fn patterns(node: &JsonNode, key: &str) -> Result<Vec<ToolPattern>, JsoncError> {
-    let read = |text: String| text.parse().map_err(|why: String| wrong(node.at, format!("`{key}`: {why}")));
+fn patterns(node: &JsonNode, key: &str) -> Result<Vec<NamePattern>, JsoncError> {
+    let read = |text: String| text.parse().map_err(|why: InvalidPattern| wrong(node.at, format!("`{key}`: {why}")));
     texts(node, key)?.into_iter().map(read).collect()
 }
 
@@ -143,9 +153,38 @@ impl ServerReading<'_> {
         for (key, value) in members {
             let at = value.at;
             match key.as_str() {
+                // As Zed wrote it once: the program, its arguments and its environment in one.
+                "command" if matches!(value.value, JsonValue::Object(_)) => {
+                    keys.command = value.get("path").map(|path| text(path, "command.path")).transpose()?;
+                    if let Some(args) = value.get("args") {
+                        keys.args = Some((args.at, texts(args, "command.args")?));
+                    }
+                    if let Some(env) = value.get("env").filter(|env| !matches!(env.value, JsonValue::Null)) {
+                        keys.env = Some((env.at, self.environment(env)?));
+                    }
+                }
                 "command" => keys.command = Some(text(value, key)?),
+                "source" if self.product == Product::Zed => {}
+                // Codex: names of variables, where others write values.
+                "env_vars" => {
+                    let named = texts(value, key)?.into_iter().map(|name| (name.clone(), format!("${{{name}}}")));
+                    keys.env.get_or_insert((at, Vec::new())).1.extend(named);
+                }
+                "bearer_token_env_var" => {
+                    let token = ("Authorization".to_owned(), format!("Bearer ${{{}}}", text(value, key)?));
+                    keys.headers.get_or_insert((at, Vec::new())).1.push(token);
+                }
+                "env_http_headers" => {
+                    for (name, variable) in object(value, key)? {
+                        let header = (name.clone(), format!("${{{}}}", text(variable, key)?));
+                        keys.headers.get_or_insert((at, Vec::new())).1.push(header);
+                    }
+                }
                 "args" => keys.args = Some((at, texts(value, key)?)),
-                "env" => keys.env = Some((at, self.environment(value)?)),
+                "env" => {
+                    let given = self.environment(value)?;
+                    keys.env.get_or_insert((at, Vec::new())).1.extend(given);
+                }
                 "cwd" => keys.cwd = Some((at, text(value, key)?)),
                 "envFile" => keys.env_file = Some((at, text(value, key)?)),
                 "url" | "serverUrl" | "httpUrl" => {
@@ -157,15 +196,15 @@ impl ServerReading<'_> {
                         keys.transport = Some((at, "http".into()));
                     }
                 }
-                "headers" => {
+                "headers" | "http_headers" => {
                     let header = |(name, value): &(String, JsonNode)| {
                         Ok((name.clone(), text(value, &format!("headers.{name}"))?))
                     };
-                    keys.headers =
-                        Some((at, object(value, key)?.iter().map(header).collect::<Result<_, JsoncError>>()?));
+                    let given: Vec<_> = object(value, key)?.iter().map(header).collect::<Result<_, JsoncError>>()?;
+                    keys.headers.get_or_insert((at, Vec::new())).1.extend(given);
                 }
-                "type" | "transport" => keys.transport = Some((at, text(value, key)?)),
-                "timeout" => timeout = Some(self.timeout(value)?),
+                "type" | "transport" | "transportType" => keys.transport = Some((at, text(value, key)?)),
+                "timeout" | "tool_timeout_sec" => timeout = Some(self.timeout(value)?),
                 // As Gemini, Codex and Copilot write it; our own words last.
                 "includeTools" | "enabledTools" | "enabled_tools" | "allowTools" | "allow_tools" => {
                     tools.allow.get_or_insert_default().extend(patterns(value, key)?);

@@ -2,9 +2,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use salon_control::NamePattern;
 
 use super::*;
-use crate::ToolPattern;
 
 /// Everything a file has, with the secrets that only a test may show.
 fn told(text: &str, product: Product) -> String {
@@ -25,7 +25,7 @@ fn told(text: &str, product: Product) -> String {
             }
         }
         let patterns =
-            |patterns: &[ToolPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            |patterns: &[NamePattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         if let Some(allow) = &tools.allow {
             let _ = write!(told, " allow={}", patterns(allow));
         }
@@ -269,8 +269,42 @@ fn tools_are_allowed_and_denied_in_the_words_of_several_programs() {
     assert_eq!(file(r#""enabled_tools":["x"],"disabled_tools":["y"]"#), line("allow=x deny=y"));
     assert_eq!(file(r#""tools":["*"]"#), line("allow=*"));
     assert_eq!(file(r#""allowTools":[],"denyTools":["x"]"#), line("allow= deny=x"));
-    assert_eq!(
-        file(r#""denyTools":["*x"]"#),
-        "refused 1:47: the server `a`: `denyTools`: `*x` has a `*` that is not at its end\n"
-    );
+    assert_eq!(file(r#""denyTools":["*x"]"#), line("deny=*x"));
+    assert_eq!(file(r#""denyTools":[""]"#), "refused 1:47: the server `a`: `denyTools`: a name is missing\n");
+}
+
+#[test]
+fn codex_and_zed() {
+    let codex = r#"
+model = "o4"
+
+[mcp_servers.docs]
+command = "npx"
+args = ["-y", "docs-server"]
+env_vars = ["DOCS_KEY"]
+tool_timeout_sec = 30
+enabled_tools = ["search"]
+
+[mcp_servers.issues]
+url = "https://issues.example/mcp"
+bearer_token_env_var = "ISSUES_TOKEN"
+enabled = false
+"#;
+    insta::assert_snapshot!(told(codex, Product::Codex), @r#"
+    4:1 docs: npx ["-y", "docs-server"] env=[("DOCS_KEY", "${DOCS_KEY}")] cwd=None env_file=None allow=search timeout=Some(30s) disabled=false
+    11:1 issues: https://issues.example/mcp Auto headers=[("Authorization", "Bearer ${ISSUES_TOKEN}")] timeout=None disabled=true
+    "#);
+    let zed = r#"{ "theme": "dark", "context_servers": {
+        "new": { "source": "custom", "command": "npx", "args": ["x"], "env": { "A": "b" } },
+        "old": { "command": { "path": "/bin/x", "args": [], "env": null } },
+        "extension": { "source": "extension", "settings": {} },
+    } }"#;
+    insta::assert_snapshot!(told(zed, Product::Zed), @r#"
+    2:16 new: npx ["x"] env=[("A", "b")] cwd=None env_file=None timeout=None disabled=false
+    3:16 old: /bin/x [] env=[] cwd=None env_file=None timeout=None disabled=false
+    refused 4:22: the server `extension`: it has neither a command nor a URL
+    warning 4:59: `settings` of the server `extension` is not understood and left out
+    "#);
+    let cline = r#"{ "mcpServers": { "web": { "url": "https://a.example/mcp", "transportType": "streamableHttp" } } }"#;
+    insta::assert_snapshot!(told(cline, Product::Cline), @"1:26 web: https://a.example/mcp Streamable headers=[] timeout=None disabled=false");
 }

@@ -10,8 +10,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::challenge::BearerChallenge;
-use super::exchange::OAuthRequest;
+use super::exchange::{OAuthAnswer, OAuthRequest};
 use super::metadata::{ProtectedResource, resource_addresses};
+use super::renewal::RenewalHistory;
 use super::running::{now, perform};
 use super::tokens::{OAuthTokens, union};
 use super::wire::OAuthWire;
@@ -25,6 +26,9 @@ const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// After this long the server is asked again all the same: what it lacked may have been its own fault.
 const RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// How long a guest that ends waits for a refresh that is under way.
+const RENEWAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many times in a guest's life more scopes are asked for.
 const MAX_STEP_UPS: usize = 8;
@@ -41,8 +45,8 @@ pub(crate) struct GuestAccess {
     was_stored: AtomicBool,
     /// When it last failed to store the tokens that are held.
     store_failed: Mutex<Option<Instant>>,
-    /// Held by the one task that refreshes; with the refresh token that was refused last, which is not used again.
-    renewing: tokio::sync::Mutex<Option<String>>,
+    /// Held by the one task that refreshes.
+    renewing: tokio::sync::Mutex<RenewalHistory>,
     needs: watch::Sender<AccessNeeds>,
 }
 
@@ -99,7 +103,7 @@ impl GuestAccess {
 
     fn stored(&self) -> Option<OAuthTokens> {
         let stored = self.options.store.read(&self.resource).unwrap_or_else(|why| {
-            let resource = self.resource.as_str();
+            let resource = self.resource.origin();
             tracing::warn!(resource, "oauth: stored tokens unreadable, going on without: {why}");
             None
         });
@@ -170,7 +174,7 @@ impl GuestAccess {
         let access = self.clone();
         tokio::spawn(async move {
             if let Err(why) = access.store_held().await {
-                let resource = access.resource.as_str();
+                let resource = access.resource.origin();
                 tracing::warn!(resource, "oauth: tokens still not stored, retrying: {why}");
             }
         });
@@ -216,7 +220,7 @@ impl GuestAccess {
                 None
             }
             Err(why) => {
-                let resource = self.resource.as_str();
+                let resource = self.resource.origin();
                 tracing::warn!(resource, "oauth: tokens not refreshed, trying again at the next request: {why}");
                 None
             }
@@ -276,27 +280,40 @@ impl GuestAccess {
     }
 
     async fn renew_alone(&self, used: &OAuthTokens) -> Result<Arc<OAuthTokens>, AuthorizationError> {
-        let mut refused = self.renewing.lock().await;
+        let mut history = self.renewing.lock().await;
         let _lock = self.lock().await?;
         // Another task, or another process, may have been first.
         let newest = self.newest()?.ok_or(AuthorizationError::SignedOut)?;
         if newest.access_token != used.access_token && !newest.is_due(now()) {
             return Ok(self.hold(newest));
         }
-        let request = newest.refresh().filter(|_| *refused != newest.refresh_token);
+        let request = newest.refresh();
         let request = request.ok_or_else(|| AuthorizationError::Void("there is no refresh token".into()))?;
-        let answer = OAuthWire::open(&self.resource).await?.ask(request).await?;
-        let tokens = newest.refreshed(&answer, now()).inspect_err(|why| {
-            if why.is_final() {
-                refused.clone_from(&newest.refresh_token);
-            }
-        })?;
+        history.may_try(&newest, Instant::now())?;
+        let refreshed = match self.ask(request).await {
+            Ok(answer) => newest.refreshed(&answer, now()),
+            Err(why) => Err(why),
+        };
+        let tokens = refreshed.inspect_err(|why| history.record(&newest, why, Instant::now()))?;
         // Before they are used: the old refresh token may be void by now.
         if let Err(why) = self.store(&tokens) {
-            let resource = self.resource.as_str();
+            let resource = self.resource.origin();
             tracing::warn!(resource, "oauth: new tokens not stored, retrying; a restart before needs a sign-in: {why}");
         }
         Ok(self.hold(tokens))
+    }
+
+    async fn ask(&self, request: OAuthRequest) -> Result<OAuthAnswer, AuthorizationError> {
+        OAuthWire::open(&self.resource).await?.ask(request).await
+    }
+
+    /// Waits, for a bounded time, until a refresh that is under way has been stored. Otherwise the refresh token that it replaced
+    /// would be the stored one, and the next start would need a person.
+    pub(crate) async fn finish_renewal(&self) {
+        if tokio::time::timeout(RENEWAL_DRAIN_TIMEOUT, self.renewing.lock()).await.is_err() {
+            let resource = self.resource.origin();
+            tracing::warn!(resource, "oauth: a refresh did not end in time, the next start may need a sign-in");
+        }
     }
 
     pub(crate) fn sign_in_need(&self) -> Option<SignInNeed> {
@@ -377,7 +394,7 @@ impl GuestAccess {
                 Ok(()) if self.options.prompt.is_some() => {}
                 Ok(()) => self.wait_for_tokens(need.refused.as_deref(), RETRY_AFTER).await,
                 Err(why) => {
-                    let resource = self.resource.as_str();
+                    let resource = self.resource.origin();
                     tracing::warn!(resource, "oauth: no tokens with other scopes, keeping those there are: {why}");
                 }
             }

@@ -33,6 +33,11 @@ impl ResourceUrl {
         self.0.as_str()
     }
 
+    /// The address for log lines: without its path, in which some servers expect a secret.
+    pub(crate) fn origin(&self) -> String {
+        origin(&self.0)
+    }
+
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }

@@ -138,7 +138,7 @@ impl DeviceGrant {
             }
             Some("access_denied") => Err(AuthorizationError::Denied),
             Some("expired_token") => Err(AuthorizationError::Expired),
-            // Any other error is told by whoever reads the tokens.
+            // The reader of the tokens reports any other error.
             _ => Ok(DevicePoll::Granted(answer)),
         }
     }

@@ -58,6 +58,9 @@ pub enum AuthorizationError {
     /// The server refuses a token that was just given out for it.
     #[error("the server refuses the token that its authorization server gave out")]
     TokenRefused,
+    /// A refresh with these tokens failed a moment ago, and is not repeated yet.
+    #[error("{0}")]
+    NotRenewed(String),
     /// The stored tokens are gone.
     #[error("somebody has signed out (`salon logout`)")]
     SignedOut,

@@ -13,6 +13,7 @@ mod error;
 mod exchange;
 mod metadata;
 mod redirect;
+mod renewal;
 mod running;
 mod sign_in;
 mod store;

@@ -1,4 +1,4 @@
-//! Tokens on disk: a file for each server, which only its owner can read, and a lock for those who refresh them.
+//! Tokens on disk: a file for each server, which only its owner can read, and a lock for processes that refresh them.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

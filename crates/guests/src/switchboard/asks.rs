@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use salon_mcp::input::{InputRequired, Question};
 use salon_mcp::rounds::{InputClient, InputFailure, InputRound};
 use salon_mcp::{Era, meta, read_error, same_id};
-use salon_protocol::{EnvelopeId, Members, ParticipantId, RpcError, rpc};
+use salon_protocol::{Envelope, EnvelopeId, Members, ParticipantId, RpcError, rpc};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,8 +14,9 @@ use super::{CallerId, CallerState, LaneId, PublishPurpose, Switchboard, Switchbo
 
 /// How long a caller may think about a question: there may be a person behind it.
 const THINKING_TIME: Duration = Duration::from_secs(600);
-/// Questions of one lane that may be open.
+/// Questions that may be open: of one lane, and of one call on a shared lane.
 const MAX_ASKS: usize = 64;
+const MAX_ASKS_OF_CALL: usize = 16;
 /// Failures that are kept for questions whose envelope is not known yet: as many as can be on their way to the room.
 const MAX_EARLY: usize = 64;
 
@@ -31,8 +32,8 @@ pub(super) struct CallerQuestion {
 
 #[derive(Debug)]
 enum QuestionSource {
-    /// A server's request on a lane, with its id there.
-    Server { lane: LaneId, id: Box<RawValue> },
+    /// A server's request on a lane, with its id there, and on a shared lane the call it belongs to.
+    Server { lane: LaneId, id: Box<RawValue>, call: Option<u64> },
     /// A question of the result that a call had.
     Input { call: u64, key: String },
 }
@@ -52,27 +53,36 @@ impl Switchboard {
             self.send(lane, rpc::response(id, &super::empty()));
             return;
         }
-        let Some(owner) = self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy) else {
+        let Some(known) = self.lanes.get(&lane).filter(|lane| lane.era == Era::Legacy) else {
             // Whatever waits for it must not wait for ever.
             let told = "in this revision servers ask with `input_required`, not by requests";
             self.send(lane, rpc::failure(id, &RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
             return;
         };
-        let refused = match &owner.owner {
-            None => Some(format!(
-                "`{method}` cannot be asked here: this connection is shared by callers who offer no such thing"
-            )),
-            Some(_) if self.open_asks(lane) >= MAX_ASKS => Some(format!("{MAX_ASKS} questions are open already")),
-            Some(_) => None,
+        let addressee = match known.owner.clone() {
+            Some(owner) => Ok((owner, self.cause_of(lane, related), None)),
+            None => self
+                .addressee_of(lane, method, params, related, now)
+                .map(|(reply, call)| (reply.caller, Some(reply.envelope), Some(call))),
         };
-        if let Some(told) = refused {
-            self.send(lane, rpc::failure(id, &RpcError::new(RpcError::METHOD_NOT_FOUND, told)));
-            return;
+        let addressee = addressee.and_then(|addressee| match self.too_many_asks(lane, addressee.2) {
+            None => Ok(addressee),
+            Some(limit) => Err(format!("{limit} questions are open already")),
+        });
+        match addressee {
+            Ok((caller, correlation, call)) => {
+                let cause = QuestionSource::Server { lane, id: id.to_owned(), call };
+                self.ask(caller, cause, correlation, method, params, now);
+            }
+            Err(told) => self.send(lane, rpc::failure(id, &RpcError::new(RpcError::METHOD_NOT_FOUND, told))),
         }
-        let Some(caller) = owner.owner.clone() else { return };
-        let cause = QuestionSource::Server { lane, id: id.to_owned() };
-        let correlation = self.cause_of(lane, related);
-        self.ask(caller, cause, correlation, method, params, now);
+    }
+
+    /// The limit that one more question of a lane would exceed.
+    fn too_many_asks(&self, lane: LaneId, call: Option<u64>) -> Option<usize> {
+        let of_call = |ask: &CallerQuestion| matches!(ask.cause, QuestionSource::Server { call: of, .. } if of == call);
+        let is_full = call.is_some() && self.asks.values().filter(|ask| of_call(ask)).count() >= MAX_ASKS_OF_CALL;
+        if is_full { Some(MAX_ASKS_OF_CALL) } else { (self.open_asks(lane) >= MAX_ASKS).then_some(MAX_ASKS) }
     }
 
     /// The call that a server's request is about.
@@ -108,9 +118,12 @@ impl Switchboard {
             .count()
     }
 
-    /// Whether a caller is thinking about a question of this lane, so that the server rightly makes no progress.
-    pub(super) fn is_waiting_for_caller(&self, lane: LaneId) -> bool {
-        self.open_asks(lane) > 0
+    /// Whether a caller is thinking about a question that a call waits for, so that the server rightly makes no progress.
+    pub(super) fn is_waiting_for_caller(&self, number: u64, lane: LaneId) -> bool {
+        self.asks.values().any(|ask| match ask.cause {
+            QuestionSource::Server { lane: of, call, .. } => of == lane && call.is_none_or(|call| call == number),
+            QuestionSource::Input { .. } => false,
+        })
     }
 
     fn take_ask(&mut self, number: u64) -> Option<CallerQuestion> {
@@ -118,15 +131,20 @@ impl Switchboard {
         self.asks.remove(&number)
     }
 
-    /// A caller answered something.
-    pub(super) fn ask_answered(&mut self, caller: &ParticipantId, message: &Members, now: Instant) {
+    /// A caller answered something. Numbers start over with every stay of the guest, and a question of an earlier one can still be answered, so an
+    /// answer has to name the question's envelope too.
+    pub(super) fn ask_answered(&mut self, answer: &Envelope, message: &Members, now: Instant) {
         let Some(number) = message.get("id").and_then(|id| id.get().parse().ok()) else { return };
-        if self.asks.get(&number).is_none_or(|ask| ask.caller.participant != *caller) {
+        let is_its_answer = |ask: &CallerQuestion| {
+            let is_its_envelope = |asked: &EnvelopeId| answer.correlation() == Some(asked);
+            ask.caller.participant == *answer.from() && ask.envelope.as_ref().is_none_or(is_its_envelope)
+        };
+        if !self.asks.get(&number).is_some_and(is_its_answer) {
             return;
         }
         let Some(ask) = self.take_ask(number) else { return };
         match ask.cause {
-            QuestionSource::Server { lane, id } => {
+            QuestionSource::Server { lane, id, .. } => {
                 let mut message = message.clone();
                 message.set("id", &id);
                 self.send(lane, message.to_raw());
@@ -143,7 +161,7 @@ impl Switchboard {
         let Some(ask) = self.take_ask(number) else { return };
         let told = RpcError::internal(format!("`{}` was not asked or did not answer: {why}", ask.caller.participant));
         match ask.cause {
-            QuestionSource::Server { lane, id } => self.send(lane, rpc::failure(&id, &told)),
+            QuestionSource::Server { lane, id, .. } => self.send(lane, rpc::failure(&id, &told)),
             QuestionSource::Input { call, .. } => self.fail(call, &told, now),
         }
     }
@@ -216,7 +234,7 @@ impl Switchboard {
         let Some(mut params) = params.and_then(|params| Members::parse(params.get())) else { return };
         let Some(id) = params.remove("requestId") else { return };
         let named = self.asks.iter().find(|(_, ask)| {
-            matches!(&ask.cause, QuestionSource::Server { lane: of, id: theirs } if *of == lane && same_id(theirs.get(), id.get()))
+            matches!(&ask.cause, QuestionSource::Server { lane: of, id: theirs, .. } if *of == lane && same_id(theirs.get(), id.get()))
         });
         let Some(number) = named.map(|(number, _)| *number) else { return };
         if let Some(ask) = self.take_ask(number) {
@@ -227,24 +245,36 @@ impl Switchboard {
 
     /// Takes back the questions of a lane that is going.
     pub(super) fn withdraw_asks(&mut self, lane: LaneId) {
-        self.withdraw(|cause| matches!(cause, QuestionSource::Server { lane: of, .. } if *of == lane));
+        drop(self.withdraw(|cause| matches!(cause, QuestionSource::Server { lane: of, .. } if *of == lane)));
     }
 
-    /// Takes back the questions of a call that is over.
+    /// Takes back the questions of a call that is over. The server hears that they get no answer.
     pub(super) fn withdraw_asks_of_call(&mut self, number: u64) {
-        self.withdraw(|cause| matches!(cause, QuestionSource::Input { call, .. } if *call == number));
-    }
-
-    fn withdraw(&mut self, wanted: impl Fn(&QuestionSource) -> bool) {
-        let numbers: Vec<_> =
-            self.asks.iter().filter(|(_, ask)| wanted(&ask.cause)).map(|(number, _)| *number).collect();
-        for number in numbers {
-            if let Some(ask) = self.take_ask(number)
-                && self.callers.contains_key(&ask.caller)
-            {
-                self.publish_cancelled(&ask.caller, &number, None);
+        let withdrawn = self.withdraw(|cause| match cause {
+            QuestionSource::Input { call, .. } => *call == number,
+            QuestionSource::Server { call, .. } => *call == Some(number),
+        });
+        for cause in withdrawn {
+            if let QuestionSource::Server { lane, id, .. } = cause {
+                let told = RpcError::internal("the call that this question belongs to is over");
+                self.send(lane, rpc::failure(&id, &told));
             }
         }
+    }
+
+    fn withdraw(&mut self, wanted: impl Fn(&QuestionSource) -> bool) -> Vec<QuestionSource> {
+        let mut numbers: Vec<_> =
+            self.asks.iter().filter(|(_, ask)| wanted(&ask.cause)).map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        let mut withdrawn = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let Some(ask) = self.take_ask(number) else { continue };
+            if self.callers.contains_key(&ask.caller) {
+                self.publish_cancelled(&ask.caller, &number, None);
+            }
+            withdrawn.push(ask.cause);
+        }
+        withdrawn
     }
 
     fn publish_cancelled(&mut self, caller: &CallerId, number: &u64, reason: Option<&str>) {

@@ -54,6 +54,7 @@ impl Switchboard {
                 let told = format!("the server of `{}` gave no answer: {why}", self.setting.name);
                 // Whether it is only this answer or the whole server, a word with it tells.
                 self.ping(now);
+                self.note_withdrawn(number, now);
                 self.fail(number, &RpcError::new(RpcError::INTERNAL, told), now);
             }
         }
@@ -84,6 +85,7 @@ impl Switchboard {
         if let Some(wanted) = message.get("result").filter(|_| translated).and_then(InputRequired::read) {
             return self.input_required(number, wanted, now);
         }
+        self.withdraw_asks_of_call(number);
         let Some(LaneCall { method, origin: Origin::Caller(asked), .. }) = self.remove(number) else { return };
         let revision = self.callers.get(&asked.reply.caller).map_or(Revision::ROOM, |caller| caller.revision);
         let is_older = !asked.modern && self.lanes.get(&lane).is_some_and(|lane| revision < lane.revision);
@@ -166,11 +168,12 @@ impl Switchboard {
         if resting {
             return self.retry(number, now);
         }
-        if self.is_waiting_for_caller(lane) {
+        if self.is_waiting_for_caller(number, lane) {
             return self.timers.set(SwitchboardTimer::Call(number), now + self.setting.timeout);
         }
         let seconds = self.setting.timeout.as_secs();
         let told = format!("the server of `{}` gave no answer and no progress for {seconds} s", self.setting.name);
+        self.note_withdrawn(number, now);
         self.withdraw_from_server(number, Some("no answer and no progress in time"));
         self.fail(number, &RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "timeout" })), now);
     }

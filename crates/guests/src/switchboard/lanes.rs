@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::call::LaneCallStage;
 use super::listening::LaneListen;
-use super::{CallerId, LaneId, MAX_OWN_LANES, Switchboard, SwitchboardAction};
+use super::questions::WithdrawnCalls;
+use super::{CallerId, LaneId, MAX_OWN_LANES, MAX_OWN_LANES_OF_ONE, Switchboard, SwitchboardAction, shared_handshake};
 
 #[derive(Debug)]
 pub(super) struct UpstreamLane {
@@ -24,20 +25,30 @@ pub(super) struct UpstreamLane {
     /// The level asked of a server whose log lines are shared.
     pub(super) level: Option<salon_protocol::LogLevel>,
     pub(super) listening: LaneListen,
+    /// Calls that the server may still be working on, though nobody waits for them.
+    pub(super) withdrawn: WithdrawnCalls,
 }
 
 impl UpstreamLane {
     pub(super) fn open(era: Era, owner: Option<CallerId>, revision: Revision) -> Self {
-        Self { era, owner, is_open: true, revision, retired: false, level: None, listening: LaneListen::default() }
+        Self {
+            era,
+            owner,
+            is_open: true,
+            revision,
+            retired: false,
+            level: None,
+            listening: LaneListen::default(),
+            withdrawn: WithdrawnCalls::default(),
+        }
     }
 }
 
 impl Switchboard {
-    /// The lane a caller's requests of an era go by, opened where there is none yet.
-    pub(super) fn lane_for(&mut self, caller: &CallerId, era: Era) -> Result<LaneId, RpcError> {
+    /// The lane a caller's requests of an era go by, opened where there is none yet. `isolated` says that the caller wants its own.
+    pub(super) fn lane_for(&mut self, caller: &CallerId, era: Era, isolated: bool) -> Result<LaneId, RpcError> {
+        let own = self.setting.isolated || isolated;
         let known = self.callers.entry(caller.clone()).or_default();
-        // In the modern era questions come with answers, so whose they are is known.
-        let own = self.setting.isolated || (era == Era::Legacy && known.handshake_params.takes_questions());
         let existing = if own { known.lanes.get(&era) } else { self.shared.get(&era) };
         if let Some(lane) = existing {
             return Ok(*lane);
@@ -45,18 +56,10 @@ impl Switchboard {
         let (handshake_params, revision) = if own {
             (known.handshake_params.clone(), known.revision)
         } else {
-            (self.ours.clone(), Revision::R2025_11_25)
+            (shared_handshake(&self.setting, &self.ours, era), Revision::R2025_11_25)
         };
-        let is_full = |board: &Self| board.lanes.values().filter(|lane| lane.owner.is_some()).count() >= MAX_OWN_LANES;
-        if own && is_full(self) {
-            self.close_idle_lanes(caller);
-        }
-        if own && is_full(self) {
-            let told = format!(
-                "`{}` already serves {MAX_OWN_LANES} callers with a connection of their own",
-                self.setting.name
-            );
-            return Err(RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" })));
+        if own {
+            self.check_own_lanes(caller)?;
         }
         let lane = LaneId(u32::try_from(self.fresh()).unwrap_or(u32::MAX));
         let owner = own.then(|| caller.clone());
@@ -73,6 +76,31 @@ impl Switchboard {
             revision,
         });
         Ok(lane)
+    }
+
+    /// Refuses another lane of a caller's own where there are too many, unless an idle one can be closed for it.
+    fn check_own_lanes(&mut self, caller: &CallerId) -> Result<(), RpcError> {
+        let refusal = |board: &Self| {
+            let owners = board.lanes.values().filter_map(|lane| lane.owner.as_ref());
+            let (all, theirs) = owners.fold((0, 0), |(all, theirs), owner| {
+                (all + 1, theirs + usize::from(owner.participant == caller.participant))
+            });
+            let name = &board.setting.name;
+            if theirs >= MAX_OWN_LANES_OF_ONE {
+                return Some(format!(
+                    "`{name}` already serves {MAX_OWN_LANES_OF_ONE} sessions of yours with a connection of their own"
+                ));
+            }
+            (all >= MAX_OWN_LANES)
+                .then(|| format!("`{name}` already serves {MAX_OWN_LANES} callers with a connection of their own"))
+        };
+        if refusal(self).is_some() {
+            self.close_idle_lanes(caller);
+        }
+        match refusal(self) {
+            None => Ok(()),
+            Some(told) => Err(RpcError::new(RpcError::INTERNAL, told).with_data(&json!({ "code": "rate_limited" }))),
+        }
     }
 
     /// Closes the lanes of the participant's session that has been idle for the longest time. It may have ended without a word; if not, its

@@ -2,9 +2,9 @@
 //!
 //! A sans-IO state machine. Envelopes and servers' messages go in, [`SwitchboardAction`]s come out, time is an argument. Every request to a
 //! server has a number of ours, which is its id and its progress token there; what comes back is given its caller's own id and
-//! token again. A [lane](Lane) is a connection to the server: callers who cannot be asked anything share one, the others have their own,
-//! because nothing on a shared wire says whose call a server's question belongs to. A caller is one session of a participant ([`CallerId`]), so
-//! sessions of one participant have handshakes, subscriptions, log levels and lanes of their own.
+//! token again. A [lane](UpstreamLane) is a connection to the server. All callers share one, unless the guest or the caller asks for isolation. A server's
+//! question on a shared lane goes to a caller only where it is certain that the question belongs to its call ([`questions`]). A caller is one session of a
+//! participant ([`CallerId`]), so sessions of one participant have handshakes, subscriptions and log levels of their own.
 //!
 //! Deliberately absent: sockets, children, the room's client. Invariant: a request that was taken is answered, unless its caller cancelled it
 //! or left.
@@ -16,6 +16,7 @@ mod downward;
 mod lanes;
 mod listening;
 mod own_requests;
+mod questions;
 #[cfg(test)]
 mod tests;
 mod upward;
@@ -37,6 +38,7 @@ use call::{LaneCall, LaneCalls, Origin};
 use callers::{CallerId, CallerState};
 use lanes::UpstreamLane;
 use own_requests::ToolNames;
+pub(crate) use questions::shared_handshake;
 
 /// Calls of one participant that may be open.
 const MAX_CALLS_OF_ONE: usize = 256;
@@ -45,8 +47,9 @@ const MAX_CALLS: usize = 2048;
 /// Bytes of parameters that are kept for calls which may have to be sent (again), and what counts as little.
 const MAX_KEPT: usize = 16 << 20;
 const LITTLE: usize = 16 << 10;
-/// Lanes that belong to one caller each.
+/// Lanes that belong to one caller each, in all and of one participant: each may be a process.
 const MAX_OWN_LANES: usize = 64;
+const MAX_OWN_LANES_OF_ONE: usize = 8;
 /// Sessions of one participant of which something is remembered.
 const MAX_SESSIONS_OF_ONE: usize = 64;
 /// Recipients one envelope may name.

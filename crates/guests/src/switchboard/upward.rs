@@ -48,7 +48,7 @@ impl Switchboard {
                 }
             }
             Some(Message::Notification { method }) => self.told(envelope, method, params.as_deref(), now),
-            Some(Message::Response { .. }) => self.ask_answered(envelope.from(), &message, now),
+            Some(Message::Response { .. }) => self.ask_answered(envelope, &message, now),
             None => {}
         }
     }
@@ -85,7 +85,9 @@ impl Switchboard {
             return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, format!("MCP {asked} has no `initialize`")));
         }
         self.check_exposed(method, params.as_deref())?;
-        let lane = self.lane_for(&reply.caller, Era::Modern)?;
+        let said = params.as_deref().map(meta::said).unwrap_or_default();
+        let isolated = said.capabilities.as_deref().is_some_and(handshake::wants_isolation);
+        let lane = self.lane_for(&reply.caller, Era::Modern, isolated)?;
         if let Some(caller) = self.callers.get_mut(&reply.caller) {
             caller.is_modern = true;
         }
@@ -121,8 +123,10 @@ impl Switchboard {
             }
             _ => self.check_exposed(method, params.as_deref())?,
         }
+        let params = self.without_introduction(reply, params);
         let era = self.setting.room_era();
-        let lane = self.lane_for(&reply.caller, era)?;
+        let isolated = self.callers.get(&reply.caller).is_some_and(|known| known.handshake_params.wants_isolation());
+        let lane = self.lane_for(&reply.caller, era, isolated)?;
         let shared = !self.is_own(lane);
         match (method, era) {
             ("logging/setLevel", Era::Modern) => return self.remember_level(reply, params.as_deref()),
@@ -161,6 +165,17 @@ impl Switchboard {
         self.open_call(lane, asked, method, params, now)
     }
 
+    /// Takes note of what a legacy request says of its caller, as modern requests do, and leaves it out: a caller that makes one call
+    /// needs no handshake for its questions.
+    fn without_introduction(&mut self, reply: &ReplyAddress, params: Option<Box<RawValue>>) -> Option<Box<RawValue>> {
+        let said = meta::said(params.as_deref()?);
+        let Some(capabilities) = said.capabilities.filter(|said| said.get().starts_with('{')) else { return params };
+        let handshake_params = HandshakeParams { asked: None, capabilities, info: said.info };
+        self.retire(&reply.caller, &handshake_params);
+        self.callers.entry(reply.caller.clone()).or_default().handshake_params = handshake_params;
+        params.map(|params| meta::strip(&params).unwrap_or(params))
+    }
+
     fn upgrade(&self, caller: &CallerId, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let caller = self.callers.get(caller);
         let handshake_params = caller.map_or(&self.ours, |caller| &caller.handshake_params);
@@ -181,7 +196,7 @@ impl Switchboard {
         let handshake_params = HandshakeParams::read(params);
         let revision = handshake::agree(handshake_params.asked.as_deref(), self.server.revision());
         self.retire(&reply.caller, &handshake_params);
-        let own = self.setting.isolated || handshake_params.takes_questions();
+        let own = self.setting.isolated || handshake_params.wants_isolation();
         let caller = self.callers.entry(reply.caller.clone()).or_default();
         (caller.handshake_params, caller.revision) = (handshake_params, revision);
         let expose = self.setting.expose;
@@ -338,6 +353,7 @@ impl Switchboard {
     /// Withdraws a call from the server and forgets it.
     pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
         let Some(lane) = self.calls.get(&number).map(|call| call.lane) else { return };
+        self.note_withdrawn(number, now);
         self.withdraw_from_server(number, reason);
         self.withdraw_asks_of_call(number);
         let effect = call_effect(self.remove(number));

@@ -3,6 +3,19 @@
 use std::io;
 use std::time::Duration;
 
+impl UpstreamError {
+    /// Whether trying again, with nothing changed, ends the same way: the address, the credentials or the program are wrong.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Start { .. } | Self::Exited(_) | Self::Url(_) | Self::Header(_) => true,
+            Self::Unauthorized { .. } | Self::NotMcp(_) => true,
+            // 408, 425 and 429 ask for patience.
+            Self::Status { status, .. } => (400..500).contains(status) && !matches!(status, 408 | 425 | 429),
+            Self::Unreachable(_) | Self::TimedOut(_) | Self::TooManyStreams | Self::Closed => false,
+        }
+    }
+}
+
 /// Why a server could not be reached or understood.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
@@ -14,7 +27,7 @@ pub enum UpstreamError {
         source: io::Error,
     },
     /// The child ended before it had answered.
-    #[error("it ended before it answered: {0}")]
+    #[error("it did not answer: {0}")]
     Exited(String),
     /// The address cannot be used.
     #[error("not a usable URL: {0}")]

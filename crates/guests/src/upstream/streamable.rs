@@ -4,6 +4,7 @@
 //! that breaks is resumed. The modern era has none of these: a stream that ends has ended its request.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::frame;
 use super::http::{BodyKind, HttpEvents, HttpFailure, HttpUpstream, header_map, kind, read_text};
-use super::lanes::{Lanes, SendLane, ends_handshake};
+use super::lanes::{Lanes, SendGate, SendLane, ends_handshake};
 use super::{Era, Outbound, UpstreamError, UpstreamMessage, UpstreamSetup};
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -38,6 +39,9 @@ const RESUMES: u32 = 8;
 const RESUME_DELAY: Duration = Duration::from_secs(1);
 const MIN_RESUME_DELAY: Duration = Duration::from_millis(20);
 const MAX_RESUME_DELAY: Duration = Duration::from_secs(60);
+
+/// How long requests wait for the first GET stream.
+const OPENING_TIME: Duration = Duration::from_secs(1);
 
 /// A GET stream that lasted this long was no failure, though it brought nothing.
 const LASTING: Duration = Duration::from_secs(10);
@@ -107,9 +111,9 @@ impl Streamable {
                     ready.await;
                 }
                 let heard = shared.tell(&text, headers).await;
-                drop((held, place));
+                drop(place);
                 if begins && heard {
-                    shared.listen().await;
+                    shared.listen(held).await;
                 }
             });
             return Ok(());
@@ -322,13 +326,29 @@ impl StreamableShared {
         self.http.stream(headers).await
     }
 
+    /// Opens the stream that [`Self::listen`] reads, and lets go of what is held then.
+    async fn open_listening(&self, last: Option<&str>, held: Option<SendGate>) -> Result<HttpEvents, HttpFailure> {
+        let mut opening = pin!(self.resume(last));
+        match timeout(OPENING_TIME, &mut opening).await {
+            Ok(opened) => opened,
+            // A server may answer with nothing until it has something to say.
+            Err(_) => {
+                drop(held);
+                opening.await
+            }
+        }
+    }
+
     /// The legacy era's stream for what the server says unasked. Opened again as long as the session lasts, so a server that was
     /// restarted is noticed here, without a request.
-    async fn listen(&self) {
+    ///
+    /// Requests are held until it is open: what a server asks on it while nobody reads it, some servers drop, and a call would wait in vain.
+    async fn listen(&self, mut held: Option<SendGate>) {
         let (mut last, mut retry, mut in_vain, mut served) = (None::<Box<str>>, None, 0, false);
         loop {
             let began = Instant::now();
-            match self.resume(last.as_deref()).await {
+            let opened = self.open_listening(last.as_deref(), held.take()).await;
+            match opened {
                 Ok(mut events) => {
                     served = true;
                     while let Ok(Some(event)) = events.next().await {

@@ -1,5 +1,7 @@
 //! Many callers, one server.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use salon_guests::{Expose, GuestStatus};
 use salon_protocol::ParticipantId;
@@ -50,6 +52,28 @@ async fn callers_share_a_server_unless_they_are_isolated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_clients_that_can_be_asked_leave_one_process_and_one_that_asks_for_it_has_its_own() {
+    let stage = Stage::new().await;
+    let mut guest = stage.guest(LEGACY, |_| {});
+    guest.here().await;
+    let mut processes = BTreeSet::new();
+    let mut callers = Vec::new();
+    for number in 0..10 {
+        let mut caller = stage.caller(&format!("caller-{number}")).await;
+        let hello = caller.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{},"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"x","version":"1"}}}"#).await;
+        caller.result(&hello).await;
+        let request = caller.call("pid", "{}").await;
+        processes.insert(text(&caller.result(&request).await).to_owned());
+        callers.push(caller);
+    }
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    let alone = &mut callers[0];
+    let request = alone.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pid","_meta":{"io.modelcontextprotocol/clientCapabilities":{"experimental":{"salon/isolated":{}}}}}}"#).await;
+    assert!(processes.insert(text(&alone.result(&request).await).to_owned()), "{processes:?}");
+    guest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
     let stage = Stage::new().await;
     let mut guest = stage.guest(LEGACY, |_| {});
@@ -65,7 +89,8 @@ async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
         caller.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         callers.push((name, caller));
     }
-    let calls = callers.iter_mut().map(|(name, caller)| async move {
+    // One after the other: nothing on a pipe says whose call a question belongs to.
+    for (name, caller) in &mut callers {
         let request = caller.call("sample", "{}").await;
         let question = caller.heard().await;
         assert_eq!(question.correlation(), Some(&request));
@@ -74,8 +99,14 @@ async fn a_servers_question_goes_to_the_participant_whose_call_caused_it() {
         let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "by": name } });
         caller.answer(Some(question.id().clone()), &answer.to_string()).await;
         assert_eq!(text(&caller.result(&request).await), format!(r#"{{"by": "{name}"}}"#));
-    });
-    join_all(calls).await;
+    }
+    // While another's call runs, neither is asked, and the call goes on with the reason.
+    let [(_, alice), (_, bob)] = &mut callers[..] else { panic!("two callers") };
+    alice.call("hang", "{}").await;
+    alice.heard().await;
+    let request = bob.call("sample", "{}").await;
+    let refused = bob.result(&request).await;
+    assert!(text(&refused).contains("nothing says whose question it is"), "{refused}");
     // Somebody who offers nothing is not asked anything: the server hears so.
     let mut carol = stage.caller("carol").await;
     let request = carol.call("sample", "{}").await;

@@ -8,7 +8,7 @@ use futures_util::future::LocalBoxFuture;
 /// How many checks run at a time: each has a log of its own, and waits for its engine more than it computes.
 const CHECKS_AT_ONCE: usize = 4;
 
-pub(super) async fn all(checks: Vec<LocalBoxFuture<'_, ()>>) {
+pub(super) async fn all<'a>(checks: impl IntoIterator<Item = LocalBoxFuture<'a, ()>>) {
     futures_util::stream::iter(checks).buffer_unordered(CHECKS_AT_ONCE).collect::<()>().await;
 }
 

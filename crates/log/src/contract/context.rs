@@ -81,7 +81,8 @@ fn at(text: &str) -> Address {
 fn write(value: Option<&str>, expected: Option<u64>) -> Write {
     static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let cause = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
-    Write { value: value.map(Into::into), expected, author: participant("alice"), cause: cause.into() }
+    let author = participant("alice");
+    Write { value: value.map(Into::into), expected, author, cause: cause.into(), requested: None }
 }
 
 async fn put(store: &impl ContextStore, address: &Address, value: &str) -> u64 {

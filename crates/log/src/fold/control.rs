@@ -155,6 +155,9 @@ impl ControlFold {
             ControlNotice::Settings(change) => change.settings.version != self.version() + 1,
             ControlNotice::Requested(held) => self.holds.contains_key(&held.id) || self.holds.len() >= MAX_FOLDED_HOLDS,
             ControlNotice::Decided(decided) => !self.is_open(decided),
+            ControlNotice::Redacted(_) => false,
+            // It counts before anything else does.
+            ControlNotice::Deleted(_) => false,
         }
     }
 
@@ -187,11 +190,18 @@ impl ControlFold {
                 }
             }
             ControlNotice::Decided(decided) => return self.decide(entry, &decided),
+            // Nobody approves a text that nobody can read.
+            ControlNotice::Redacted(redaction) => {
+                if let Some(call) = self.release(&redaction.id) {
+                    return ControlEffect::Fails(call, FailureCause::Withdrawn);
+                }
+            }
+            ControlNotice::Deleted(_) => {}
         }
         ControlEffect::Counts
     }
 
-    fn set(&mut self, settings: TopicSettings, entry: &Arc<Entry>) {
+    pub(super) fn set(&mut self, settings: TopicSettings, entry: &Arc<Entry>) {
         let bytes = |entry: &Entry| super::BYTES_BESIDE_TEXTS + 2 * entry.envelope.text().len();
         self.bytes += bytes(entry);
         self.bytes -= self.settings.as_ref().map_or(0, |(_, entry)| bytes(entry));

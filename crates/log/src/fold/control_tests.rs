@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use salon_control::{
-    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, Decision, RoleName,
-    SETTINGS_METHOD, SettingsChange, TopicSettings,
+    APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, DELETED_METHOD, Decision,
+    RoleName, SETTINGS_METHOD, SettingsChange, TopicSettings,
 };
 use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, Timestamp};
 use serde_json::{Value, json};
@@ -194,6 +194,30 @@ fn a_stop_spares_moderators_and_ends_each_call_once() {
     assert_eq!(log.settings(2, &json!({ "stopped": true, "title": "x" })), FoldEffect::Counts);
 }
 
+#[test]
+fn nothing_of_before_counts_after_a_deletion() {
+    let mut log = Log::new();
+    log.settings(1, &json!({ "access": "members" }));
+    log.hold(1, 1);
+    assert_eq!(log.notice(DELETED_METHOD, &json!({ "by": "alice" })), FoldEffect::Counts);
+    for restarted in [false, true] {
+        if restarted {
+            log.restart();
+        }
+        assert!(log.fold.is_vacant() && log.fold.settings().is_none() && log.fold.held_calls().is_empty());
+        assert_eq!((log.fold.population(), log.causes()), (0, vec![]));
+        // What nodes had accepted before they read of it.
+        assert_eq!(log.take(call(2)), FoldEffect::Ignored(Ignored::Stale));
+        assert_eq!(log.decide(1, Decision::Approved, Some("v1"), "sha256:1"), FoldEffect::Ignored(Ignored::Stale));
+        assert_eq!(log.notice(DELETED_METHOD, &json!({ "by": "alice" })), FoldEffect::Ignored(Ignored::Stale));
+        assert_eq!(log.presence("leave", "bob"), FoldEffect::Ignored(Ignored::Stale));
+    }
+    assert_eq!(log.presence("join", "carol"), FoldEffect::Counts);
+    assert!(!log.fold.is_vacant());
+    log.restart();
+    assert!(!log.fold.is_vacant() && log.fold.deletion().is_some(), "what is before it is still to be removed");
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Hold(u8),
@@ -324,6 +348,11 @@ proptest! {
                 }
                 Step::Restart => log.restart(),
             }
+            // Another node, which opens the topic now, agrees.
+            let other = Fold::restore(&log.fold.standing(1, 0));
+            prop_assert!(other.held_calls().keys().eq(log.fold.held_calls().keys()), "what another node holds");
+            let approved = |fold: &Fold| fold.held_calls().values().map(HeldCall::is_approved).collect::<Vec<_>>();
+            prop_assert_eq!(approved(&other), approved(&log.fold), "what another node would store");
             let failed: BTreeMap<String, FailureCause> = log.causes().into_iter().collect();
             prop_assert_eq!(failed.len(), log.causes().len(), "a call ends once");
             for (number, state) in &expected {

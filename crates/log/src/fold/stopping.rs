@@ -3,29 +3,44 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use salon_control::{ControlNotice, TopicSettings};
+use salon_control::{ControlNotice, SettingsSubject, TopicSettings};
 use salon_protocol::{Entry, Envelope, EnvelopeId, FailureCause, Message, ParticipantId};
 
+use super::calls::FoldedFailure;
 use super::control::{ControlEffect, HeldCall};
-use super::{Fold, FoldEffect, FoldedFailure, Ignored};
+use super::{Fold, FoldEffect, Ignored};
 use crate::OpenRequest;
 
 impl Fold {
     /// Takes a notification: the gateway's notices, and cancellations of calls that are held.
     pub(super) fn note(&mut self, entry: &Arc<Entry>) -> FoldEffect {
         let at = entry.position.offset;
+        let mut denial: Option<Arc<str>> = None;
         let effect = match ControlNotice::of(&entry.envelope) {
             Some(notice) if self.is_stale(&notice) => ControlEffect::Stale,
-            Some(notice) => self.control.apply(entry, notice),
+            Some(notice) => {
+                if let ControlNotice::Decided(decided) = &notice {
+                    denial = decided.reason.as_deref().map(Arc::from);
+                }
+                self.control.apply(entry, notice)
+            }
             None if self.control.holds().is_empty() => ControlEffect::Counts,
             None => self.withdraw(&entry.envelope),
         };
         match effect {
             ControlEffect::Counts => FoldEffect::Counts,
             ControlEffect::Stale => FoldEffect::Ignored(Ignored::Stale),
-            ControlEffect::Settings { by, before } => self.stop_calls(at, &by, before.as_deref()),
+            ControlEffect::Settings { by, before } => {
+                self.end_vacancy();
+                self.stop_calls(at, &by, before.as_deref())
+            }
             ControlEffect::Fails(call, cause) => {
+                let request = call.request.clone();
                 self.insert(call, Some(FoldedFailure { at, cause }));
+                if let Some(reason) = denial {
+                    self.bytes += super::BYTES_BESIDE_TEXTS + reason.len();
+                    self.denials.insert(request, reason);
+                }
                 FoldEffect::FailsCalls
             }
         }
@@ -37,7 +52,9 @@ impl Fold {
         let Some(settings) = self.control.settings().cloned() else { return FoldEffect::Counts };
         let is_stopped = |caller: &ParticipantId| {
             let is_exempt = caller.is_host() || caller == by;
-            !is_exempt && settings.ends_calls_of(caller, before)
+            // A ghost is stopped with its bridge, which the join says that made it present.
+            let via = self.present.get(caller).and_then(|present| present.participant.via.as_ref());
+            !is_exempt && settings.ends_calls_of(SettingsSubject { id: caller, via }, before)
         };
         let held = self.control.release_calls_of(is_stopped);
         let waiting = self.calls.iter().filter(|(_, call)| call.failed.is_none() && is_stopped(&call.caller));
@@ -89,6 +106,11 @@ impl Fold {
     pub fn released(&self, request: &EnvelopeId) -> Option<FailureCause> {
         let call = self.calls.get(request).filter(|_| self.is_released(request))?;
         call.failed.map(|failure| failure.cause)
+    }
+
+    /// Why a call was denied, in the approver's words, where it gave a reason and this is known.
+    pub fn denial(&self, request: &EnvelopeId) -> Option<&Arc<str>> {
+        self.denials.get(request)
     }
 
     /// The calls that ended after an offset because their callers were stopped.

@@ -15,8 +15,8 @@ use super::link::{NatsLink, Stored};
 use super::names::StreamNames;
 
 const OPERATION: &str = "KV-Operation";
-const ROLLUP: &str = "Nats-Rollup";
-const TTL: &str = "Nats-TTL";
+pub(super) const ROLLUP: &str = "Nats-Rollup";
+pub(super) const TTL: &str = "Nats-TTL";
 
 /// How long it is remembered that a key was removed, for followers that have to see it.
 const REMEMBERED: Duration = Duration::from_secs(60);

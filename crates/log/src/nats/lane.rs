@@ -17,13 +17,14 @@ use salon_protocol::{Entry, Envelope, Position, Stamp, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use super::Shared;
 use super::fault::NatsFault;
 use super::follow::expecting;
+use super::import::COPIED;
 use super::link::Stored;
 use super::names::token;
 use super::timings::Timings;
 use super::topic::{Followed, STAMP, Topic};
+use super::{Shared, TOPIC};
 use crate::fold::may_be_ignored;
 use crate::{AppendError, Appended};
 
@@ -40,6 +41,8 @@ type AppendOutcome = Result<Appended, AppendError>;
 pub(super) struct NatsAppend {
     pub(super) envelope: Envelope,
     pub(super) stamp: Option<Stamp>,
+    /// When it arrived in the log that it was copied from, where it was.
+    pub(super) copied: Option<Timestamp>,
     /// When it was submitted: its time runs from there, however long others are in front of it.
     pub(super) since: Instant,
     pub(super) reply: oneshot::Sender<AppendOutcome>,
@@ -75,8 +78,6 @@ pub(super) struct AppendLane {
     calls: u64,
     /// The latest call that is stored.
     latest_stored: u64,
-    /// Whether the stream was there when last looked.
-    is_made: bool,
 }
 
 impl AppendLane {
@@ -92,7 +93,6 @@ impl AppendLane {
             unsettled: BTreeMap::new(),
             calls: 0,
             latest_stored: 0,
-            is_made: false,
         }
     }
 
@@ -140,7 +140,7 @@ impl AppendLane {
         }
         let refused = match self.ready(&append).await {
             Err(refused) => Some(refused),
-            Ok(()) => self.bounds(&append.envelope).await.err(),
+            Ok(()) => self.bounds(&append).await.err(),
         };
         if let Some(refused) = refused {
             // The appender may have gone, here and below.
@@ -161,14 +161,18 @@ impl AppendLane {
         self.send(token).await;
     }
 
-    /// Whether an envelope is short enough, and the quotas allow it. One that is stored already is known, whatever they say.
-    async fn bounds(&mut self, envelope: &Envelope) -> Result<(), AppendError> {
+    /// Whether an envelope is short enough, and the quotas allow it. One that is stored already is known, whatever they say, and for a
+    /// copy they do not hold.
+    async fn bounds(&mut self, NatsAppend { envelope, copied, .. }: &NatsAppend) -> Result<(), AppendError> {
         if envelope.text().len() > self.shared.longest() {
             return Err(AppendError::TooLarge(self.shared.longest()));
         }
+        if copied.is_some() {
+            return Ok(());
+        }
         let Err(exceeded) = self.topic.check_quotas(&self.shared, envelope) else { return Ok(()) };
-        let subject = self.shared.link.names.entry(&self.topic.name, envelope.id());
-        match self.shared.link.newest(&self.topic.stream, &subject).await? {
+        let subject = self.topic.place.subjects.entry(envelope.id());
+        match self.shared.link.newest(self.topic.place.stream(), &subject).await? {
             Some(_) => Ok(()),
             None => {
                 self.shared.quota_exceeded.notify_one();
@@ -189,28 +193,25 @@ impl AppendLane {
         }
     }
 
-    /// Sees to it that the stream is there, for no longer than an append of some time is tried: nothing else is done meanwhile.
+    /// Sees to it that there may be such a topic, for no longer than an append of some time is tried: nothing else is done meanwhile.
     async fn make(&mut self, since: Instant) -> Result<(), AppendError> {
-        if !self.is_made {
-            self.shared.link.connected()?;
-            let made = tokio::time::timeout_at(
-                (since + self.timings.append_timeout).into(),
-                self.shared.make_room(&self.topic),
-            )
-            .await;
-            made.unwrap_or_else(|_| Err(AppendError::Unavailable("the topic's stream was not made in time".into())))?;
-            self.is_made = true;
-        }
-        Ok(())
+        self.shared.link.connected()?;
+        let deadline = since + self.timings.append_timeout;
+        let made = tokio::time::timeout_at(deadline.into(), self.shared.make_room(&self.topic)).await;
+        made.unwrap_or_else(|_| Err(AppendError::Unavailable("the topics could not be counted in time".into())))
     }
 
     async fn send(&mut self, token: String) {
         let Some(pending) = self.pending.get(&token) else { return };
-        let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
+        let subject = self.topic.place.subjects.entry(pending.append.envelope.id());
         let text = Bytes::copy_from_slice(pending.append.envelope.text().as_bytes());
         let mut headers = expecting(0);
+        headers.insert(TOPIC, self.topic.name.as_str());
         if let Some(stamp) = &pending.append.stamp {
             headers.insert(STAMP, stamp.text());
+        }
+        if let Some(arrived) = pending.append.copied {
+            headers.insert(COPIED, arrived.0.to_string());
         }
         match self.shared.link.send(subject, headers, text).await {
             Ok(acknowledgement) => {
@@ -231,20 +232,28 @@ impl AppendLane {
             // The id is taken: by whom tells the entry.
             Err(NatsFault::Raced) => self.look_up(token),
             Err(NatsFault::Unavailable(_)) => _ = self.unsettled.insert(pending.call, token),
-            Err(NatsFault::Missing) => {
-                self.is_made = false;
-                self.unsettled.insert(pending.call, token);
-            }
+            // Nobody leads the shard now.
+            Err(NatsFault::Missing) => _ = self.unsettled.insert(pending.call, token),
             Err(fault) => self.finish(&token, Err(fault.into())),
         }
     }
 
     fn look_up(&mut self, token: String) {
         let Some(pending) = self.pending.get(&token) else { return };
-        let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
-        let (link, stream) = (self.shared.link.clone(), self.topic.stream.clone());
+        let subject = self.topic.place.subjects.entry(pending.append.envelope.id());
+        let (link, place) = (self.shared.link.clone(), self.topic.place.clone());
+        // One that was tried before or is acknowledged may be what is found.
+        let is_new = !pending.is_tried_again && pending.stored.is_none();
         self.lookups.push(Box::pin(async move {
-            let found = link.newest(&stream, &subject).await;
+            let found = link.newest(place.stream(), &subject).await;
+            let removed = place.indexed(|index| index.removed.through).unwrap_or_default();
+            let found = match found {
+                // Retention has removed it, though it is not purged yet: it has no claim to the id.
+                Ok(Some(stored)) if is_new && stored.sequence <= removed => {
+                    link.purge(place.stream(), Some(&subject), stored.sequence + 1).await.map(|()| None)
+                }
+                found => found,
+            };
             (token, found)
         }));
     }
@@ -272,8 +281,8 @@ impl AppendLane {
             Ok(None) if pending.stored.is_some() => {
                 let offset = pending.stored.map_or(0, |(offset, _)| offset);
                 let position = Position { epoch: self.shared.epoch, offset };
-                let arrived = Timestamp::from_system(SystemTime::now());
-                let NatsAppend { envelope, stamp, .. } = &pending.append;
+                let NatsAppend { envelope, stamp, copied, .. } = &pending.append;
+                let arrived = copied.unwrap_or_else(|| Timestamp::from_system(SystemTime::now()));
                 Ok(Arc::new(Entry { position, arrived, stamp: stamp.clone(), envelope: envelope.clone() }))
             }
             Ok(None) | Err(NatsFault::Unavailable(_)) => {
@@ -340,8 +349,8 @@ impl AppendLane {
                 continue;
             }
             pending.is_tried_again = true;
-            let subject = self.shared.link.names.entry(&self.topic.name, pending.append.envelope.id());
-            let (link, stream) = (self.shared.link.clone(), self.topic.stream.clone());
+            let subject = self.topic.place.subjects.entry(pending.append.envelope.id());
+            let (link, stream) = (self.shared.link.clone(), self.topic.place.stream().to_owned());
             unanswered.insert(call, token);
             asked.push(async move { (call, link.newest(&stream, &subject).await) });
         }

@@ -11,36 +11,38 @@ use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, PersistenceMode, RetentionPolicy, StorageType};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use salon_protocol::TopicName;
 
 use super::bucket::Bucket;
+use super::context;
 use super::fault::NatsFault;
 use super::link::NatsLink;
 use super::names::StreamNames;
 use super::open::{OpenError, patiently};
-use super::reader::{FIRST_ANSWER, described, rooms};
+use super::reader::{FIRST_ANSWER, described};
 use super::timings::Timings;
-use super::{TOPIC, context};
 use crate::cluster::Keyspace;
 
-/// The layout that this program makes. Salon 0.1 made streams that name none: theirs is 0.
-pub(super) const LAYOUT: u32 = 1;
+/// The layout that this program makes. Salon 0.1 made streams that name none: theirs is 0. Up to layout 1 a topic had a stream of its own.
+pub(super) const LAYOUT: u32 = 2;
+/// The bucket with what topics and shards add up to.
+pub(super) const FOLDS: &str = "folds";
 /// Where a stream's metadata has its layout.
 const LAYOUT_KEY: &str = "salon-layout";
 /// How long the server remembers message ids. None are sent: what is doubled is known by its subject, for as long as it is kept.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
-/// How many streams of topics are migrated at once.
-const MAX_MIGRATING: usize = 16;
+/// How many streams are made at once.
+const MAX_MAKING: usize = 8;
 
 /// How everything is made that is there from the beginning, but for the record's bucket.
-pub(super) fn streams(names: &StreamNames, timings: &Timings, replicas: usize) -> Vec<Config> {
+pub(super) fn streams(names: &StreamNames, timings: &Timings, replicas: usize, shards: u16) -> Vec<Config> {
     let bucket = |purpose, age| Bucket::new(names, purpose).config(replicas, age);
-    vec![
+    let others = [
         context::config(names.context(), replicas),
-        bucket("standing", Duration::ZERO),
+        bucket(FOLDS, Duration::ZERO),
         bucket("seats", Duration::ZERO),
         bucket("nodes", timings.lease),
-    ]
+    ];
+    others.into_iter().chain((0..shards).map(|number| shard(names, number, replicas))).collect()
 }
 
 /// How the buckets of keyspaces are made.
@@ -48,24 +50,33 @@ pub(super) fn keyspaces(names: &StreamNames, replicas: usize, spaces: &[Keyspace
     spaces.iter().map(|space| Bucket::new(names, space.name).config(replicas, space.time_to_live)).collect()
 }
 
-/// How a topic's stream is made, with all its positions behind an offset.
-pub(super) fn room(names: &StreamNames, topic: &TopicName, replicas: usize, floor: u64) -> Config {
+/// How the stream of a shard is made.
+fn shard(names: &StreamNames, number: u16, replicas: usize) -> Config {
     // Positions in a stream of this name that was removed are all before those of a later one.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
     Config {
-        name: names.room(topic),
-        subjects: vec![names.entries(topic)],
+        name: names.shard(number),
+        subjects: vec![names.shard_subjects(number)],
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
         discard: DiscardPolicy::Old,
         num_replicas: replicas,
         duplicate_window: DUPLICATE_WINDOW,
-        deny_delete: true,
+        // Messages that were redacted are erased ([`super::redact`]).
+        deny_delete: false,
         allow_direct: true,
-        first_sequence: Some(u64::try_from(now).unwrap_or(1).max(floor.saturating_add(1))),
-        metadata: [(TOPIC.to_owned(), topic.as_str().to_owned())].into(),
+        // Marks replace those before them, and may expire ([`super::mark`]).
+        allow_rollup: true,
+        allow_message_ttl: true,
+        first_sequence: Some(u64::try_from(now).unwrap_or(1).max(1)),
         ..Config::default()
     }
+}
+
+/// Makes streams, some at a time.
+pub(super) async fn make_all(link: &NatsLink, configs: Vec<Config>) -> Result<(), OpenError> {
+    let made = stream::iter(configs).map(|config| async move { make(link, config).await.map(drop) });
+    made.buffer_unordered(MAX_MAKING).try_collect().await
 }
 
 /// Which layout a stream is of.
@@ -126,7 +137,7 @@ pub(super) async fn found(link: &NatsLink, wanted: &Config) -> Result<Option<Inf
 }
 
 /// Sees that a stream is as this layout has it, which one of an earlier layout becomes.
-pub(super) async fn settle(link: &NatsLink, wanted: &Config, found: Info) -> Result<Info, OpenError> {
+async fn settle(link: &NatsLink, wanted: &Config, found: Info) -> Result<Info, OpenError> {
     compare(wanted, &found.config)?;
     if layout_of(&found.config) == LAYOUT { Ok(found) } else { migrate(link, wanted, &found.config).await }
 }
@@ -161,7 +172,8 @@ async fn migrate(link: &NatsLink, wanted: &Config, found: &Config) -> Result<Inf
         max_messages: wanted.max_messages,
         max_bytes: wanted.max_bytes,
         max_messages_per_subject: wanted.max_messages_per_subject,
-        deny_delete: wanted.deny_delete,
+        // A server does not take back that deletes are denied.
+        deny_delete: wanted.deny_delete || found.deny_delete,
         deny_purge: wanted.deny_purge,
         allow_direct: wanted.allow_direct,
         allow_rollup: wanted.allow_rollup,
@@ -189,34 +201,6 @@ async fn migrate(link: &NatsLink, wanted: &Config, found: &Config) -> Result<Inf
     Ok(updated)
 }
 
-/// Whether the streams of all topics are as they would be made.
-pub(super) async fn compare_rooms(link: &NatsLink, replicas: usize) -> Result<(), OpenError> {
-    let found = list_rooms(link).await?;
-    found.iter().try_for_each(|(name, info)| compare(&room(&link.names, name, replicas, 0), &info.config))
-}
-
-/// Sees that the streams of all topics are as this layout has them. One that has no entries may be about to be forgotten, which an update
-/// would interfere with: it is migrated when something is appended to it. Says how many bytes each takes.
-pub(super) async fn settle_rooms(link: &NatsLink, replicas: usize) -> Result<Vec<(TopicName, u64)>, OpenError> {
-    let rooms = list_rooms(link).await?;
-    let bytes = rooms.iter().map(|(name, info)| (name.clone(), info.state.bytes)).collect();
-    let settling = rooms.into_iter().map(|(name, info)| async move {
-        let wanted = room(&link.names, &name, replicas, 0);
-        match info.state.messages {
-            0 => compare(&wanted, &info.config),
-            _ => settle(link, &wanted, info).await.map(drop),
-        }
-    });
-    stream::iter(settling).buffer_unordered(MAX_MIGRATING).try_collect::<()>().await?;
-    Ok(bytes)
-}
-
-async fn list_rooms(link: &NatsLink) -> Result<Vec<(TopicName, Info)>, OpenError> {
-    let listed = patiently(link, || rooms(link, link.names.rooms())).await;
-    let listed = listed.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
-    Ok(listed.into_iter().map(|room| (room.name, room.info)).collect())
-}
-
 /// Where a stream is not as it would be made, of what matters.
 fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     let mut told = Vec::new();
@@ -235,7 +219,9 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
     compare("max_bytes", unlimited(wanted.max_bytes), unlimited(found.max_bytes));
     let per_subject = |config: &Config| unlimited(config.max_messages_per_subject);
     compare("max_msgs_per_subject", per_subject(wanted), per_subject(found));
-    compare("deny_delete", wanted.deny_delete.to_string(), found.deny_delete.to_string());
+    if wanted.deny_delete {
+        compare("deny_delete", true.to_string(), found.deny_delete.to_string());
+    }
     compare("deny_purge", wanted.deny_purge.to_string(), found.deny_purge.to_string());
     compare("allow_direct", wanted.allow_direct.to_string(), found.allow_direct.to_string());
     compare("allow_rollup_hdrs", wanted.allow_rollup.to_string(), found.allow_rollup.to_string());
@@ -264,14 +250,14 @@ fn differences(wanted: &Config, found: &Config) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Every setting of layout 1 that is not the server's own choice, but for subjects and replicas.
+    /// Every setting of layout 2 that is not the server's own choice, but for subjects and replicas.
     const SETTINGS: &str = "\
         KV_salon-meta max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New
-        salon-room-HxxbL613hDQCTxU3mGNGknkX deny_delete=true allow_direct=true duplicate_window=120s
         salon-context max_msgs_per_subject=100 deny_delete=true allow_direct=true
-        KV_salon-standing max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New
+        KV_salon-folds max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New
         KV_salon-seats max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New
         KV_salon-nodes max_age=10s max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New
+        salon-shard-0 allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true duplicate_window=120s
         KV_salon-space max_age=30s max_msgs_per_subject=1 deny_delete=true allow_direct=true allow_rollup_hdrs=true allow_msg_ttl=true discard=New";
 
     /// The settings of a stream that are not the server's own choice.
@@ -289,13 +275,13 @@ mod tests {
 
     #[test]
     fn other_settings_are_another_layout() {
-        let (names, topic) = (StreamNames::new("salon").expect("a name"), TopicName::new("room").expect("a name"));
+        let names = StreamNames::new("salon").expect("a name");
         let space = Keyspace { name: "space", time_to_live: Duration::from_secs(30) };
-        let mut all = vec![Bucket::new(&names, "meta").config(1, Duration::ZERO), room(&names, &topic, 1, 0)];
-        all.extend(streams(&names, &Timings::NORMAL, 1).into_iter().chain(keyspaces(&names, 1, &[space])));
+        let mut all = vec![Bucket::new(&names, "meta").config(1, Duration::ZERO)];
+        all.extend(streams(&names, &Timings::NORMAL, 1, 1).into_iter().chain(keyspaces(&names, 1, &[space])));
         let found: Vec<_> = all.iter().map(settings).collect();
         let expected: Vec<_> = SETTINGS.lines().map(|line| line.trim().to_owned()).collect();
-        assert_eq!((LAYOUT, found), (1, expected), "a setting was changed: raise LAYOUT");
+        assert_eq!((LAYOUT, found), (2, expected), "a setting was changed: raise LAYOUT");
     }
 
     #[test]
@@ -306,10 +292,10 @@ mod tests {
         };
         let layouts = [None, Some("0"), Some("1"), Some("7"), Some("one")].map(|layout| layout_of(&with(layout)));
         assert_eq!(layouts, [0, 0, 1, 7, u32::MAX]);
-        let wanted = Config { max_messages: 5, ..with(Some("1")) };
+        let wanted = Config { max_messages: 5, ..with(Some("2")) };
         assert!(compare(&wanted, &with(None)).is_ok(), "it is migrated");
         let told = |found: &Config| compare(&wanted, found).expect_err("refused").to_string();
-        assert_eq!(told(&with(Some("1"))), "the stream `` was changed: `max_msgs` is 0 and must be 5");
-        assert_eq!(told(&with(Some("2"))), "the stream `` has the layout 2, and this program knows layouts up to 1");
+        assert_eq!(told(&with(Some("2"))), "the stream `` was changed: `max_msgs` is 0 and must be 5");
+        assert_eq!(told(&with(Some("3"))), "the stream `` has the layout 3, and this program knows layouts up to 2");
     }
 }

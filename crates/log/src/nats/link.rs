@@ -61,11 +61,6 @@ impl From<StreamMessage> for Stored {
     }
 }
 
-/// How many of some messages follow a sequence, each the next.
-pub(super) fn in_a_row(after: u64, messages: &[Stored]) -> usize {
-    messages.iter().zip(after + 1..).take_while(|(message, next)| message.sequence == *next).count()
-}
-
 /// A time of the server's.
 pub(super) fn millis(nanos: i128) -> Timestamp {
     Timestamp(u64::try_from(nanos / 1_000_000).unwrap_or_default())
@@ -252,6 +247,20 @@ impl NatsLink {
         self.ask::<serde_json::Value>(format!("STREAM.PURGE.{stream}"), &purge).await.map(drop)
     }
 
+    /// Erases one message: its bytes are overwritten (`STREAM.MSG.DELETE` without `no_erase`). A stream that an earlier version has made denies
+    /// that; then the message is removed, and the server overwrites its bytes when it compacts the file.
+    pub(super) async fn erase(&self, stream: &str, subject: &str, sequence: u64) -> Result<(), NatsFault> {
+        #[derive(Serialize)]
+        struct Erase {
+            seq: u64,
+        }
+        match self.ask::<serde_json::Value>(format!("STREAM.MSG.DELETE.{stream}"), &Erase { seq: sequence }).await {
+            Ok(_) | Err(NatsFault::Missing) => Ok(()),
+            Err(NatsFault::Refused(_)) => self.purge(stream, Some(subject), sequence + 1).await,
+            Err(fault) => Err(fault),
+        }
+    }
+
     /// Sends a message. The order of calls that have returned is the order on the wire; the future is the acknowledgement.
     pub(super) async fn send(
         &self,
@@ -298,6 +307,15 @@ impl NatsLink {
         self.bounded(asked).await
     }
 
+    /// The first message of some subjects from a sequence on, as the leader has it.
+    pub(super) async fn next(&self, stream: &str, from: u64, subjects: &str) -> Result<Option<Stored>, NatsFault> {
+        let asked = async {
+            let handle = self.js.get_stream_no_info(stream).await.map_err(NatsFault::unavailable)?;
+            found(handle.get_first_raw_message_by_subject(subjects, from).await)
+        };
+        self.bounded(asked).await
+    }
+
     /// Some messages in a row, from any replica: it may lack the newest.
     pub(super) async fn batch(&self, stream: &str, batch: &FetchRange) -> Result<Vec<Stored>, NatsFault> {
         let inbox = self.inbox();
@@ -335,13 +353,14 @@ fn found(answer: Result<StreamMessage, jetstream::stream::RawMessageError>) -> R
     }
 }
 
-/// Which messages: from a sequence or a time on, so many of them, and no more once they have so many bytes.
-#[derive(Debug, Clone, Default, Serialize)]
+/// Which messages: from a sequence on, so many of them, and no more once they have so many bytes.
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct FetchRange {
     #[serde(rename = "seq", skip_serializing_if = "Option::is_none")]
     pub(super) from: Option<u64>,
-    #[serde(rename = "start_time", skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Timestamp>,
+    /// Only these subjects.
+    #[serde(rename = "next_by_subj", skip_serializing_if = "Option::is_none")]
+    pub(super) filter: Option<String>,
     #[serde(rename = "batch")]
     pub(super) count: usize,
     #[serde(rename = "max_bytes", skip_serializing_if = "Option::is_none")]
@@ -359,26 +378,5 @@ mod tests {
         connection.is_up = false;
         assert!(connection.note_answer());
         assert_eq!(connection, Connection { is_up: true, count: 4 }, "what was made on the one before is made anew");
-    }
-
-    #[test]
-    fn a_row_ends_at_the_first_hole() {
-        let row = |after, sequences: &[u64]| {
-            let stored = |sequence: &u64| Stored {
-                sequence: *sequence,
-                time: Timestamp(0),
-                subject: String::new(),
-                headers: HeaderMap::new(),
-                payload: Bytes::new(),
-            };
-            in_a_row(after, &sequences.iter().map(stored).collect::<Vec<_>>())
-        };
-        assert_eq!(row(7, &[]), 0);
-        assert_eq!(row(7, &[8, 9, 10]), 3);
-        assert_eq!(row(7, &[9, 10]), 0, "the first is missing");
-        assert_eq!(row(7, &[8, 9, 93, 94]), 2, "some are missing in the middle");
-        assert_eq!(row(7, &[8, 10]), 1);
-        assert_eq!(row(7, &[7, 8]), 0, "what has been");
-        assert_eq!(row(7, &[8, 8, 9]), 1);
     }
 }

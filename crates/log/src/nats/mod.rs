@@ -1,45 +1,59 @@
-//! The log on several machines: NATS JetStream, a stream a topic, and buckets for what the nodes share.
+//! The log on several machines: NATS JetStream, some streams that share all topics between them, and buckets for what the nodes share.
 //!
-//! JetStream's sequence is the order. A node follows every topic it uses and hands its own clients' messages to them from there, like
-//! everybody's ([`topic`]). Appends keep the order of their calls ([`lane`]). Retention is the gateways' work, not the server's
-//! ([`sweep`]), and so is forgetting topics of which nothing is left ([`forget`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]). Deliberately absent: shards. A
-//! stream a topic serves some hundreds of topics, and the limit is enforced.
+//! JetStream's sequence is the order. A node follows every shard whole ([`shard`]) and knows of each topic where its entries are ([`topic_index`]). It folds
+//! the topics that it uses, and hands its own clients' messages to them from there, like everybody's ([`topic`]). Appends keep the order of their calls
+//! ([`lane`]). Retention is the gateways' work, not the server's ([`sweep`]), and so is forgetting topics of which nothing is left ([`forget`]): marks in the
+//! shards tell all nodes of it ([`mark`]). Leases are keys ([`seats`]) that live as long as their node says it does ([`nodes`]).
 
 mod bucket;
 mod cluster;
 mod connect;
 mod context;
+mod erase;
 mod fault;
+mod files;
 mod follow;
 mod forget;
+mod import;
 mod lag;
 mod lane;
 mod layout;
+mod legacy;
 mod link;
+mod mark;
+mod migrate;
 mod names;
 mod nodes;
 mod open;
+mod parts;
 mod reader;
+mod redact;
 mod seat_view;
 mod seats;
+mod shard;
 mod snapshot;
 mod stored;
 mod sweep;
 mod timings;
 mod topic;
+mod topic_index;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
-use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, TopicName};
+use salon_control::{ControlNotice, TopicRetention};
+use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use self::open::{NatsOptions, OpenError};
+pub use self::files::NatsFiles;
+pub use self::migrate::{MigrateError, MigrationTotals};
+pub use self::open::{NatsOptions, NatsPurpose, OpenError};
 pub use self::timings::Timings;
 
 use self::bucket::Bucket;
@@ -48,7 +62,7 @@ use self::lane::{AppendLane, NatsAppend};
 use self::link::NatsLink;
 use self::nodes::NodeRegistry;
 use self::seats::{SeatCommand, Seats};
-use self::stored::StoredTotals;
+use self::shard::Shard;
 use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
@@ -59,8 +73,8 @@ use crate::{
 
 const CLOSED: &str = "it has been closed";
 
-/// Where a stream's metadata has the name of its topic.
-const TOPIC: &str = "salon-topic";
+/// The header with the name of a message's topic: its subject has only a digest.
+const TOPIC: &str = "Salon-Topic";
 
 /// What a message has beside its payload: its subject, the longest stamp, and other headers, generously.
 const ENVELOPE_OVERHEAD: usize = 1024 + Stamp::MAX_BYTES;
@@ -86,6 +100,7 @@ struct Shared {
     options: NatsOptions,
     epoch: u32,
     replicas: usize,
+    shards: Vec<Arc<Shard>>,
     /// This node, among those that share the log.
     node: String,
     hub: Hub,
@@ -93,10 +108,14 @@ struct Shared {
     contexts: Mutex<HashMap<TopicName, Arc<TopicContext>>>,
     /// Who follows contexts.
     feeds: Feeds,
-    stored: Mutex<StoredTotals>,
+    /// How many bytes the contexts take, about.
+    context_bytes: AtomicU64,
+    /// The retention in the settings of topics that are not followed any more.
+    retentions: Mutex<HashMap<TopicName, TopicRetention>>,
     /// A quota has refused something: what retention removes would make room.
     quota_exceeded: Notify,
-    standings: Bucket,
+    /// What topics and shards add up to.
+    folds: Bucket,
     seat_keys: Bucket,
     node_keys: Bucket,
     /// The buckets of keyspaces, by their names.
@@ -142,10 +161,12 @@ impl Shared {
         topic: &TopicName,
         envelope: Envelope,
         stamp: Option<Stamp>,
+        copied: Option<Timestamp>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
         let closed = || Err(AppendError::Stopped(CLOSED.into()));
         let (since, (reply, outcome)) = (Instant::now(), oneshot::channel());
-        let submitted = self.with_topic(topic, |topic| topic.submit(NatsAppend { envelope, stamp, since, reply }));
+        let append = NatsAppend { envelope, stamp, copied, since, reply };
+        let submitted = self.with_topic(topic, |topic| topic.submit(append));
         if submitted != Some(true) {
             return std::future::ready(closed()).boxed();
         }
@@ -212,21 +233,6 @@ impl Shared {
         match &*self.health.borrow() {
             LogHealth::Writable => None,
             LogHealth::Unreachable(why) | LogHealth::ReadOnly(why) | LogHealth::Stopped(why) => Some(why.clone()),
-        }
-    }
-
-    /// Wakes topics whose streams another node has made.
-    async fn hear_of_rooms(self: Arc<Self>) {
-        loop {
-            if let Ok(mut made) = self.link.subscribe(self.link.names.made()).await {
-                while let Some(message) = made.next().await {
-                    let name = std::str::from_utf8(&message.payload).ok().and_then(|name| TopicName::new(name).ok());
-                    if let Some(topic) = name.and_then(|name| self.followed(&name)) {
-                        topic.made.notify_one();
-                    }
-                }
-            }
-            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -323,19 +329,36 @@ impl TopicLog for Nats {
         if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
             return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
         }
+        if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(&envelope) {
+            let (shared, topic) = (self.shared.clone(), topic.clone());
+            let stored = shared.submit(&topic, envelope, stamp, None);
+            return Box::pin(async move {
+                let appended = stored.await?;
+                shared.erase_soon(&topic, &redaction).await;
+                Ok(appended)
+            });
+        }
         let Some(over) = self.shared.over_quota(topic, &envelope) else {
-            return self.shared.submit(topic, envelope, stamp);
+            return self.shared.submit(topic, envelope, stamp, None);
         };
         let (shared, topic) = (self.shared.clone(), topic.clone());
         match over.lookup {
             None => std::future::ready(Err(AppendError::Quota(over.exceeded))).boxed(),
             Some(lookup) => Box::pin(async move {
                 match lookup.finds_stored(&shared, envelope.id()).await? {
-                    true => shared.submit(&topic, envelope, stamp).await,
+                    true => shared.submit(&topic, envelope, stamp, None).await,
                     false => Err(AppendError::Quota(over.exceeded)),
                 }
             }),
         }
+    }
+
+    fn delete(&self, topic: &TopicName, notice: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        if let Some(why) = self.shared.trouble().filter(|_| !*self.shared.stop.borrow()) {
+            return std::future::ready(Err(AppendError::Unavailable(why))).boxed();
+        }
+        let (shared, topic) = (self.shared.clone(), topic.clone());
+        Box::pin(async move { shared.delete(&topic, notice).await })
     }
 
     fn read(
@@ -349,7 +372,7 @@ impl TopicLog for Nats {
     }
 
     fn tail(&self, topic: &TopicName, after: Position) -> Tail {
-        let tail = crate::tail::tail(Arc::new(TailSource(self.shared.clone())), topic.clone(), after);
+        let tail = crate::tail::tail(Arc::new(TailSource(self.shared.clone())), topic.clone(), after, None);
         // Followed only once there is a line to feed, and for as long as there is one.
         let _ = self.shared.topic(topic);
         tail
@@ -443,6 +466,13 @@ impl TopicLog for Nats {
             let ended = async { while lanes.join_next().await.is_some() {} };
             if tokio::time::timeout(GOODBYE_TIMEOUT, ended).await.is_err() {
                 lanes.abort_all();
+            }
+            for shard in &shared.shards {
+                // The next node would read what came since.
+                let kept = tokio::time::timeout(GOODBYE_TIMEOUT, shard.keep(&shared, false)).await;
+                if !matches!(kept, Ok(Ok(()))) {
+                    break;
+                }
             }
             let goodbye = async {
                 let (done, finished) = oneshot::channel();

@@ -112,6 +112,11 @@ impl NodeRegistry {
         node == self.own || self.table().is_alive(node, Instant::now())
     }
 
+    /// Whether other nodes live, as far as was heard.
+    pub(super) fn has_others(&self) -> bool {
+        self.table().nodes.iter().any(|(node, word)| *node != self.own && matches!(word, Word::Lived(_)))
+    }
+
     /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
     pub(super) async fn dead(&self, link: &NatsLink, keys: &Bucket) -> Vec<String> {
         let (mut dead, mut silent) = (Vec::new(), Vec::new());

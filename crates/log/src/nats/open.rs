@@ -6,10 +6,10 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::stream::Info;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -19,9 +19,11 @@ use super::connect::{LEAST_PAYLOAD, OLDEST, reach};
 use super::fault::NatsFault;
 use super::layout::{self, LAYOUT, make};
 use super::link::NatsLink;
+use super::migrate::MIGRATION;
 use super::names::{StreamNames, token};
 use super::nodes::NodeRegistry;
 use super::seats::Seats;
+use super::shard::Shard;
 use super::timings::Timings;
 use super::topic::Topic;
 use super::{Nats, Shared};
@@ -29,17 +31,18 @@ use crate::changes::Feeds;
 use crate::cluster::Keyspace;
 use crate::context::ContextLimits;
 use crate::tail::Hub;
-use crate::{AppendError, DEFAULT_MAX_TOPICS, LogHealth, Retention, RetentionRules, StoredQuotas};
+use crate::{AppendError, DEFAULT_MAX_TOPICS, LogHealth, Retention, RetentionRules, StoredQuotas, TopicLog};
 
-/// How the record of a log is written. Another number is another form.
-const FORMAT: u32 = 1;
+/// How the record of a log is written. Another number is another form: up to 1 every topic had a stream of its own.
+const FORMAT: u32 = 2;
+/// How many streams share all topics, where nothing else is said when the log is made.
+const DEFAULT_SHARDS: u16 = 16;
 /// Where the record is.
-const RECORD: &str = "log";
+pub(super) const RECORD: &str = "log";
 /// How long everything may take once a server has answered.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often something is asked for while the log is opened.
 const START_TRIES: usize = 40;
-const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// How a log is kept.
 #[derive(Clone)]
@@ -58,6 +61,8 @@ pub struct NatsOptions {
     pub replicas: Option<usize>,
     /// How many topics there may be.
     pub topics: u64,
+    /// How many streams share the topics. Counts only when the log is made.
+    pub shards: u16,
     /// How long entries are kept.
     pub retention: RetentionRules,
     /// How many bytes of entries and contexts are stored.
@@ -70,6 +75,22 @@ pub struct NatsOptions {
     pub context_bounds: ContextLimits,
     /// The values that nodes share. The same at all of them.
     pub keyspaces: Vec<Keyspace>,
+    /// What the log is opened for.
+    pub purpose: NatsPurpose,
+}
+
+/// What a log is opened for. Only gateways look after retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NatsPurpose {
+    /// A gateway's.
+    #[default]
+    Serve,
+    /// To copy it: it must be there.
+    CopyFrom,
+    /// To copy another log into it: no gateway may have it open.
+    CopyTo,
+    /// To copy its own topics from an earlier layout: no gateway may have it open.
+    Migrate,
 }
 
 impl Default for NatsOptions {
@@ -82,12 +103,14 @@ impl Default for NatsOptions {
             name: "salon".into(),
             replicas: None,
             topics: DEFAULT_MAX_TOPICS,
+            shards: DEFAULT_SHARDS,
             retention: RetentionRules::default(),
             quotas: StoredQuotas::default(),
             fingerprint: String::new(),
             timings: Timings::default(),
             context_bounds: ContextLimits::default(),
             keyspaces: Vec::new(),
+            purpose: NatsPurpose::Serve,
         }
     }
 }
@@ -161,6 +184,14 @@ pub enum OpenError {
         /// Its form.
         found: u32,
     },
+    /// An earlier version has made it.
+    #[error(
+        "the log `{name}` has a stream for each topic, as Salon 0.1 made it: stop all gateways and run `salon log migrate`"
+    )]
+    OldLayout {
+        /// The log's name.
+        name: String,
+    },
     /// Another number of replicas was asked for than the log was made with.
     #[error(
         "the log `{name}` was made with {made} replicas, and {asked} are asked for: leave it out, or change every stream of it with `nats stream edit`"
@@ -205,6 +236,18 @@ pub enum OpenError {
         /// The log's name.
         name: String,
     },
+    /// There is no log of this name.
+    #[error("there is no log `{name}` on these NATS servers")]
+    NoLog {
+        /// The log's name.
+        name: String,
+    },
+    /// Gateways have the log open that is to be copied into.
+    #[error("the log `{name}` is in use by a gateway, or was until a moment ago")]
+    InUse {
+        /// The log's name.
+        name: String,
+    },
     /// NATS would not.
     #[error("NATS would not make `{what}`: {why}")]
     Refused {
@@ -223,6 +266,8 @@ pub enum OpenError {
 struct Record {
     format: u32,
     epoch: u32,
+    /// How many streams share the topics.
+    shards: u16,
     fingerprint: String,
     /// What the gateway that was opened last keeps, and how many topics it allows: gateways that differ log a warning.
     #[serde(default)]
@@ -251,7 +296,11 @@ impl Nats {
         let looked = async {
             let meta = Bucket::new(&link.names, "meta");
             let replicas = replicas(&link, &meta, options, is_clustered).await?;
-            for wanted in layout::streams(&link.names, &link.timings, replicas) {
+            let kept = patiently(&link, || meta.get(&link, RECORD)).await;
+            let kept = kept.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+            let record = kept.value.map(|stored| judge(&stored.payload, options)).transpose()?;
+            let shards = record.map_or(options.shards, |record| record.shards);
+            for wanted in layout::streams(&link.names, &link.timings, replicas, shards) {
                 if let Some(found) = layout::found(&link, &wanted).await? {
                     layout::compare(&wanted, &found.config)?;
                 }
@@ -261,12 +310,7 @@ impl Nats {
                     layout::compare_keyspace(&wanted, &found.config)?;
                 }
             }
-            let kept = patiently(&link, || meta.get(&link, RECORD)).await;
-            let kept = kept.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
-            if let Some(stored) = kept.value {
-                judge(&stored.payload, options)?;
-            }
-            layout::compare_rooms(&link, replicas).await
+            Ok(())
         };
         let looked = tokio::time::timeout(OPEN_TIMEOUT, looked).await;
         looked.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be looked at".into())))
@@ -276,17 +320,18 @@ impl Nats {
         let bucket = |purpose| Bucket::new(&link.names, purpose);
         let meta = bucket("meta");
         let replicas = replicas(&link, &meta, &options, is_clustered).await?;
+        if options.purpose != NatsPurpose::Migrate {
+            refuse_old(&link, &meta, &options).await?;
+        }
         make(&link, meta.config(replicas, Duration::ZERO)).await?;
         let record = record(&link, &meta, &options).await?;
-        for wanted in layout::streams(&link.names, &link.timings, replicas) {
-            make(&link, wanted).await?;
-        }
+        layout::make_all(&link, layout::streams(&link.names, &link.timings, replicas, record.shards)).await?;
         for wanted in layout::keyspaces(&link.names, replicas, &options.keyspaces) {
             layout::make_keyspace(&link, wanted).await?;
         }
-        let stored = layout::settle_rooms(&link, replicas).await?;
-        let (standings, seat_keys, node_keys) = (bucket("standing"), bucket("seats"), bucket("nodes"));
+        let (folds, seat_keys, node_keys) = (bucket(layout::FOLDS), bucket("seats"), bucket("nodes"));
         let keyspaces = options.keyspaces.iter().map(|space| (space.name, bucket(space.name))).collect();
+        let shards = (0..record.shards).map(|number| Arc::new(Shard::new(&link.names, number))).collect();
 
         let node = token(&format!("{:?}{}", SystemTime::now(), link.inbox()));
         let (desk, commands) = mpsc::unbounded_channel();
@@ -297,14 +342,16 @@ impl Nats {
             options,
             epoch: record.epoch,
             replicas,
+            shards,
             node,
             hub: Hub::default(),
             topics: Mutex::default(),
             contexts: Mutex::default(),
             feeds: Feeds::default(),
-            stored: Mutex::default(),
+            context_bytes: AtomicU64::new(0),
+            retentions: Mutex::default(),
             quota_exceeded: Notify::new(),
-            standings,
+            folds,
             seat_keys,
             node_keys,
             keyspaces,
@@ -315,7 +362,7 @@ impl Nats {
             lanes: Arc::clone(&lanes),
             runtime: tokio::runtime::Handle::current(),
         });
-        let counted = patiently(&shared.link, || shared.count_others(stored.clone())).await;
+        let counted = patiently(&shared.link, || shared.count_contexts()).await;
         counted.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default(), beating: Mutex::default() };
         // Its stream may have been made just now, and elect a leader first.
@@ -325,9 +372,20 @@ impl Nats {
         log.spawn(shared.clone().follow_nodes(nodes));
         log.spawn(shared.clone().follow_seats(seats));
         log.spawn(shared.clone().keep_seats(commands));
-        log.spawn(shared.clone().hear_of_rooms());
-        log.spawn(shared.clone().sweep_now_and_then());
+        for shard in &shared.shards {
+            log.spawn(shard.clone().follow(shared.clone()));
+        }
+        if shared.options.purpose == NatsPurpose::Serve {
+            log.spawn(shared.clone().sweep_now_and_then());
+        }
         let _ = tokio::join!(seats_seen, nodes_heard);
+        let caught_up = patiently(&shared.link, || shared.freshen_all()).await;
+        caught_up.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+        let is_alone = matches!(shared.options.purpose, NatsPurpose::CopyTo | NatsPurpose::Migrate);
+        if is_alone && shared.nodes.has_others() {
+            TopicLog::close(&log).await;
+            return Err(OpenError::InUse { name: shared.options.name.clone() });
+        }
         let runtime = shared.runtime.clone();
         let mut beating = log.beating.lock();
         beating.spawn_on(shared.beat(), &runtime);
@@ -337,67 +395,35 @@ impl Nats {
 }
 
 impl Shared {
-    /// Makes a topic's stream where there is none. May take long; the caller sets the timeout.
+    /// Whether there is a topic of this name, or room for one more. May take long; the caller sets the timeout.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
-        match self.look_for_room(topic).await {
-            Ok(info) => {
-                // The node that made it may not have announced it.
-                if topic.head().is_none() {
-                    topic.made.notify_one();
-                }
-                let wanted = layout::room(&self.link.names, &topic.name, self.replicas, 0);
-                return layout::settle(&self.link, &wanted, info).await.map(drop).map_err(|error| {
-                    tracing::error!(topic = %topic.name, %error, "nats: stream unusable, appends to the topic are refused");
-                    AppendError::Refused(error.to_string().into())
-                });
+        let has_room = || {
+            let count = || self.shards.iter().map(|shard| shard.count() as u64).sum::<u64>();
+            topic.place.indexed(|_| ()).is_some() || count() < self.options.topics
+        };
+        if !has_room() {
+            // What was forgotten elsewhere may make room.
+            self.freshen_all().await?;
+            if !has_room() {
+                return Err(AppendError::TooManyTopics(self.options.topics));
             }
-            Err(NatsFault::Missing) => {}
-            Err(fault) => return Err(fault.into()),
         }
-        if self.count_rooms().await? >= self.options.topics {
-            return Err(AppendError::TooManyTopics(self.options.topics));
-        }
-        let floor = self.floor().await?;
-        let made = make(&self.link, layout::room(&self.link.names, &topic.name, self.replicas, floor)).await;
-        made.map_err(|error| match error {
-            OpenError::Unavailable(why) => AppendError::Unavailable(why.into()),
-            // A limit of the account's, or somebody else's stream: so it would be the next time.
-            refused => AppendError::Refused(refused.to_string().into()),
-        })?;
-        topic.made.notify_one();
-        // A node that misses it looks now and then.
-        let _ = self.link.say(self.link.names.made(), topic.name.as_str().to_owned().into()).await;
         Ok(())
-    }
-
-    /// A topic's stream, unless it is being forgotten, which is waited for.
-    async fn look_for_room(&self, topic: &Topic) -> Result<Info, NatsFault> {
-        let shut = self.link.names.shut(&topic.name);
-        let by = Instant::now() + self.link.timings.deletion_timeout;
-        loop {
-            match self.described(&topic.stream).await {
-                Ok(info) if info.config.subjects.contains(&shut) => {}
-                looked => return looked,
-            }
-            if Instant::now() >= by {
-                return Err(NatsFault::unavailable("the topic is just being forgotten"));
-            }
-            tokio::time::sleep(RETRY_DELAY).await;
-        }
-    }
-
-    async fn count_rooms(&self) -> Result<u64, NatsFault> {
-        #[derive(Deserialize)]
-        struct Listed {
-            total: u64,
-        }
-        let wanted = serde_json::json!({ "subject": self.link.names.rooms() });
-        Ok(self.link.ask::<Listed>("STREAM.NAMES".into(), &wanted).await?.total)
     }
 }
 
+/// Refuses a log that an earlier version has made, before anything is changed.
+async fn refuse_old(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result<(), OpenError> {
+    let kept = match patiently(link, || meta.get(link, RECORD)).await {
+        Ok(kept) => kept,
+        Err(NatsFault::Missing) => return Ok(()),
+        Err(fault) => return Err(OpenError::Unavailable(fault.to_string())),
+    };
+    kept.value.map_or(Ok(()), |stored| judge(&stored.payload, options).map(drop))
+}
+
 /// Whether JetStream answers.
-async fn answers(link: &NatsLink) -> Result<(), OpenError> {
+pub(super) async fn answers(link: &NatsLink) -> Result<(), OpenError> {
     let told = patiently(link, || link.ask::<serde_json::Value>("INFO".into(), &())).await;
     told.map(drop).map_err(|fault| OpenError::NoJetStream(fault.to_string()))
 }
@@ -416,6 +442,9 @@ async fn replicas(
             }
             _ => Ok(info.config.num_replicas),
         },
+        Err(NatsFault::Missing) if options.purpose == NatsPurpose::CopyFrom => {
+            Err(OpenError::NoLog { name: options.name.clone() })
+        }
         Err(NatsFault::Missing) => Ok(options.replicas.unwrap_or(if is_clustered { 3 } else { 1 })),
         Err(fault) => Err(OpenError::Unavailable(fault.to_string())),
     }
@@ -426,17 +455,19 @@ async fn record(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result
     let own = Record {
         format: FORMAT,
         epoch: fresh_epoch(),
+        shards: options.shards.max(1),
         fingerprint: options.fingerprint.clone(),
         rules: rules(options),
     };
+    let key = if options.purpose == NatsPurpose::Migrate { MIGRATION } else { RECORD };
     let found = patiently(link, || async {
         loop {
-            let kept = meta.get(link, RECORD).await?;
+            let kept = meta.get(link, key).await?;
             if let Some(stored) = kept.value {
                 return Ok((kept.revision, stored.payload));
             }
             let value: bytes::Bytes = serde_json::to_vec(&own).expect("a record is plain JSON").into();
-            match meta.replace(link, RECORD, kept.revision, value.clone(), HeaderMap::new()).await {
+            match meta.replace(link, key, kept.revision, value.clone(), HeaderMap::new()).await {
                 Ok(revision) => return Ok((revision, value)),
                 Err(NatsFault::Raced) => {}
                 Err(fault) => return Err(fault),
@@ -445,7 +476,7 @@ async fn record(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result
     });
     let (revision, found) = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
     let record = judge(&found, options)?;
-    if record.rules != own.rules {
+    if record.rules != own.rules && options.purpose == NatsPurpose::Serve {
         tracing::warn!(
             before = record.rules,
             now = own.rules,
@@ -481,12 +512,34 @@ fn judge(found: &[u8], options: &NatsOptions) -> Result<Record, OpenError> {
         format: u32,
     }
     let form = serde_json::from_slice::<Form>(found).map_or(0, |form| form.format);
+    if form > 0 && form < FORMAT {
+        return Err(OpenError::OldLayout { name: options.name.clone() });
+    }
     let record = serde_json::from_slice::<Record>(found).ok().filter(|record| record.format == FORMAT);
     let record = record.ok_or_else(|| OpenError::Newer { name: options.name.clone(), found: form })?;
     if record.fingerprint != options.fingerprint {
         return Err(OpenError::OtherKey { name: options.name.clone() });
     }
     Ok(record)
+}
+
+/// The epoch of a log that an earlier version has made; `None` where it has this version's form.
+pub(super) fn old_epoch(found: &[u8], options: &NatsOptions) -> Result<Option<u32>, OpenError> {
+    #[derive(Deserialize)]
+    struct OldRecord {
+        format: u32,
+        epoch: u32,
+        fingerprint: String,
+    }
+    let newer = || OpenError::Newer { name: options.name.clone(), found: 0 };
+    let old: OldRecord = serde_json::from_slice(found).map_err(|_| newer())?;
+    if old.format >= FORMAT {
+        return judge(found, options).map(|_| None);
+    }
+    match old.fingerprint == options.fingerprint {
+        true => Ok(Some(old.epoch)),
+        false => Err(OpenError::OtherKey { name: options.name.clone() }),
+    }
 }
 
 /// A number no earlier making of this log is likely to have had.

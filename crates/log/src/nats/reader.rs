@@ -1,25 +1,28 @@
 //! Reading: what there is from the stream's leader, the entries from any replica.
 //!
-//! A topic's sequences have no holes, because nothing but its oldest entries is ever removed. So a range is known by its ends, and a
-//! replica that lacks part of it shows.
+//! What there is of a topic says the index of its shard ([`super::topic_index`]), once the shard has been followed as far as its leader is. A replica
+//! has everything up to some sequence, so one that has a later message of the topic, or its newest, lacks none before it. Tombstones stand in
+//! the places of redacted entries ([`super::redact`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::stream::Info;
+use futures_util::future::try_join_all;
 use salon_protocol::{Entry, EnvelopeId, Position, Timestamp, TopicName};
-use serde::{Deserialize, Serialize};
 
 use super::fault::NatsFault;
-use super::link::{FetchRange, NatsLink, Stored, in_a_row, millis};
-use super::{Shared, topic};
+use super::link::{FetchRange, NatsLink, Stored};
+use super::mark::TopicMark;
+use super::shard::TopicPlace;
+use super::stored::message_bytes;
+use super::topic_index::{IndexBlock, TopicIndex};
+use super::{Shared, import, redact, topic};
 use crate::fold::may_be_ignored;
 use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
-/// How many entries are asked for at first when reading backwards, where their sizes are not known.
-const FIRST_LOOK: u64 = 16;
-/// How many entries are asked for at once.
-const MAX_ASKED: u64 = 1024;
+/// How many messages are asked for at once.
+const MAX_ASKED: usize = 1024;
 /// How often a replica is asked for what it lacks before the leader is.
 const TRIES: usize = 3;
 /// How long the first answer of a leader is waited for: if there was none when it was asked, none comes.
@@ -30,34 +33,36 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// What is kept of a topic: everything after `trimmed` up to and with `head`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// What was before the first entry it ever had.
-    start: u64,
     pub(super) trimmed: u64,
     pub(super) head: u64,
-    /// When the oldest and the newest arrived.
-    pub(super) oldest: Timestamp,
-    pub(super) newest: Timestamp,
+    /// Whether anything was ever removed since it began.
+    is_whole: bool,
+    /// How often something was removed or redacted, as far as this process has seen.
+    changes: u64,
 }
 
-impl From<&Info> for Extent {
-    fn from(info: &Info) -> Self {
-        Self {
-            start: info.config.first_sequence.unwrap_or(1).saturating_sub(1),
-            trimmed: info.state.first_sequence.saturating_sub(1),
-            head: info.state.last_sequence,
-            oldest: millis(info.state.first_timestamp.unix_timestamp_nanos()),
-            newest: millis(info.state.last_timestamp.unix_timestamp_nanos()),
-        }
+impl From<&TopicIndex> for Extent {
+    fn from(index: &TopicIndex) -> Self {
+        let (removed, head) = (&index.removed, index.head);
+        Self { trimmed: removed.through, head, is_whole: removed.count == 0, changes: index.changes }
     }
 }
 
 impl Extent {
     /// Where reading after an offset begins; `None` when entries are missing there.
     fn after(self, offset: u64) -> Option<u64> {
-        // A position in a topic that nobody had entered yet.
-        let offset = if offset == 0 { self.start } else { offset };
-        (self.trimmed..=self.head).contains(&offset).then_some(offset)
+        match offset {
+            // A position in a topic that nobody had entered yet.
+            0 => self.is_whole.then_some(self.trimmed),
+            offset => (self.trimmed..=self.head).contains(&offset).then_some(offset),
+        }
     }
+}
+
+/// Messages of a topic: all that it has up to a sequence, after the one that was asked for.
+pub(super) struct MessagePage {
+    pub(super) messages: Vec<Stored>,
+    pub(super) through: u64,
 }
 
 /// How many of some entries make a page.
@@ -95,27 +100,31 @@ struct Removed {
     last: Position,
 }
 
-/// A topic's stream as its leader describes it.
-pub(super) struct TopicStream {
-    pub(super) name: TopicName,
-    pub(super) info: Info,
-    /// What time it is there.
-    pub(super) now: Option<Timestamp>,
-}
-
 impl Shared {
     /// What is kept of a topic; `None` when nobody ever entered it.
     pub(super) async fn extent(&self, name: &TopicName) -> Result<Option<Extent>, NatsFault> {
-        match self.described(&self.link.names.room(name)).await {
-            Ok(info) => Ok(Some((&info).into())),
-            Err(NatsFault::Missing) => Ok(None),
-            Err(fault) => Err(fault),
-        }
+        let place = self.place(name);
+        place.shard.freshen(self).await?;
+        Ok(self.known_extent(name, &place))
     }
 
-    /// What the leader of a topic's stream says of it, with patience unless NATS is known to be away.
+    /// The same, as far as the topic's shard has been followed.
+    fn known_extent(&self, name: &TopicName, place: &TopicPlace) -> Option<Extent> {
+        let extent = place.indexed(|index| Extent::from(index))?;
+        // What a deletion has yet to remove is not there any more.
+        let deleted = self.deleted_at(name).min(extent.head);
+        let is_whole = extent.is_whole && deleted <= extent.trimmed;
+        Some(Extent { trimmed: extent.trimmed.max(deleted), is_whole, ..extent })
+    }
+
+    /// What the leader of a stream says of it, with patience unless NATS is known to be away.
     pub(super) async fn described(&self, stream: &str) -> Result<Info, NatsFault> {
         described(&self.link, stream, || self.trouble().is_none()).await
+    }
+
+    /// The offset of the newest deletion of a topic, as far as it was followed here.
+    pub(super) fn deleted_at(&self, name: &TopicName) -> u64 {
+        self.followed(name).and_then(|topic| topic.deletion()).map_or(0, |deletion| deletion.at)
     }
 
     fn position(&self, offset: u64) -> Position {
@@ -154,7 +163,9 @@ impl Shared {
         name: &TopicName,
         page: &mut Vec<Arc<Entry>>,
     ) -> Result<Option<Removed>, ReadError> {
-        let last = page.iter().rev().find(|entry| may_be_ignored(&entry.envelope));
+        // After a deletion every entry may count for nothing.
+        let is_deleted = || self.deleted_at(name) > 0;
+        let last = page.iter().rev().find(|entry| may_be_ignored(&entry.envelope) || is_deleted());
         let Some(offset) = last.map(|entry| entry.position.offset) else { return Ok(None) };
         let topic = self.topic(name)?;
         topic.reach(offset, self.link.timings.answer_timeout).await?;
@@ -182,64 +193,85 @@ impl Shared {
         span: Span,
         limit: usize,
     ) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
-        let mut extent = self.extent(name).await?;
-        let trimmed = extent.map_or(0, |extent| extent.trimmed);
-        let gap = Err(ReadError::Gap { resume: self.position(trimmed) });
-        let head = extent.map_or(0, |extent| extent.head);
-        let through = match span {
-            Span::After(position) => {
-                if let Some(extent) = &mut extent {
-                    // What has come by here may be more than the leader counts yet, and nobody is fed it again.
-                    let followed = self.followed(name).and_then(|topic| topic.head()).unwrap_or_default();
-                    extent.head = extent.head.max(followed);
-                }
-                let after = match extent {
-                    Some(extent) => extent.after(position.offset),
-                    None => Some(0).filter(|_| position.offset == 0),
-                };
-                return match after.filter(|_| position.epoch == self.epoch) {
-                    Some(after) => {
-                        let head = extent.map_or(0, |extent| extent.head);
-                        there(self.read_forward(name, after, head, limit).await)
-                    }
-                    None => gap,
-                };
+        let place = self.place(name);
+        place.shard.freshen(self).await?;
+        let extent = self.known_extent(name, &place);
+        let gap = || ReadError::Gap { resume: self.position(extent.map_or(0, |extent| extent.trimmed)) };
+        let read = match (span, extent) {
+            (Span::After(position) | Span::Before(position), _) if position.epoch != self.epoch => return Err(gap()),
+            (Span::After(position), None) if position.offset != 0 => return Err(gap()),
+            (_, None) => return Ok(Some(Vec::new())),
+            (Span::After(position), Some(extent)) => {
+                let after = extent.after(position.offset).ok_or_else(gap)?;
+                self.read_forward(&place, after, extent.head, limit).await
             }
-            Span::Newest => head,
-            Span::Before(position) if position.epoch != self.epoch => return gap,
-            Span::Before(position) => position.offset.saturating_sub(1).min(head),
-            Span::BeforeTime(time) => match extent {
-                Some(extent) => self.newest_before(name, extent, time).await?,
-                None => head,
+            (Span::Newest, Some(extent)) => self.read_back(&place, extent, extent.head, limit).await,
+            (Span::Before(position), Some(extent)) => {
+                let through = position.offset.saturating_sub(1).min(extent.head);
+                self.read_back(&place, extent, through, limit).await
+            }
+            (Span::BeforeTime(time), Some(extent)) => match self.newest_before(&place, extent, time).await {
+                Ok(through) => self.read_back(&place, extent, through, limit).await,
+                Err(fault) => Err(fault),
             },
         };
-        there(self.read_back(name, trimmed, through, limit).await)
+        let Some(entries) = there(read)? else { return Ok(None) };
+        // What was removed or redacted before it was read has come by after this.
+        place.shard.freshen(self).await?;
+        let is_same = self.known_extent(name, &place).is_some_and(|now| {
+            extent.is_some_and(|extent| (now.changes, now.trimmed) == (extent.changes, extent.trimmed))
+        });
+        Ok(is_same.then_some(entries))
     }
 
-    /// The offset of the newest entry that arrived before a time. Times are the servers'.
-    pub(super) async fn newest_before(
-        &self,
-        name: &TopicName,
-        extent: Extent,
-        time: Timestamp,
-    ) -> Result<u64, NatsFault> {
-        if extent.newest < time || extent.head == extent.trimmed {
-            return Ok(extent.head);
-        }
-        // By what the leader said there is a later one, so a replica that finds none lacks it.
-        let batch = FetchRange { since: Some(time), count: 1, ..FetchRange::default() };
-        for _ in 0..TRIES {
-            let found = self.link.batch(&self.link.names.room(name), &batch).await?;
-            if let Some(first) = found.first() {
-                return Ok(first.sequence - 1);
+    /// The offset of the newest entry that arrived before a time.
+    async fn newest_before(&self, place: &TopicPlace, extent: Extent, time: Timestamp) -> Result<u64, NatsFault> {
+        let found = place.indexed(|index| (index.newest(), index.block_before(time)));
+        let (newest, block) = found.unwrap_or_default();
+        match (newest, block) {
+            (Some(newest), _) if newest < time => Ok(extent.head),
+            (_, None) => Ok(extent.trimmed),
+            (_, Some(block)) => {
+                let found = self.cut(place, block, |_, stored| import::arrived(stored) < time).await?;
+                Ok(found.through.max(extent.trimmed))
             }
         }
-        Err(NatsFault::unavailable("no replica has the newest entries yet"))
+    }
+
+    /// What would be removed with the entries of a block for which something holds, given their numbers in the topic, and everything before.
+    pub(super) async fn cut(
+        &self,
+        place: &TopicPlace,
+        block: IndexBlock,
+        is_gone: impl Fn(u64, &Stored) -> bool,
+    ) -> Result<TopicMark, NatsFault> {
+        let (head, next) = place.indexed(|index| (index.head, index.block_after(block))).ok_or(NatsFault::Missing)?;
+        let (through, count, bytes) = (block.sequence - 1, block.count, block.bytes);
+        let mut mark = TopicMark { through, count, bytes, ..TopicMark::default() };
+        let end = next.map_or(head, |next| next.sequence - 1);
+        let mut at = block.sequence - 1;
+        while at < end {
+            let page = self.messages(place, at, end, MAX_ASKED, MAX_PAGE_BYTES).await?;
+            for stored in page.messages.iter().filter(|stored| is_entry(stored)) {
+                if !is_gone(mark.count + 1, stored) {
+                    mark.oldest = Some(import::arrived(stored).0);
+                    return Ok(mark);
+                }
+                (mark.through, mark.count) = (stored.sequence, mark.count + 1);
+                mark.bytes += message_bytes(stored);
+            }
+            at = page.through;
+        }
+        // Where everything of it is, what is known of the next one is exact.
+        if let Some(next) = next {
+            (mark.count, mark.bytes, mark.oldest) = (next.count, next.bytes, Some(next.time));
+        }
+        Ok(mark)
     }
 
     async fn read_forward(
         &self,
-        name: &TopicName,
+        place: &TopicPlace,
         after: u64,
         head: u64,
         limit: usize,
@@ -247,43 +279,40 @@ impl Shared {
         let mut found: Vec<Arc<Entry>> = Vec::new();
         let (mut at, mut bytes) = (after, 0);
         while at < head && found.len() < limit && bytes < MAX_PAGE_BYTES {
-            let wanted = u64::try_from(limit - found.len()).unwrap_or(u64::MAX);
-            let row = self.range(name, at, head.min(at.saturating_add(wanted)), MAX_PAGE_BYTES - bytes).await?;
-            at = row.last().map_or(head, |last| last.sequence);
-            let more = self.entries(&row);
+            let page = self.messages(place, at, head, limit - found.len(), MAX_PAGE_BYTES - bytes).await?;
+            at = page.through;
+            let more = self.entries(&page.messages);
             bytes += text_bytes(&more);
             found.extend(more);
         }
-        let count = page(found.iter(), usize::MAX);
+        let count = page(found.iter(), limit);
         found.truncate(count);
         Ok(found)
     }
 
     async fn read_back(
         &self,
-        name: &TopicName,
-        trimmed: u64,
+        place: &TopicPlace,
+        extent: Extent,
         through: u64,
         limit: usize,
     ) -> Result<Vec<Arc<Entry>>, NatsFault> {
         let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
-        let (mut end, mut seen, mut count, mut bytes) = (through, 0_u64, 0, 0);
-        while end > trimmed && count < limit && bytes < MAX_PAGE_BYTES {
-            // As many as would fill the page if they are as long as those so far.
-            let fitting = match seen {
-                0 => FIRST_LOOK,
-                seen => ((MAX_PAGE_BYTES - bytes) as u64).saturating_mul(seen) / (bytes as u64).max(1),
-            };
-            let guess = fitting.min(u64::try_from(limit - count).unwrap_or(u64::MAX)).clamp(1, MAX_ASKED);
-            let begin = end.saturating_sub(guess).max(trimmed);
+        let (mut end, mut count, mut bytes) = (through, 0, 0);
+        while end > extent.trimmed && count < limit && bytes < MAX_PAGE_BYTES {
+            let wanted = u64::try_from(limit - count).unwrap_or(u64::MAX).min(MAX_ASKED as u64);
+            let rest = (MAX_PAGE_BYTES - bytes) as u64;
+            // A mark may have come meanwhile, and nothing of what is wanted be left: what there is must be looked at again.
+            let begin = place.indexed(|index| index.begin_of_page(end, wanted, rest)).flatten();
+            let begin = begin.ok_or(NatsFault::Missing)?;
+            let begin = begin.saturating_sub(1).max(extent.trimmed);
             let mut piece = Vec::new();
             let mut at = begin;
             while at < end {
-                let row = self.range(name, at, end, MAX_PAGE_BYTES).await?;
-                at = row.last().map_or(end, |last| last.sequence);
-                piece.extend(self.entries(&row));
+                let page = self.messages(place, at, end, MAX_ASKED, MAX_PAGE_BYTES).await?;
+                at = page.through;
+                piece.extend(self.entries(&page.messages));
             }
-            seen += end - begin;
             count += piece.len();
             bytes += text_bytes(&piece);
             pieces.push(piece);
@@ -296,24 +325,53 @@ impl Shared {
     }
 
     /// Those of some messages that are entries. Another one was told of when it came by.
-    fn entries(&self, row: &[Stored]) -> Vec<Arc<Entry>> {
-        row.iter().filter_map(|stored| topic::entry(self.epoch, stored).ok()).collect()
+    fn entries(&self, messages: &[Stored]) -> Vec<Arc<Entry>> {
+        let entries = messages.iter().filter(|stored| is_entry(stored));
+        entries.filter_map(|stored| topic::entry(self.epoch, stored).ok()).collect()
     }
 
-    /// Some messages after an offset, at least one, and each the next. `Missing` where the first of them is not there.
-    async fn range(&self, name: &TopicName, after: u64, through: u64, bytes: usize) -> Result<Vec<Stored>, NatsFault> {
-        let stream = self.link.names.room(name);
-        let count = usize::try_from((through - after).min(MAX_ASKED)).expect("few");
-        let batch = FetchRange { from: Some(after + 1), count, bytes: Some(bytes.max(1)), ..FetchRange::default() };
+    /// Some messages of a topic after one sequence and up to another. `Missing` where there are none that should be there.
+    pub(super) async fn messages(
+        &self,
+        place: &TopicPlace,
+        after: u64,
+        through: u64,
+        count: usize,
+        bytes: usize,
+    ) -> Result<MessagePage, NatsFault> {
+        let head = place.indexed(|index| index.head).unwrap_or_default().min(through);
+        if head <= after {
+            return Ok(MessagePage { messages: Vec::new(), through });
+        }
+        let batch = FetchRange {
+            from: Some(after + 1),
+            filter: Some(place.subjects.all()),
+            count: count.clamp(1, MAX_ASKED),
+            bytes: Some(bytes.clamp(1, MAX_PAGE_BYTES)),
+        };
+        let mut found = Vec::new();
         for _ in 0..TRIES {
-            let mut found = self.link.batch(&stream, &batch).await?;
-            found.truncate(in_a_row(after, &found));
+            found = self.link.batch(place.stream(), &batch).await?;
             if !found.is_empty() {
-                return Ok(found);
+                break;
             }
         }
-        let first = self.link.by_sequence(&stream, after + 1).await?;
-        Ok(vec![first.ok_or(NatsFault::Missing)?])
+        if found.is_empty() {
+            // No replica that was asked has them yet; the leader has.
+            found.extend(self.link.next(place.stream(), after + 1, &place.subjects.all()).await?);
+        }
+        let reached = match found.last() {
+            // A replica that has later ones has these.
+            Some(last) if last.sequence >= head => through,
+            Some(last) => last.sequence,
+            None => match place.indexed(|index| index.holes(after, through).is_empty()) {
+                Some(false) => through,
+                _ => return Err(NatsFault::Missing),
+            },
+        };
+        found.retain(|message| message.sequence <= reached);
+        let messages = self.with_tombstones(place, after, reached, found).await?;
+        Ok(MessagePage { messages, through: reached })
     }
 
     pub(super) async fn find(
@@ -321,14 +379,16 @@ impl Shared {
         name: &TopicName,
         id: &EnvelopeId,
     ) -> Result<Option<Arc<Entry>>, ReadError> {
-        let stream = self.link.names.room(name);
-        let Some(stored) = self.link.newest(&stream, &self.link.names.entry(name, id)).await? else {
+        let place = self.place(name);
+        let Some(stored) = self.link.newest(place.stream(), &place.subjects.entry(id)).await? else {
             return Ok(None);
         };
         let mut found = vec![topic::entry(self.epoch, &stored)?];
         self.remove_ignored(name, &mut found).await?;
+        let trimmed = place.indexed(|index| index.removed.through).unwrap_or_default();
+        let removed = trimmed.max(self.deleted_at(name));
         // Another id can have the same digest.
-        Ok(found.pop().filter(|entry| entry.envelope.id() == id))
+        Ok(found.pop().filter(|entry| entry.envelope.id() == id && entry.position.offset > removed))
     }
 
     pub(super) async fn standing(self: &Arc<Self>, name: &TopicName) -> Result<Standing, ReadError> {
@@ -337,19 +397,42 @@ impl Shared {
         };
         let topic = self.topic(name)?;
         topic.reach(extent.head, self.link.timings.answer_timeout).await?;
-        Ok(topic.standing(extent.trimmed))
+        let standing = topic.standing(extent.trimmed);
+        if let Some(deletion) = &standing.deletion {
+            self.erase_context(name, deletion.at).await?;
+        }
+        Ok(standing)
     }
 
     pub(super) async fn topics(&self) -> Result<Vec<TopicSummary>, ReadError> {
-        let summary = |TopicStream { name, info, .. }: TopicStream| TopicSummary {
-            name,
-            entries: info.state.messages,
-            newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
+        self.freshen_all().await?;
+        let mut topics = Vec::new();
+        for shard in &self.shards {
+            topics.extend(shard.all_indexed(|index| {
+                let newest = index.newest().filter(|_| index.entries() > 0);
+                let summary = TopicSummary { name: index.name.clone(), entries: index.entries(), newest };
+                // A deleted topic is indexed until it is forgotten.
+                (summary, index.removed.is_deleted && index.entries() == 0)
+            }));
+        }
+        let is_vacant = |name: &TopicName| {
+            self.followed(name).and_then(|topic| topic.deletion()).is_some_and(|deletion| deletion.is_vacant)
         };
-        let mut topics: Vec<_> = rooms(&self.link, self.link.names.rooms()).await?.into_iter().map(summary).collect();
-        topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        Ok(topics)
+        let listed = topics.into_iter().filter(|(topic, is_deleted)| !is_deleted && !is_vacant(&topic.name));
+        let mut listed: Vec<_> = listed.map(|(topic, _)| topic).collect();
+        listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(listed)
     }
+
+    /// Waits until everything of every shard has been taken in that was acknowledged before the call.
+    pub(super) async fn freshen_all(&self) -> Result<(), NatsFault> {
+        try_join_all(self.shards.iter().map(|shard| shard.freshen(self))).await.map(drop)
+    }
+}
+
+/// Whether a message is an entry at its own place.
+fn is_entry(stored: &Stored) -> bool {
+    !redact::is_record(stored) && !import::is_settings(stored)
 }
 
 /// What the leader of a stream says of it. One that is being made just now, maybe by another node, has none yet, and a request in that
@@ -376,40 +459,4 @@ pub(super) async fn described(
 /// What time it is for a server that describes a stream.
 pub(super) fn clock(described: &serde_json::Value) -> Option<Timestamp> {
     Timestamp::parse(described.get("ts")?.as_str()?)
-}
-
-/// The streams of topics that have some subjects, as their leaders describe them.
-pub(super) async fn rooms(link: &NatsLink, subject: String) -> Result<Vec<TopicStream>, NatsFault> {
-    #[derive(Serialize)]
-    struct BatchRequest<'a> {
-        subject: &'a str,
-        offset: usize,
-    }
-    #[derive(Deserialize)]
-    struct Listed {
-        total: usize,
-        streams: Option<Vec<serde_json::Value>>,
-    }
-    let mut found = Vec::new();
-    let mut offset = 0;
-    loop {
-        let wanted = BatchRequest { subject: &subject, offset };
-        let listed: Listed = link.ask("STREAM.LIST".into(), &wanted).await?;
-        let streams = listed.streams.unwrap_or_default();
-        offset += streams.len();
-        let is_all = streams.is_empty() || offset >= listed.total;
-        for described in streams {
-            let now = clock(&described);
-            let info: Info =
-                serde_json::from_value(described).map_err(|_| NatsFault::Damaged("a list of streams".into()))?;
-            let name = info.config.metadata.get(super::TOPIC).and_then(|name| TopicName::new(name).ok());
-            match name {
-                Some(name) => found.push(TopicStream { name, info, now }),
-                None => tracing::warn!(stream = info.config.name, "nats: stream without a topic name, skipped"),
-            }
-        }
-        if is_all {
-            return Ok(found);
-        }
-    }
 }

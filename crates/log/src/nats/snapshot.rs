@@ -1,13 +1,9 @@
 //! What a topic's entries added up to at some position, kept so that it need not be read from the beginning, and so that retention
 //! leaves nobody out.
-//!
-//! It is cut into parts that fit into a message. The first is the one that counts: it names the others, which are stored before it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use async_nats::HeaderMap;
-use bytes::Bytes;
 use salon_protocol::{
     Entry, Envelope, EnvelopeId, FailureCause, ParticipantId, Position, RpcId, Stamp, Timestamp, TopicName,
 };
@@ -16,14 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::fault::NatsFault;
 use super::names::token;
+use super::parts;
 use super::stored::AuthorsForm;
-use crate::{CallClosure, FailedRequest, Fold, Ignored, OpenRequest, Standing};
-
-/// How many bytes a part has, where the servers take so many.
-const PART: usize = 512 * 1024;
-
-/// Names the further parts: how many, and what they are called by.
-const PARTS: &str = "Salon-Parts";
+use crate::{CallClosure, Deletion, FailedRequest, Fold, Ignored, OpenRequest, Standing};
 
 pub(super) struct Snapshot {
     pub(super) head: u64,
@@ -65,12 +56,15 @@ struct SnapshotForm {
     /// The offsets of entries that count for nothing, and why.
     #[serde(default)]
     ignored: Vec<(u64, IgnoredForm)>,
-    /// How many bytes the authors of the entries have stored. Versions up to 0.2 did not count.
+    /// How many bytes the authors of the entries have stored. Version 0.1 did not count them.
     #[serde(default)]
     stored: AuthorsForm,
     /// The notices of the gateway that settings and held calls follow from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     control: Vec<NoticeForm>,
+    /// Where the topic was deleted, and whether nobody has entered it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deleted: Option<(u64, bool)>,
     /// Why calls have failed that somebody stopped, by the offsets of their requests or of the notices that held them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stopped: Vec<(u64, StoppedForm)>,
@@ -123,65 +117,15 @@ impl Snapshot {
 
     /// The newest, and its revision.
     pub(super) async fn load(shared: &Shared, topic: &TopicName) -> Result<Option<(u64, Self)>, NatsFault> {
-        let key = token(topic.as_str());
-        let bucket = &shared.standings;
-        loop {
-            let kept = bucket.get(&shared.link, &key).await?;
-            let Some(first) = kept.value else { return Ok(None) };
-            let mut bytes = first.payload.to_vec();
-            let mut is_whole = true;
-            if let Some((count, mark)) = first.headers.get(PARTS).and_then(|parts| parts.as_str().split_once(' ')) {
-                for part in 1..=count.parse::<usize>().unwrap_or_default() {
-                    match bucket.get(&shared.link, &format!("{key}.{mark}.{part}")).await?.value {
-                        Some(more) => bytes.extend_from_slice(&more.payload),
-                        None => is_whole = false,
-                    }
-                }
-            }
-            if is_whole {
-                let read = Self::read(&bytes, shared.epoch);
-                let damaged = || NatsFault::Damaged(format!("what was kept of `{topic}`").into());
-                return Ok(Some((kept.revision, read.ok_or_else(damaged)?)));
-            }
-            // A newer one has taken its place meanwhile; its parts were removed after that.
-            if bucket.get(&shared.link, &key).await?.revision == kept.revision {
-                return Err(NatsFault::Damaged(format!("what was kept of `{topic}`").into()));
-            }
-        }
+        let kept = parts::load(&shared.link, &shared.folds, &token(topic.as_str())).await?;
+        let Some((revision, bytes)) = kept else { return Ok(None) };
+        let damaged = || NatsFault::Damaged(format!("what was kept of `{topic}`").into());
+        Ok(Some((revision, Self::read(&bytes, shared.epoch).ok_or_else(damaged)?)))
     }
 
     /// Keeps it in place of a revision, and gives its own.
     pub(super) async fn keep(&self, shared: &Shared, topic: &TopicName, revision: u64) -> Result<u64, NatsFault> {
-        let key = token(topic.as_str());
-        let (bucket, link) = (&shared.standings, &shared.link);
-        let bytes = Bytes::from(self.write());
-        let mut headers = HeaderMap::new();
-        let most = PART.min(shared.longest()).max(1);
-        let further = bytes.len().saturating_sub(1) / most;
-        // No two that are kept are as of the same position by the same node.
-        let mark = format!("{}-{}", shared.node, self.head);
-        let mut oldest = None;
-        for part in 1..=further {
-            let slice = bytes.slice(part * most..bytes.len().min((part + 1) * most));
-            let stored = bucket.put(link, &format!("{key}.{mark}.{part}"), slice).await?;
-            oldest = oldest.or(Some(stored));
-        }
-        if further > 0 {
-            headers.insert(PARTS, format!("{further} {mark}"));
-        }
-        let before = bucket.get(link, &key).await?;
-        if before.revision != revision {
-            return Err(NatsFault::Raced);
-        }
-        let kept = bucket.replace(link, &key, revision, bytes.slice(..bytes.len().min(most)), headers).await?;
-        // Parts that are older belong to what was kept before, or to a node that was too late to keep its own. What cannot be removed now,
-        // the next one removes.
-        let removed =
-            link.purge(&bucket.stream, Some(&bucket.subject(&format!("{key}.*.*"))), oldest.unwrap_or(kept)).await;
-        if let Err(fault) = removed {
-            tracing::debug!(%topic, %fault, "snapshot: old parts not removed, retrying at the next sweep");
-        }
-        Ok(kept)
+        parts::keep(shared, &token(topic.as_str()), self.head, self.write(), revision).await
     }
 
     fn write(&self) -> Vec<u8> {
@@ -201,12 +145,13 @@ impl Snapshot {
             ignored: self.ignored.iter().map(|(offset, why)| (*offset, write_ignored(*why))).collect(),
             stored: self.authors.clone(),
             control: self.standing.control.iter().map(control).collect(),
+            deleted: self.standing.deletion.map(|Deletion { at, is_vacant }| (at, is_vacant)),
             stopped: self.standing.failed.iter().filter_map(stopped).collect(),
         };
         serde_json::to_vec(&form).expect("plain JSON")
     }
 
-    fn read(bytes: &[u8], epoch: u32) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8], epoch: u32) -> Option<Self> {
         let form: SnapshotForm = serde_json::from_slice(bytes).ok()?;
         let entry = |offset, arrived, text: Box<str>, stamp: Option<Box<str>>| {
             let envelope = Envelope::restore(text).ok()?;
@@ -233,6 +178,7 @@ impl Snapshot {
             waiting: form.unanswered.into_iter().map(read_call).collect::<Option<_>>()?,
             failed: failed.collect::<Option<_>>()?,
             control: control.collect::<Option<_>>()?,
+            deletion: form.deleted.map(|(at, is_vacant)| Deletion { at, is_vacant }),
         };
         let ignored = form.ignored.into_iter().map(|(offset, why)| (offset, read_ignored(why)));
         Some(Self::new(standing, ignored.collect(), form.stored))

@@ -1,19 +1,17 @@
 //! How many bytes the entries of a topic take: what the quotas are compared with.
 //!
-//! What a topic takes in all its stream says, and what has come by since is added to that. What each author takes follows from the
+//! What a topic takes in all says the index of its shard ([`super::topic_index`]), so every node counts every topic. What each author takes follows from the
 //! entries, like the fold: it is part of what is kept of a topic ([`super::snapshot`]). Entries are removed without being read, so an author's
 //! bytes are counted in segments that end at some entry: a segment goes when that entry does. An author counts for at most one segment too much.
 //!
 //! What a quota does not allow is refused before it comes to the lane of its topic, where it would hold up the others. Only the
 //! servers know whether it is a repetition of what is stored, which is acknowledged whatever the quotas say: one envelope of an author is looked for at a
 //! time, and what else comes from it meanwhile is refused without.
-//!
-//! What other nodes store in topics that this one does not follow counts for everything once the next sweep has asked for it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use async_nats::jetstream::stream::State;
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, TopicName};
 
 use super::Shared;
@@ -21,6 +19,7 @@ use super::fault::NatsFault;
 use super::link::Stored;
 use super::names::token;
 use super::topic::Topic;
+use super::topic_index::TopicIndex;
 use crate::quota::StoredBytes;
 use crate::{QuotaExceeded, StoredQuotas};
 
@@ -40,13 +39,6 @@ pub(super) type AuthorsForm = Vec<(ParticipantId, Vec<Segment>)>;
 /// What is known of one topic. See the module.
 #[derive(Debug, Default)]
 pub(super) struct FollowedBytes {
-    /// Whether the leader of the stream has been asked.
-    is_counted: bool,
-    /// What the stream takes, and up to which sequence that was counted by its leader.
-    stream: u64,
-    counted: u64,
-    /// Which sequence was the first then.
-    first: u64,
     authors: HashMap<ParticipantId, AuthorBytes>,
     /// The authors of which something is looked for that a quota does not allow.
     looked_up: HashSet<ParticipantId>,
@@ -67,8 +59,8 @@ pub(super) struct QuotaLookup {
 
 impl QuotaLookup {
     pub(super) async fn finds_stored(self, shared: &Shared, id: &EnvelopeId) -> Result<bool, NatsFault> {
-        let subject = shared.link.names.entry(&self.topic.name, id);
-        Ok(shared.link.newest(&self.topic.stream, &subject).await?.is_some())
+        let place = &self.topic.place;
+        Ok(shared.link.newest(place.stream(), &place.subjects.entry(id)).await?.is_some())
     }
 }
 
@@ -108,15 +100,6 @@ impl FollowedBytes {
             .collect()
     }
 
-    /// Takes over what the leader says of the stream; says what was counted before, and what is now.
-    fn note(&mut self, state: &State) -> (u64, u64) {
-        let before = if self.is_counted { self.stream } else { 0 };
-        (self.is_counted, self.stream, self.first) = (true, state.bytes, state.first_sequence);
-        self.counted = self.counted.max(state.last_sequence);
-        self.trim(state.first_sequence.saturating_sub(1));
-        (before, self.stream)
-    }
-
     /// Takes off what is removed.
     pub(super) fn trim(&mut self, trimmed: u64) {
         self.authors.retain(|_, author| {
@@ -130,8 +113,8 @@ impl FollowedBytes {
         });
     }
 
-    /// Counts an entry that came by; says how many bytes the stream has grown by it since its leader was asked.
-    pub(super) fn add(&mut self, quotas: &StoredQuotas, entry: &Entry, stored: &Stored) -> u64 {
+    /// Counts an entry that came by.
+    pub(super) fn add(&mut self, quotas: &StoredQuotas, entry: &Entry, stored: &Stored) {
         let (sequence, bytes) = (stored.sequence, entry.envelope.text().len() as u64);
         let from = entry.envelope.from();
         if !self.authors.contains_key(from) {
@@ -146,22 +129,16 @@ impl FollowedBytes {
             }
             _ => author.segments.push_back((sequence, bytes)),
         }
-        if !self.is_counted || sequence <= self.counted {
-            return 0;
-        }
-        let grown = message_bytes(stored);
-        self.stream += grown;
-        grown
     }
 
-    /// What is stored where an author adds an entry.
-    fn of(&self, author: &ParticipantId, gateway: u64) -> StoredBytes {
-        let participant = self.authors.get(author).map_or(0, |author| author.bytes);
-        StoredBytes { topic: self.stream, participant, gateway }
+    /// How many bytes an author has stored.
+    fn of(&self, author: &ParticipantId) -> u64 {
+        self.authors.get(author).map_or(0, |author| author.bytes)
     }
 }
 
-fn message_bytes(stored: &Stored) -> u64 {
+/// About how many bytes a message takes.
+pub(super) fn message_bytes(stored: &Stored) -> u64 {
     let headers = stored.headers.iter().map(|(name, values)| {
         let values: usize = values.iter().map(|value| value.as_str().len()).sum();
         name.to_string().len() + values + 4
@@ -169,75 +146,14 @@ fn message_bytes(stored: &Stored) -> u64 {
     (MESSAGE_OVERHEAD + stored.subject.len() + stored.payload.len() + headers.sum::<usize>()) as u64
 }
 
-/// What everything takes, as far as this node knows.
-#[derive(Debug, Default)]
-pub(super) struct StoredTotals {
-    /// The topics that are followed here, as of now.
-    followed: u64,
-    /// The others, as the last sweep has found them.
-    others: HashMap<TopicName, u64>,
-    all_others: u64,
-    contexts: u64,
-}
-
-impl StoredTotals {
-    pub(super) fn bytes(&self) -> u64 {
-        self.followed.saturating_add(self.all_others).saturating_add(self.contexts)
-    }
-
-    pub(super) fn add_followed(&mut self, bytes: u64) {
-        self.followed += bytes;
-    }
-
-    pub(super) fn add_context(&mut self, bytes: usize) {
-        self.contexts += bytes as u64;
-    }
-
-    /// A topic that is followed takes another number of bytes than was thought.
-    fn correct(&mut self, topic: &TopicName, (before, now): (u64, u64)) {
-        self.followed = (self.followed + now).saturating_sub(before);
-        self.all_others -= self.others.remove(topic).unwrap_or_default();
-    }
-
-    fn set_others(&mut self, others: HashMap<TopicName, u64>) {
-        self.all_others = others.values().sum();
-        self.others = others;
-    }
-}
-
 impl Topic {
-    /// Takes over what the leader of the stream says, where following begins.
-    pub(super) fn count_stored(&self, shared: &Shared, state: &State) {
-        // This lock first, everywhere: a topic is counted once, as a followed one or as one of the others.
-        let mut totals = shared.stored.lock();
-        let corrected = self.state().stored.note(state);
-        totals.correct(&self.name, corrected);
-    }
-
-    /// Takes it over if entries were removed. What was added has come by.
-    pub(super) fn count_removed(&self, shared: &Shared, state: &State) {
-        let is_changed = {
-            let own = self.state();
-            own.stored.is_counted && state.first_sequence > own.stored.first
-        };
-        if is_changed {
-            self.count_stored(shared, state);
-        }
-    }
-
-    /// The topic is not followed any more: the next sweep counts it with the others.
-    pub(super) fn stop_counting(&self, shared: &Shared) {
-        let mut totals = shared.stored.lock();
-        let mut own = self.state();
-        if std::mem::take(&mut own.stored.is_counted) {
-            totals.followed = totals.followed.saturating_sub(own.stored.stream);
-        }
-    }
-
     /// Whether the quotas allow an entry, by what has been followed.
     pub(super) fn check_quotas(&self, shared: &Shared, envelope: &Envelope) -> Result<(), QuotaExceeded> {
-        let gateway = shared.stored.lock().bytes();
-        let stored = self.state().stored.of(envelope.from(), gateway);
+        let stored = StoredBytes {
+            topic: self.place.indexed(TopicIndex::stored).unwrap_or_default(),
+            participant: self.state().stored.of(envelope.from()),
+            gateway: shared.stored_bytes(),
+        };
         shared.options.quotas.check_entry(stored, envelope)
     }
 }
@@ -258,13 +174,16 @@ impl Shared {
         Some(OverQuota { exceeded, lookup })
     }
 
-    /// Takes over what the streams say that they take, but for those that are followed.
-    pub(super) async fn count_others(&self, topics: Vec<(TopicName, u64)>) -> Result<(), NatsFault> {
-        let contexts = self.link.info(&self.link.names.context().0).await?.state.bytes;
-        let mut totals = self.stored.lock();
-        totals.contexts = contexts;
-        let is_counted = |name: &TopicName| self.followed(name).is_some_and(|topic| topic.state().stored.is_counted);
-        totals.set_others(topics.into_iter().filter(|(name, _)| !is_counted(name)).collect());
+    /// How many bytes everything takes, as far as this node knows.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        let shards: u64 = self.shards.iter().map(|shard| shard.bytes()).sum();
+        shards.saturating_add(self.context_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Asks how many bytes the contexts take.
+    pub(super) async fn count_contexts(&self) -> Result<(), NatsFault> {
+        let bytes = self.link.info(&self.link.names.context().0).await?.state.bytes;
+        self.context_bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -277,20 +196,19 @@ mod tests {
     use super::*;
     use crate::contract::line;
 
-    fn add(stored: &mut FollowedBytes, quotas: &StoredQuotas, sequence: u64, from: &str) -> u64 {
+    fn add(stored: &mut FollowedBytes, quotas: &StoredQuotas, sequence: u64, from: &str) {
         let envelope = line(&format!("e{sequence}"), from, "hello");
         let (time, subject, headers) = (Timestamp(0), "s".to_owned(), HeaderMap::new());
         let payload = envelope.text().to_owned().into();
         let entry = Entry { position: Position { epoch: 1, offset: sequence }, arrived: time, stamp: None, envelope };
-        stored.add(quotas, &entry, &Stored { sequence, time, subject, headers, payload })
+        stored.add(quotas, &entry, &Stored { sequence, time, subject, headers, payload });
     }
 
     #[test]
     fn authors_are_counted_until_their_entries_are_removed() {
         let quotas = StoredQuotas { participant: 64 * 500, ..StoredQuotas::default() };
         let mut stored = FollowedBytes::default();
-        let own =
-            |stored: &FollowedBytes, name: &str| stored.of(&ParticipantId::new(name).expect("an id"), 0).participant;
+        let own = |stored: &FollowedBytes, name: &str| stored.of(&ParticipantId::new(name).expect("an id"));
         let length = line("e1", "alice", "hello").text().len() as u64;
         for sequence in 1..=9 {
             add(&mut stored, &quotas, sequence, "alice");
@@ -306,15 +224,5 @@ mod tests {
             stored.trim(10);
             assert_eq!((own(stored, "alice"), stored.authors.len()), (0, 0));
         }
-    }
-
-    #[test]
-    fn what_the_leader_has_counted_is_not_counted_again() {
-        let (quotas, mut stored) = (StoredQuotas::default(), FollowedBytes::default());
-        (stored.is_counted, stored.stream, stored.counted) = (true, 1000, 2);
-        assert_eq!((add(&mut stored, &quotas, 1, "alice"), add(&mut stored, &quotas, 2, "alice")), (0, 0));
-        let grown = add(&mut stored, &quotas, 3, "alice");
-        assert!(grown > 0);
-        assert_eq!(stored.stream, 1000 + grown);
     }
 }

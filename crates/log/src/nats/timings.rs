@@ -37,13 +37,10 @@ pub struct Timings {
     pub retry_timeout: Duration,
     /// How long an acknowledged append waits for its entry to arrive before the entry is read.
     pub entry_timeout: Duration,
-    /// Between two looks for the stream of a topic that has none.
+    /// Between two tries to follow a topic that cannot be.
     pub look_interval: Duration,
     /// How long a leader that was just elected may lack what its stream had.
     pub election_timeout: Duration,
-    /// How soon after taking its lock a topic that is over must be deleted, or is not; where the servers' clocks differ by more, none is.
-    /// Four times as old a lock no longer has requests under way: its holder opens what it has left shut.
-    pub deletion_timeout: Duration,
     /// How often a server says that a consumer has nothing new. After two and a half of them without a word the consumer is gone.
     pub idle_heartbeat: Duration,
     /// How long nothing may come of a stream before its leader is asked whether there is more, and how long that may take to come.
@@ -69,7 +66,6 @@ impl Timings {
         entry_timeout: seconds(5),
         look_interval: seconds(5),
         election_timeout: seconds(5),
-        deletion_timeout: seconds(5),
         idle_heartbeat: seconds(2),
         lag_interval: seconds(5),
         start_retry_delay: millis(250),
@@ -89,7 +85,6 @@ impl Timings {
         entry_timeout: seconds(1),
         look_interval: millis(500),
         election_timeout: seconds(1),
-        deletion_timeout: seconds(1),
         idle_heartbeat: millis(500),
         lag_interval: millis(1500),
         start_retry_delay: millis(250),
@@ -99,11 +94,6 @@ impl Timings {
     /// How long a consumer may be silent before it is recreated.
     pub(super) fn consumer_silence(&self) -> Duration {
         self.idle_heartbeat * 5 / 2
-    }
-
-    /// After so long a deletion has failed, whatever becomes of its requests.
-    pub(super) fn deletion_overdue(&self) -> Duration {
-        self.deletion_timeout * 4
     }
 
     /// How long everything that was submitted may take to be answered: as long as it is retried, and an answer.

@@ -1,34 +1,40 @@
 //! A topic as this node follows it: what its entries add up to, and who waits for one of them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::stream::Info;
 use parking_lot::{Mutex, MutexGuard};
+use salon_control::{ControlNotice, TopicRetention};
 use salon_protocol::{Entry, Envelope, Position, Stamp, TopicName};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::Shared;
 use super::fault::NatsFault;
-use super::follow::{Course, Follow};
-use super::lag::lagging;
+use super::import;
 use super::lane::NatsAppend;
-use super::link::{Stored, in_a_row};
+use super::link::Stored;
+use super::redact;
+use super::shard::TopicPlace;
 use super::snapshot::Snapshot;
 use super::stored::FollowedBytes;
-use crate::{Fold, FoldEffect, Ignored, Standing};
+use super::topic_index::TopicIndex;
+use crate::{Deletion, Fold, FoldEffect, Ignored, Standing};
 
-/// How long to wait before looking again for what was not there, or not reachable.
+/// How long to wait before looking again for what was not reachable.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
+/// How much may come by while a topic is read from the past. Beyond that, it is read further.
+const MAX_EARLY: usize = 4096;
+const MAX_EARLY_BYTES: usize = 4 << 20;
+/// How many messages are read at once from the past.
+const PAGE_MESSAGES: usize = 512;
 
 /// The header with an entry's stamp.
 pub(super) const STAMP: &str = "Salon-Stamp";
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
-    pub(super) stream: String,
+    pub(super) place: TopicPlace,
     epoch: u32,
     /// `None` once nothing more is taken.
     appends: Mutex<Option<mpsc::UnboundedSender<NatsAppend>>>,
@@ -36,8 +42,8 @@ pub(super) struct Topic {
     state: Mutex<FollowState>,
     /// How far it has been followed; `None` until that is known.
     head: watch::Sender<Option<u64>>,
-    /// The stream may be there now.
-    pub(super) made: Notify,
+    /// It must be read from what was kept again.
+    broken: Notify,
     used: Mutex<Instant>,
     stop: watch::Sender<bool>,
     /// Whether the lane has ended.
@@ -52,6 +58,24 @@ pub(super) struct Followed {
     pub(super) ignored: Option<Ignored>,
 }
 
+/// What comes by for a topic.
+pub(super) enum TopicEvent {
+    Message(Stored),
+    /// Everything up to a sequence is removed.
+    Trimmed(u64),
+    /// Nothing of it is left: the topic is forgotten.
+    Forgotten,
+}
+
+impl TopicEvent {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Message(stored) => stored.payload.len(),
+            Self::Trimmed(_) | Self::Forgotten => 0,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct FollowState {
     fold: Fold,
@@ -61,15 +85,15 @@ pub(super) struct FollowState {
     expected: HashSet<String>,
     /// What was kept last, as far as this node knows: its revision, and as of where.
     kept: Option<(u64, u64)>,
+    /// How many messages have been folded since.
+    behind: u64,
     pub(super) stored: FollowedBytes,
-}
-
-/// Why following ended.
-enum FollowEnd {
-    /// By another stream, which has begun behind everything so far.
-    Replaced,
-    /// What came does not follow what was there, or nothing comes.
-    Odd,
+    /// Whether what comes by is folded. Otherwise it waits until the past is.
+    is_live: bool,
+    early: VecDeque<TopicEvent>,
+    early_bytes: usize,
+    /// Something that came by was not kept.
+    has_missed: bool,
 }
 
 impl Topic {
@@ -81,13 +105,13 @@ impl Topic {
     ) -> Self {
         Self {
             name: name.clone(),
-            stream: shared.link.names.room(name),
+            place: shared.place(name),
             epoch: shared.epoch,
             appends: Mutex::new(Some(appends)),
             delivered,
             state: Mutex::default(),
             head: watch::Sender::new(None),
-            made: Notify::new(),
+            broken: Notify::new(),
             used: Mutex::new(Instant::now()),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),
@@ -175,13 +199,30 @@ impl Topic {
         self.state().ignored.get(&offset).copied()
     }
 
+    /// The newest deletion of the topic, as far as it has been followed.
+    pub(super) fn deletion(&self) -> Option<Deletion> {
+        self.state().fold.deletion()
+    }
+
+    /// The retention in the topic's settings, as far as it has been followed.
+    pub(super) fn retention(&self) -> Option<TopicRetention> {
+        self.state().fold.settings().map(|settings| settings.retention)
+    }
+
     /// What was kept last, as far as this node knows: its revision, and as of where.
     pub(super) fn kept(&self) -> Option<(u64, u64)> {
         self.state().kept
     }
 
     pub(super) fn note_kept(&self, revision: u64, head: u64) {
-        self.state().kept = Some((revision, head));
+        let mut state = self.state();
+        state.kept = Some((revision, head));
+        state.behind = 0;
+    }
+
+    /// How many messages have been folded since something was kept.
+    pub(super) fn behind(&self) -> u64 {
+        self.state().behind
     }
 
     /// Makes an entry of a message.
@@ -189,175 +230,264 @@ impl Topic {
         entry(self.epoch, stored)
     }
 
-    /// Follows the topic until it is stopped, whatever happens to the connection.
+    /// Lets what comes by from now on wait until the past is folded.
+    pub(super) fn await_events(&self) {
+        let mut state = self.state();
+        state.is_live = false;
+        state.early.clear();
+        (state.early_bytes, state.has_missed) = (0, false);
+    }
+
+    /// Reads the topic from what was kept again: something was removed before it came by.
+    pub(super) fn restart(&self) {
+        self.await_events();
+        self.state().has_missed = true;
+        self.head.send_replace(None);
+        self.broken.notify_one();
+    }
+
+    /// Follows the topic until it is stopped, whatever happens to the connection. What is new the shard brings; here is what was before.
     pub(super) async fn follow(self: Arc<Self>, shared: Arc<Shared>) {
         let mut stop = self.stop.subscribe();
         let stopped = async { drop(stop.wait_for(|stop| *stop).await) };
         tokio::pin!(stopped);
         loop {
-            let pause = tokio::select! { biased;
-                () = &mut stopped => return,
-                ended = self.follow_once(&shared) => match ended {
-                    Ok(FollowEnd::Replaced) => continue,
-                    Ok(FollowEnd::Odd) | Err(NatsFault::Unavailable(_)) => RETRY_DELAY,
-                    Err(NatsFault::Missing) => shared.link.timings.look_interval,
-                    Err(fault) => {
-                        tracing::warn!(topic = %self.name, %fault, "nats: following a topic failed, retrying");
-                        shared.link.timings.look_interval
-                    }
-                },
+            let restored = tokio::select! { biased;
+                () = &mut stopped => break,
+                restored = self.restore(&shared) => restored,
+            };
+            let pause = match restored {
+                Ok(()) => None,
+                // Where messages were removed that were to be read, the next try begins after them.
+                Err(NatsFault::Unavailable(_) | NatsFault::Missing) => Some(RETRY_DELAY),
+                Err(fault) => {
+                    tracing::warn!(topic = %self.name, %fault, "nats: following a topic failed, retrying");
+                    Some(shared.link.timings.look_interval)
+                }
             };
             tokio::select! { biased;
-                () = &mut stopped => return,
-                () = self.made.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = &mut stopped => break,
+                () = self.broken.notified(), if pause.is_none() => {}
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
             }
         }
+        self.place.shard.detach(&self);
     }
 
-    /// Follows until it must start over, and says why.
-    async fn follow_once(&self, shared: &Arc<Shared>) -> Result<FollowEnd, NatsFault> {
-        let state = self.look(shared, self.head().unwrap_or_default()).await?.state;
-        let (trimmed, last) = (state.first_sequence.saturating_sub(1), state.last_sequence);
-        let mut head = match self.head() {
-            Some(head) if (trimmed..=last).contains(&head) => head,
-            known => {
-                if known.is_some_and(|head| head > last) {
-                    tracing::error!(topic = %self.name, "nats: stored entries lost, rereading the topic");
-                }
-                self.restore(shared, trimmed, known.is_some()).await?
-            }
-        };
-        self.count_stored(shared, &state);
-        let from = DeliverPolicy::ByStartSequence { start_sequence: head + 1 };
-        let course = Course { stream: &self.stream, from, filter: None, headers_only: false };
-        let mut follow = Follow::begin(&shared.link, course).await?;
-        let followed = watch::Sender::new(head);
-        let lagging = lagging(&shared.link, &self.stream, followed.subscribe());
-        tokio::pin!(lagging);
+    /// Folds what was before from what was kept, or from the oldest entry there is, and then what has come by meanwhile.
+    async fn restore(self: &Arc<Self>, shared: &Arc<Shared>) -> Result<(), NatsFault> {
+        self.head.send_replace(None);
+        // Up to where it is known that entries are removed.
+        let mut known = 0;
         loop {
-            let next = tokio::select! { biased;
-                () = self.made.notified() => {
-                    // Another stream of this name, of which nothing would come; or, at the node that made it, this very one.
-                    if shared.described(&self.stream).await?.state.first_sequence > head + 1 {
-                        return Ok(FollowEnd::Replaced);
-                    }
-                    continue;
-                }
-                next = follow.next() => next,
-                () = &mut lagging => {
-                    tracing::info!(topic = %self.name, "nats: consumer lags behind its stream, following from another");
-                    return Ok(FollowEnd::Odd);
-                }
-            };
-            let Some(mut messages) = next else { return Ok(FollowEnd::Odd) };
-            let (came, row) = (messages.len(), in_a_row(head, &messages));
-            messages.truncate(row);
-            if !messages.is_empty() {
-                head = self.take(shared, messages);
-                followed.send_replace(head);
-            }
-            // Retention has removed what is missing, wherever it was missing: who was present there is known by what was kept, and
-            // the tails must hear of it.
-            if row < came {
-                return Ok(FollowEnd::Odd);
-            }
-        }
-    }
-
-    /// What the leader says of the stream, once it has everything up to an offset, or after a while without.
-    async fn look(&self, shared: &Shared, offset: u64) -> Result<Info, NatsFault> {
-        let by = Instant::now() + shared.link.timings.election_timeout;
-        loop {
-            let info = shared.described(&self.stream).await?;
-            if info.state.last_sequence >= offset || Instant::now() >= by {
-                return Ok(info);
-            }
-            tokio::time::sleep(RETRY_DELAY).await;
-        }
-    }
-
-    /// Begins from what was kept, or from the oldest entry there is.
-    async fn restore(&self, shared: &Shared, trimmed: u64, has_begun: bool) -> Result<u64, NatsFault> {
-        let kept = Snapshot::load(shared, &self.name).await?;
-        let ((mut fold, ignored, authors), head, kept) = match kept {
-            // Nothing can be built on what stood on entries that are lost.
-            Some((revision, kept)) if self.look(shared, kept.head).await?.state.last_sequence < kept.head => {
-                tracing::error!(topic = %self.name, "nats: stored entries lost, rebuilding presence");
-                (Default::default(), trimmed, Some((revision, 0)))
-            }
-            Some((revision, kept)) => {
-                let head = kept.head;
-                (kept.parts(), head, Some((revision, head)))
-            }
-            None => (Default::default(), trimmed, None),
-        };
-        if head < trimmed {
-            tracing::warn!(topic = %self.name, "nats: entries removed before their snapshot, presence may be incomplete");
-        }
-        let head = head.max(trimmed);
-        fold.pass(head);
-        let mut state = self.state();
-        state.fold = fold;
-        state.ignored = ignored;
-        state.kept = kept;
-        state.stored.restore(authors);
-        drop(state);
-        self.head.send_replace(Some(head));
-        if has_begun {
-            shared.hub.sever(&self.name);
-        }
-        Ok(head)
-    }
-
-    /// Folds entries, hands them to the tails, then to the requests that wait for them.
-    fn take(&self, shared: &Shared, messages: Vec<Stored>) -> u64 {
-        let mut entries = Vec::with_capacity(messages.len());
-        let mut awaited = Vec::new();
-        let (mut head, mut grown) = (0, 0);
-        let mut state = self.state();
-        for message in &messages {
-            head = message.sequence;
-            // That it was to be forgotten.
-            if message.subject == shared.link.names.shut(&self.name) {
+            let kept = Snapshot::load(shared, &self.name).await?;
+            self.place.shard.freshen(shared).await?;
+            let mut through = self.place.shard.attach(self);
+            let indexed = self.place.indexed(|index| (index.removed.through, index.removed.count, index.head));
+            let (trimmed, removed, head) = indexed.unwrap_or_default();
+            // What is removed was kept before, but maybe only after it was looked for.
+            let kept_head = kept.as_ref().map_or(0, |(_, kept)| kept.head);
+            if removed > 0 && trimmed > kept_head.max(known) {
+                known = trimmed;
                 continue;
             }
-            match self.entry(message) {
-                Ok(entry) => {
-                    grown += state.stored.add(&shared.options.quotas, &entry, message);
-                    let ignored = match state.fold.apply(&entry) {
-                        FoldEffect::Ignored(why) => Some(why),
-                        FoldEffect::Counts | FoldEffect::FailsCalls => None,
-                    };
-                    if let Some((_, token)) = message.subject.rsplit_once('.')
-                        && state.expected.remove(token)
-                    {
-                        awaited.push((token.to_owned(), Followed { entry: entry.clone(), ignored }));
-                    }
-                    match ignored {
-                        Some(why) => drop(state.ignored.insert(head, why)),
-                        None => entries.push(entry),
-                    }
+            let ((fold, ignored, authors), kept_head, kept) = match kept {
+                // Nothing can be built on what stood on entries that are lost.
+                Some((revision, kept)) if kept.head > through => {
+                    tracing::error!(topic = %self.name, "nats: stored entries lost, rebuilding presence");
+                    (Default::default(), trimmed, Some((revision, 0)))
                 }
-                // Somebody else has written to the stream. It is not an entry, and no reader gets it.
-                Err(fault) => {
-                    tracing::error!(topic = %self.name, sequence = head, %fault, "nats: unreadable message skipped")
+                Some((revision, kept)) => {
+                    let head = kept.head;
+                    (kept.parts(), head, Some((revision, head)))
                 }
+                None => (Default::default(), trimmed, None),
+            };
+            let begin = kept_head.max(trimmed);
+            {
+                let mut state = self.state();
+                state.fold = fold;
+                state.fold.pass(begin);
+                (state.ignored, state.kept, state.behind) = (ignored, kept, 0);
+                state.stored.restore(authors);
+            }
+            if self.fold_past(shared, begin, head, &mut through).await? {
+                return Ok(());
             }
         }
-        state.fold.pass(head);
-        drop(state);
-        shared.stored.lock().add_followed(grown);
-        if !entries.is_empty() {
-            shared.hub.feed(&self.name, &entries);
+    }
+
+    /// Folds everything after a sequence. `false` where something was removed meanwhile that should have been folded.
+    async fn fold_past(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        begin: u64,
+        head: u64,
+        through: &mut u64,
+    ) -> Result<bool, NatsFault> {
+        let mut at = if head <= begin { *through } else { begin };
+        loop {
+            let is_read = at < *through;
+            while at < *through {
+                let page = shared.messages(&self.place, at, *through, PAGE_MESSAGES, usize::MAX).await?;
+                let events = page.messages.into_iter().map(TopicEvent::Message);
+                let folded = self.fold(shared, &mut self.state(), events);
+                self.deliver(folded.awaited);
+                at = page.through;
+            }
+            if is_read {
+                // What was removed before it was read has a mark, which has come by after this.
+                self.place.shard.freshen(shared).await?;
+            }
+            // What came by was maybe too much to be kept, and a mark among it.
+            let is_removed = |index: &TopicIndex| index.removed.count > 0 && index.removed.through > begin;
+            if self.place.indexed(is_removed) == Some(true) {
+                return Ok(false);
+            }
+            {
+                let mut state = self.state();
+                let is_removed = |event: &TopicEvent| matches!(event, TopicEvent::Trimmed(through) if *through > begin);
+                if state.early.iter().any(is_removed) {
+                    return Ok(false);
+                }
+                if !state.has_missed {
+                    let early = std::mem::take(&mut state.early);
+                    state.early_bytes = 0;
+                    let folded = self.fold(shared, &mut state, early.into_iter());
+                    // Before anything is fed that follows: whoever was fed what was before reads what is between.
+                    shared.hub.sever(&self.name);
+                    state.is_live = true;
+                    let head = state.fold.through();
+                    drop(state);
+                    self.head.send_replace(Some(head));
+                    self.deliver(folded.awaited);
+                    return Ok(true);
+                }
+            }
+            *through = self.place.shard.attach(self);
         }
-        self.head.send_replace(Some(head));
+    }
+
+    /// Takes what comes by: at once, or later.
+    pub(super) fn take(&self, shared: &Arc<Shared>, events: Vec<TopicEvent>) {
+        {
+            let mut state = self.state();
+            if !state.is_live {
+                state.early_bytes += events.iter().map(TopicEvent::bytes).sum::<usize>();
+                state.early.extend(events);
+                if state.early.len() > MAX_EARLY || state.early_bytes > MAX_EARLY_BYTES {
+                    state.early.clear();
+                    (state.early_bytes, state.has_missed) = (0, true);
+                }
+                return;
+            }
+        }
+        let folded = self.fold(shared, &mut self.state(), events.into_iter());
+        if folded.is_severed {
+            shared.hub.sever(&self.name);
+        }
+        if !folded.entries.is_empty() {
+            shared.hub.feed(&self.name, &folded.entries);
+        }
+        if let Some(head) = folded.head {
+            self.head.send_replace(Some(head));
+        }
+        self.deliver(folded.awaited);
+    }
+
+    fn deliver(&self, awaited: Vec<(String, Followed)>) {
         for awaited in awaited {
             // A lane that has ended waits for nothing.
             let _ = self.delivered.send(awaited);
         }
-        head
     }
+
+    /// Folds what comes. What is folded already changes nothing.
+    fn fold(
+        &self,
+        shared: &Arc<Shared>,
+        state: &mut FollowState,
+        events: impl Iterator<Item = TopicEvent>,
+    ) -> FoldedEvents {
+        let mut folded = FoldedEvents::default();
+        for event in events {
+            match event {
+                TopicEvent::Trimmed(through) => state.stored.trim(through),
+                TopicEvent::Forgotten => {
+                    (state.fold, state.ignored, state.kept) = Default::default();
+                    state.stored.restore(Vec::new());
+                    folded.entries.clear();
+                    folded.is_severed = true;
+                }
+                TopicEvent::Message(message) if message.sequence > state.fold.through() => {
+                    let head = message.sequence;
+                    state.behind += 1;
+                    self.fold_message(shared, state, &mut folded, message);
+                    state.fold.pass(head);
+                    folded.head = Some(head);
+                }
+                TopicEvent::Message(_) => {}
+            }
+        }
+        folded
+    }
+
+    fn fold_message(&self, shared: &Arc<Shared>, state: &mut FollowState, folded: &mut FoldedEvents, message: Stored) {
+        // What stands for a message that was erased.
+        if redact::is_record(&message) {
+            return;
+        }
+        let entry = match self.entry(&message) {
+            Ok(entry) => entry,
+            // Somebody else has written to the stream. It is not an entry, and no reader gets it.
+            Err(fault) => {
+                let sequence = message.sequence;
+                return tracing::error!(topic = %self.name, sequence, %fault, "nats: unreadable message skipped");
+            }
+        };
+        if import::is_settings(&message) {
+            return state.fold.adopt(&entry);
+        }
+        let is_copied = import::copied_at(&message).is_some();
+        state.stored.add(&shared.options.quotas, &entry, &message);
+        if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(&entry.envelope)
+            && !is_copied
+        {
+            let erasing = shared.clone().erase_all(self.name.clone(), *redaction);
+            shared.lanes.lock().spawn_on(erasing, &shared.runtime);
+        }
+        let ignored = match is_copied {
+            true => {
+                state.fold.adopt(&entry);
+                None
+            }
+            false => match state.fold.apply(&entry) {
+                FoldEffect::Ignored(why) => Some(why),
+                FoldEffect::Counts | FoldEffect::FailsCalls => None,
+            },
+        };
+        if let Some((_, token)) = message.subject.rsplit_once('.')
+            && state.expected.remove(token)
+        {
+            folded.awaited.push((token.to_owned(), Followed { entry: entry.clone(), ignored }));
+        }
+        match ignored {
+            Some(why) => drop(state.ignored.insert(message.sequence, why)),
+            None => folded.entries.push(entry),
+        }
+    }
+}
+
+/// What was folded, for those who wait for it.
+#[derive(Default)]
+struct FoldedEvents {
+    /// For the tails.
+    entries: Vec<Arc<Entry>>,
+    /// For the lane.
+    awaited: Vec<(String, Followed)>,
+    head: Option<u64>,
+    /// Whether the tails must read, because what follows is another topic of the name.
+    is_severed: bool,
 }
 
 /// Makes an entry of a message.
@@ -365,7 +495,9 @@ pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, NatsFault
     let damaged = || NatsFault::Damaged(format!("the message {}", stored.sequence).into());
     let text = std::str::from_utf8(&stored.payload).map_err(|_| damaged())?;
     let envelope = Envelope::restore(text).map_err(|_| damaged())?;
-    let position = Position { epoch, offset: stored.sequence };
+    let own = || (stored.sequence, import::copied_at(stored).unwrap_or(stored.time));
+    let (offset, arrived) = redact::stands_for(stored).unwrap_or_else(own);
+    let position = Position { epoch, offset };
     let stamp = stored.headers.get(STAMP).and_then(|stamp| Stamp::restore(stamp.as_str()));
-    Ok(Arc::new(Entry { position, arrived: stored.time, stamp, envelope }))
+    Ok(Arc::new(Entry { position, arrived, stamp, envelope }))
 }

@@ -327,6 +327,22 @@ fn make(db: &Connection, address: &Address, removed: &mut u64) -> Result<Result<
     Ok(Ok((slot, floor + 1)))
 }
 
+/// Removes everything of a topic. Whatever is written there later begins after all versions of before.
+pub(super) fn erase(db: &Connection, topic: &TopicName) -> Result<(), SqliteFault> {
+    let scopes = "SELECT scope FROM context_scopes WHERE topic = ?1";
+    let floor = format!(
+        "UPDATE meta SET value = max(value, (SELECT coalesce(max(floor), 0) FROM context_scopes WHERE topic = ?1),
+         (SELECT coalesce(max(version), 0) FROM context_keys WHERE scope IN ({scopes}))) WHERE name = 'context_floor'"
+    );
+    let versions =
+        format!("DELETE FROM context_versions WHERE slot IN (SELECT slot FROM context_keys WHERE scope IN ({scopes}))");
+    let keys = format!("DELETE FROM context_keys WHERE scope IN ({scopes})");
+    for statement in [&floor, &versions, &keys, "DELETE FROM context_scopes WHERE topic = ?1"] {
+        db.prepare_cached(statement)?.execute([topic.as_str()])?;
+    }
+    Ok(())
+}
+
 /// Sees to it that there is a place for one more tool in a topic; one of whose context nothing is left makes room. Whatever is called
 /// so later begins after everything that was ever forgotten.
 fn spare_tool(db: &Connection, topic: &TopicName, removed: &mut u64) -> Result<bool, SqliteFault> {

@@ -13,7 +13,7 @@ use std::path::Path;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{DATABASE, OpenError, journal, schema, settled};
+use super::{DATABASE, FILES_DATABASE, OpenError, journal, schema, settled};
 
 /// How many pages are copied between two reports of progress: 4 MiB.
 const STEP_PAGES: i32 = 1024;
@@ -49,13 +49,34 @@ pub fn copy(directory: &Path, target: &Path, progress: impl FnMut(u64, u64) -> b
     Ok(summarize(target)?)
 }
 
-/// Copies without checking. The read transaction ends with this function: while it is open, the write-ahead log only grows.
-fn copy_pages(directory: &Path, target: &Path, mut progress: impl FnMut(u64, u64) -> bool) -> Result<(), CopyError> {
+/// Copies the files in a directory the same way, where it has any; whether it has.
+pub fn copy_files(directory: &Path, target: &Path, progress: impl FnMut(u64, u64) -> bool) -> Result<bool, CopyError> {
+    let source = directory.join(FILES_DATABASE);
+    if !source.exists() {
+        return Ok(false);
+    }
+    let from = schema::open_reader(&source)?;
+    copy_database(&source, from, target, progress)?;
+    Ok(true)
+}
+
+/// Copies the log without checking it.
+fn copy_pages(directory: &Path, target: &Path, progress: impl FnMut(u64, u64) -> bool) -> Result<(), CopyError> {
     let source = directory.join(DATABASE);
-    let reading = |error| schema::refine(&source, error);
-    let writing = |error| schema::refine(target, error);
     let from = schema::open_reader(&source)?;
     schema::identify(&from, &source)?;
+    copy_database(&source, from, target, progress)
+}
+
+/// Copies a database. The read transaction ends with this function: while it is open, the write-ahead log only grows.
+fn copy_database(
+    source: &Path,
+    from: Connection,
+    target: &Path,
+    mut progress: impl FnMut(u64, u64) -> bool,
+) -> Result<(), CopyError> {
+    let reading = |error| schema::refine(source, error);
+    let writing = |error| schema::refine(target, error);
     // The first read begins the transaction, and the backup goes on within it: without one it would start over at every commit.
     from.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").map_err(reading)?;
     // Exclusive: a file or a symbolic link that somebody else put there is neither written to nor followed.
@@ -202,7 +223,7 @@ mod tests {
         })
         .expect("copied");
         assert!(steps > 1, "one step shows nothing");
-        assert_eq!(summary, LogSummary { version: 5, topics: 1, entries: 201, context_keys: 1 });
+        assert_eq!(summary, LogSummary { version: 6, topics: 1, entries: 201, context_keys: 1 });
         let mode = fs::metadata(&target).expect("there").permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         let files: Vec<_> = fs::read_dir(&elsewhere.0).expect("read").map(|f| f.expect("a file").file_name()).collect();
@@ -271,14 +292,14 @@ mod tests {
             let told = summarize(&path).map_or_else(|error| error.to_string(), |summary| format!("{summary:?}"));
             told.replace(&data.0.display().to_string(), "DATA")
         };
-        assert_eq!(told(), "LogSummary { version: 5, topics: 0, entries: 0, context_keys: 0 }");
+        assert_eq!(told(), "LogSummary { version: 6, topics: 0, entries: 0, context_keys: 0 }");
         let run = |sql: &str| Connection::open(&path).and_then(|db| db.execute_batch(sql)).expect("done");
         run("CREATE TRIGGER t AFTER INSERT ON journal BEGIN DELETE FROM entries; END");
         assert_eq!(told(), "the database `DATA/log.db` is damaged: it has triggers or views, which no log has");
         run("DROP TRIGGER t; INSERT INTO journal (entries) VALUES (x'0102')");
         assert_eq!(told(), "the database `DATA/log.db` is damaged: a row of the journal is damaged");
         run("PRAGMA user_version = 99");
-        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 5");
+        assert_eq!(told(), "`DATA/log.db` has version 99, but this program knows versions up to 6");
         fs::write(&path, "hello").expect("written");
         assert_eq!(told(), "`DATA/log.db` is not a database");
     }

@@ -1,7 +1,7 @@
 //! Stops writing before the disk is full.
 //!
 //! A disk that is full would fail a commit in the middle, and everything else that writes to it. Below the reserve the log takes nothing
-//! more, which leaves room for what removes: retention, the checkpoint, and whoever repairs it.
+//! more, which leaves room for what removes: retention, the checkpoint, and a person who repairs it.
 
 use std::io;
 use std::path::{Path, PathBuf};

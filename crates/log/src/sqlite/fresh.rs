@@ -70,6 +70,22 @@ impl FreshEntries {
         bytes
     }
 
+    /// Puts an entry in the place of the one that has its offset, if that is here.
+    pub(super) fn replace(&mut self, name: &TopicName, entry: &Arc<Entry>) {
+        let Some(recent) = self.topics.get_mut(name) else { return };
+        let place = entry.position.offset.checked_sub(recent.settled + 1).and_then(|place| usize::try_from(place).ok());
+        if let Some(before) = place.and_then(|place| recent.entries.get_mut(place)) {
+            self.bytes = self.bytes - before.envelope.text().len() + entry.envelope.text().len();
+            *before = entry.clone();
+        }
+    }
+
+    /// Removes all entries of a topic.
+    pub(super) fn remove_all(&mut self, name: &TopicName) {
+        let count = self.topics.get(name).map_or(0, |recent| recent.entries.len());
+        self.remove(name, count);
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.entries >= FULL_ENTRIES || self.bytes >= FULL_BYTES
     }

@@ -4,11 +4,16 @@
 //! in one room hold up messages in others for one flush of a bounded length, however many of them wait. Within a topic nothing changes places.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
+use salon_control::ControlNotice;
 use salon_protocol::{Envelope, Stamp, TopicName};
 use tokio::sync::oneshot;
 
+use super::import::SqliteImport;
 use super::writer::{AppendOutcome, SqliteWrite, WriterRequest};
+use crate::AppendError;
+use crate::context::WriteError;
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const GROUP_ENTRIES: usize = 1024;
@@ -17,12 +22,20 @@ const GROUP_BYTES: usize = 1 << 20;
 /// The most bytes of one topic in a commit, unless a single message has more.
 const GROUP_BYTES_OF_TOPIC: usize = 256 << 10;
 
+/// What is little enough to be delivered by the thread that has stored it. Under load groups are larger, and storing goes on beside delivering.
+const DELIVERED_ENTRIES: usize = 4;
+const DELIVERED_BYTES: usize = 16 << 10;
+
 /// What is committed together.
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub(super) envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
     pub(super) replies: Vec<oneshot::Sender<AppendOutcome>>,
     pub(super) writings: Vec<SqliteWrite>,
+    /// Stored after the rest. It is the last of its group.
+    pub(super) import: Option<SqliteImport>,
+    /// It is little, and nothing else waits: there is time to deliver it before the next group.
+    pub(super) has_time: bool,
 }
 
 impl WriteBatch {
@@ -37,12 +50,44 @@ impl WriteBatch {
                 self.replies.push(append.reply);
             }
             WriterRequest::Write(writing) => self.writings.push(writing),
+            WriterRequest::Import(import) => self.import = Some(import),
             WriterRequest::Trim(_) => {}
         }
     }
 }
 
+/// Why a batch was not stored.
+pub(super) enum NotStored {
+    Stopped(Arc<str>),
+    ReadOnly(Arc<str>),
+}
+
+impl NotStored {
+    pub(super) fn append_error(&self) -> AppendError {
+        match self {
+            Self::Stopped(reason) => AppendError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => AppendError::ReadOnly(reason.clone()),
+        }
+    }
+
+    pub(super) fn write_error(&self) -> WriteError {
+        match self {
+            Self::Stopped(reason) => WriteError::Stopped(reason.clone()),
+            Self::ReadOnly(reason) => WriteError::ReadOnly(reason.clone()),
+        }
+    }
+}
+
 impl WriterRequest {
+    /// Whether it is the last of its group: what follows a deletion is of another topic, though it may have the same name.
+    fn ends_group(&self) -> bool {
+        match self {
+            Self::Append(append) => ControlNotice::deletes_topic(&append.envelope),
+            Self::Import(_) => true,
+            Self::Write(_) | Self::Trim(_) => false,
+        }
+    }
+
     /// The topic it is about and how many bytes it has; `None` for one about all topics.
     fn weight(&self) -> Option<(&TopicName, usize)> {
         match self {
@@ -51,6 +96,7 @@ impl WriterRequest {
                 let bytes = writing.write.value.as_ref().map_or(0, |value| value.len());
                 Some((&writing.address.topic, bytes))
             }
+            Self::Import(import) => Some((&import.topic, import.bytes())),
             Self::Trim(_) => None,
         }
     }
@@ -103,7 +149,11 @@ impl WaitingRequests {
             };
             if shares.admit(topic, size) {
                 bytes += size;
+                let ends = request.ends_group();
                 group.push(request);
+                if ends {
+                    break;
+                }
             } else {
                 held_back.push_back(request);
             }
@@ -111,6 +161,7 @@ impl WaitingRequests {
         for request in held_back.into_iter().rev() {
             self.requests.push_front(request);
         }
+        group.has_time = self.requests.is_empty() && group.len() <= DELIVERED_ENTRIES && bytes <= DELIVERED_BYTES;
         group
     }
 

@@ -23,6 +23,34 @@ pub(super) fn write(row: &mut Vec<u8>, topic: i64, entry: &Entry) {
     row.extend_from_slice(stamp.as_bytes());
 }
 
+/// A row with other texts in place of those of some entries of a topic. `None` where it has none of them.
+pub(super) fn replace(row: &[u8], topic: i64, entries: &[Arc<Entry>]) -> Result<Option<Vec<u8>>, SqliteFault> {
+    let (mut rest, mut replaced, mut is_changed) = (row, Vec::with_capacity(row.len()), false);
+    while !rest.is_empty() {
+        let before = rest;
+        let (found, offset, length) = skip(&mut rest).ok_or(SqliteFault::Journal)?;
+        match entries.iter().find(|entry| found == topic && entry.position.offset == offset) {
+            Some(entry) => {
+                write(&mut replaced, topic, entry);
+                is_changed = true;
+            }
+            None => replaced.extend_from_slice(&before[..length]),
+        }
+    }
+    Ok(is_changed.then_some(replaced))
+}
+
+/// Passes over an entry; says of which topic it is, its offset and its length.
+fn skip(row: &mut &[u8]) -> Option<(i64, u64, usize)> {
+    let number = |row: &mut &[u8]| take(row, 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    let length = |row: &mut &[u8]| take(row, 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+    let whole = row.len();
+    let (topic, offset, _) = (number(row)?.cast_signed(), number(row)?, number(row)?);
+    let (text, stamp) = (length(row)?, length(row)?);
+    take(row, usize::try_from(text).ok()?.checked_add(usize::try_from(stamp).ok()?)?)?;
+    Some((topic, offset, whole - row.len()))
+}
+
 /// Reads a row back, as topics and their entries.
 pub(super) fn read(mut row: &[u8], epoch: u32) -> Result<Vec<(i64, Arc<Entry>)>, SqliteFault> {
     let mut entries = Vec::new();

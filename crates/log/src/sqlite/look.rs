@@ -114,7 +114,7 @@ mod tests {
         let mut bytes = fs::read(&database).expect("read");
         bytes[VERSION..VERSION + 4].copy_from_slice(&99_u32.to_be_bytes());
         fs::write(&database, &bytes).expect("written");
-        assert_eq!(told(&data.0), "`DATA/log.db` has version 99, but this program knows versions up to 5");
+        assert_eq!(told(&data.0), "`DATA/log.db` has version 99, but this program knows versions up to 6");
         bytes[APPLICATION] ^= 1;
         fs::write(&database, &bytes).expect("written");
         assert_eq!(told(&data.0), "`DATA/log.db` is a database, but not a log of ours");

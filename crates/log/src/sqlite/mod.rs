@@ -8,13 +8,18 @@ mod checkpoint;
 mod context;
 mod copy;
 mod disk;
+mod erase;
+mod files;
 mod fresh;
 mod groups;
+mod import;
 mod journal;
 mod look;
 mod queue;
 mod reader;
+mod redact;
 mod schema;
+mod search;
 mod settle;
 mod settled;
 mod stored;
@@ -29,8 +34,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -41,16 +46,21 @@ use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp
 use tokio::sync::{oneshot, watch};
 
 use self::checkpoint::Checkpointer;
-pub use self::copy::{CopyError, LogSummary, copy, known_version, renew_epoch, summarize};
+pub use self::copy::{CopyError, LogSummary, copy, copy_files, known_version, renew_epoch, summarize};
 use self::disk::{DiskGuard, FreeSpace};
+pub use self::files::FILES_DATABASE;
+use self::files::{FileDesk, FileThread};
 pub use self::look::{Sight, look};
 use self::queue::WorkQueue;
 use self::reader::ReadSource;
+use self::search::Indexer;
+pub use self::search::SEARCH_DATABASE;
 use self::writer::{SqliteAppend, Writer, WriterLimits, WriterRequest};
+use crate::files::FileQuotas;
 use crate::lease::Leases;
 use crate::{
     AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RetentionRules, Span, Standing,
-    StoredQuotas, Tail, TopicLog, TopicSummary,
+    StoredQuotas, Tail, TailSink, TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -79,6 +89,8 @@ pub struct SqliteOptions {
     pub disk_reserve: u64,
     /// How many bytes of entries and contexts are stored.
     pub quotas: StoredQuotas,
+    /// How many bytes of files are stored.
+    pub files: FileQuotas,
     /// How many bytes are free, for tests of the reserve.
     #[cfg(test)]
     free_space: Option<Arc<AtomicU64>>,
@@ -169,13 +181,20 @@ enum SqliteFault {
     Topic { name: String },
     #[error("the name {what:?} in a context is damaged")]
     Context { what: String },
+    #[error("{what} is damaged")]
+    Damaged { what: &'static str },
+    #[error("the database of the files could not be used: {why}")]
+    FilesDatabase { why: String },
+    #[error("the file of the search index could not be used: {why}")]
+    SearchFile { why: String },
     #[error("there is no number left for another topic or entry")]
     Exhausted,
 }
 
-/// A [`TopicLog`] and a [`crate::ContextStore`] in a directory of their own.
+/// A [`TopicLog`], a [`crate::ContextStore`], a [`crate::FileStore`] and a [`crate::TopicSearch`] in a directory of their own.
 pub struct Sqlite {
     source: Arc<ReadSource>,
+    files: Arc<FileDesk>,
     requests: Arc<WorkQueue<WriterRequest>>,
     leases: Leases,
     health: watch::Receiver<LogHealth>,
@@ -223,11 +242,18 @@ impl Sqlite {
             let (db, source) = (schema::open_reader(&path)?, source.clone());
             readers.push(spawn("log-reader", &path, move || source.serve(db))?);
         }
+        let log = schema::open_reader(&path)?;
+        let mut indexer = Indexer::new(source.clone(), log, directory.join(SEARCH_DATABASE), healthy.clone());
+        readers.push(spawn("log-search", &path, move || indexer.run())?);
+        let desk = Arc::new(FileDesk::new(options.files, healthy.clone()));
+        let mut files = FileThread::new(desk.clone(), directory.join(FILES_DATABASE));
+        readers.push(spawn("log-files", &path, move || files.serve())?);
         let database = File::open(&path).map_err(|source| OpenError::Files { path: path.clone(), source })?;
         let database = Arc::new(database);
         let checkpointer = Checkpointer::start(&path, database.clone())?;
         let end = WriterCleanup {
             source: source.clone(),
+            files: desk.clone(),
             requests: requests.clone(),
             health,
             readers,
@@ -252,6 +278,7 @@ impl Sqlite {
         })?;
         let log = Self {
             source,
+            files: desk,
             requests,
             leases: Leases::default(),
             health: healthy,
@@ -303,6 +330,11 @@ impl TopicLog for Sqlite {
         outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
     }
 
+    fn delete(&self, topic: &TopicName, notice: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        // The writer erases what a notice deletes, before it acknowledges the notice.
+        self.append(topic, notice)
+    }
+
     fn read(
         &self,
         topic: &TopicName,
@@ -313,7 +345,11 @@ impl TopicLog for Sqlite {
     }
 
     fn tail(&self, topic: &TopicName, after: Position) -> Tail {
-        crate::tail::tail(self.source.clone(), topic.clone(), after)
+        crate::tail::tail(self.source.clone(), topic.clone(), after, None)
+    }
+
+    fn tail_into(&self, topic: &TopicName, after: Position, sink: Weak<dyn TailSink>) -> Tail {
+        crate::tail::tail(self.source.clone(), topic.clone(), after, Some(sink))
     }
 
     fn find(&self, topic: &TopicName, id: &EnvelopeId) -> BoxFuture<'static, Result<Option<Arc<Entry>>, ReadError>> {
@@ -427,6 +463,7 @@ fn spawn(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Resul
 /// What is left to do when the writer's thread ends, however it ends.
 struct WriterCleanup {
     source: Arc<ReadSource>,
+    files: Arc<FileDesk>,
     requests: Arc<WorkQueue<WriterRequest>>,
     health: watch::Sender<LogHealth>,
     readers: Vec<JoinHandle<()>>,
@@ -448,6 +485,7 @@ impl Drop for WriterCleanup {
         self.source.hub.close();
         self.source.changes.close();
         self.source.close();
+        self.files.close();
         for reader in self.readers.drain(..) {
             let _ = reader.join();
         }

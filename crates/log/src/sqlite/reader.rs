@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::fresh::{FreshEntries, Recent};
 use super::queue::WorkQueue;
+use super::search::SearchDesk;
 use super::settled;
 use super::{CLOSED, SqliteFault};
 use crate::changes::Feeds;
@@ -28,11 +29,19 @@ pub(super) struct ReadSource {
     pub(super) changes: Feeds,
     fresh: RwLock<FreshEntries>,
     jobs: WorkQueue<Job>,
+    pub(super) search: SearchDesk,
 }
 
 impl ReadSource {
     pub(super) fn new(epoch: u32) -> Self {
-        Self { epoch, hub: Hub::default(), changes: Feeds::default(), fresh: RwLock::default(), jobs: WorkQueue::new() }
+        Self {
+            epoch,
+            hub: Hub::default(),
+            changes: Feeds::default(),
+            fresh: RwLock::default(),
+            jobs: WorkQueue::new(),
+            search: SearchDesk::new(),
+        }
     }
 
     pub(super) fn fresh(&self) -> RwLockReadGuard<'_, FreshEntries> {
@@ -53,6 +62,7 @@ impl ReadSource {
 
     pub(super) fn close(&self) {
         self.jobs.close();
+        self.search.close();
     }
 
     pub(super) fn position(&self, offset: u64) -> Position {

@@ -74,6 +74,10 @@ const MIGRATIONS: &[&str] = &[
         topic INTEGER NOT NULL, key INTEGER NOT NULL, arrived INTEGER, text TEXT, stamp TEXT, PRIMARY KEY (topic, key)
     ) WITHOUT ROWID;
     ",
+    "
+    -- The numbers of deleted topics whose entries are still to be removed.
+    CREATE TABLE erased (topic INTEGER PRIMARY KEY);
+    ",
 ];
 
 /// The migration that makes the table `stored`, which is then filled.
@@ -107,6 +111,11 @@ pub(super) fn offset(key: i64) -> u64 {
     key.cast_unsigned() & LAST_OFFSET
 }
 
+/// The number of the topic in a key.
+pub(super) fn topic(key: i64) -> i64 {
+    key >> OFFSET_BITS
+}
+
 /// Opens the connection that writes, making or migrating the database first.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let failed = |source| refine(path, source);
@@ -126,12 +135,19 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
          PRAGMA synchronous = {synchronous};
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA cache_size = -32768;
-         PRAGMA temp_store = MEMORY;"
+         PRAGMA temp_store = MEMORY;
+         PRAGMA secure_delete = FAST;"
     ))
     .map_err(failed)?;
     // Only somebody else's tool can hold the write lock, and only for a while.
     db.busy_timeout(Duration::from_secs(10)).map_err(failed)?;
     migrate(&mut db).map_err(failed)?;
+    lengthen_again(path, durability);
+    Ok(db)
+}
+
+/// Gives the write-ahead log of a database its length, where commits are flushed.
+pub(super) fn lengthen_again(path: &Path, durability: Durability) {
     if durability == Durability::Full {
         let wal = path.with_extension("db-wal");
         // Only for speed. On a full disk the log opens without, and is read-only.
@@ -139,7 +155,6 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
             tracing::warn!(%error, "store: write-ahead log not preallocated, commits are slower");
         }
     }
-    Ok(db)
 }
 
 /// Gives the write-ahead log the length it will come to have. SQLite overwrites it from its beginning after every checkpoint; flushing

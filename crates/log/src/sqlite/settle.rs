@@ -2,7 +2,7 @@
 //!
 //! A pass begins when enough is fresh. It goes from topic to topic, because entries of one topic change the same pages, and settles so
 //! many entries between two groups of appends that nobody waits for long. At its end it removes the journal's rows. Until then the journal
-//! has entries that are settled already; whoever reads it passes over those up to their topic's newest settled one.
+//! has entries that are settled already; readers skip those up to their topic's newest settled one.
 //!
 //! Invariant: the tables always are what follows from a topic's settled entries alone, for which there is a fold of those
 //! ([`TopicState::settled_fold`]).
@@ -125,6 +125,11 @@ impl Writer<'_> {
         while !slice.is_spent()
             && let Some((name, head)) = pass.topics.front()
         {
+            // The topic may have been deleted since the pass began.
+            if self.source.fresh().of(name).is_none() {
+                pass.topics.pop_front();
+                continue;
+            }
             self.know(name)?;
             let fresh = self.source.fresh();
             let taken = fresh.of(name).map(|recent| TopicSlice {
@@ -160,6 +165,8 @@ impl Writer<'_> {
         let mut bytes = 0;
         for slice in topics {
             self.topic_states.update(&slice.name, |state| state.settled = slice.last());
+            // Before the memory is without them: the search looks there first, and at the notes second.
+            self.source.search.note_settled(slice.topic, &slice.name);
             bytes += self.source.fresh_mut().remove(&slice.name, slice.entries.len());
         }
         self.note_written(bytes);
@@ -208,25 +215,31 @@ impl Writer<'_> {
     }
 }
 
-fn settle_topic(step: &Transaction<'_>, slice: &TopicSlice, state: &TopicState) -> Result<(), SqliteFault> {
+/// Stores entries of a topic where they are read from.
+pub(super) fn insert(step: &Transaction<'_>, topic: i64, entries: &[Arc<Entry>]) -> Result<(), SqliteFault> {
     let mut keep = step
         .prepare_cached("INSERT INTO entries (key, topic, id, arrived, text, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-    for entry in &slice.entries {
-        let (key, envelope) = (key(slice.topic, entry.position.offset), &entry.envelope);
+    for entry in entries {
+        let (key, envelope) = (key(topic, entry.position.offset), &entry.envelope);
         keep.raw_bind_parameter(1, key)?;
-        keep.raw_bind_parameter(2, slice.topic)?;
+        keep.raw_bind_parameter(2, topic)?;
         keep.raw_bind_parameter(3, envelope.id().as_str())?;
         keep.raw_bind_parameter(4, entry.arrived.0)?;
         keep.raw_bind_parameter(5, envelope.text())?;
         keep.raw_bind_parameter(6, entry.stamp.as_ref().map(Stamp::text))?;
         keep.raw_execute()?;
     }
+    Ok(())
+}
+
+fn settle_topic(step: &Transaction<'_>, slice: &TopicSlice, state: &TopicState) -> Result<(), SqliteFault> {
+    insert(step, slice.topic, &slice.entries)?;
     settle_calls(step, slice, state)?;
     settle_control(step, slice.topic, &state.settled_fold)?;
     settle_presence(step, slice, &state.settled_fold)
 }
 
-/// Stores which notices the settings and the held calls follow from. There is none held in a topic that never had settings.
+/// Stores which notices the settings, the held calls and the statuses follow from.
 fn settle_control(step: &Transaction<'_>, topic: i64, fold: &Fold) -> Result<(), SqliteFault> {
     if fold.is_uncontrolled() {
         return Ok(());

@@ -54,6 +54,25 @@ pub(super) fn name_and_head(db: &Connection, topic: i64) -> Result<Option<(Topic
     Ok(Some((name, extent_of(db, topic, trimmed)?.head)))
 }
 
+/// Every topic: its number, up to where it is trimmed, and its name.
+pub(super) fn all_topics(db: &Connection) -> Result<Vec<(i64, u64, TopicName)>, SqliteFault> {
+    let mut query = db.prepare_cached("SELECT topic, trimmed, name FROM topics")?;
+    let mut rows = query.query([])?;
+    let mut topics = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(2)?;
+        let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
+        topics.push((row.get(0)?, row.get(1)?, name));
+    }
+    Ok(topics)
+}
+
+/// The number of a topic.
+pub(super) fn number(db: &Connection, name: &TopicName) -> Result<Option<i64>, SqliteFault> {
+    let mut query = db.prepare_cached("SELECT topic FROM topics WHERE name = ?1")?;
+    Ok(query.query_row([name.as_str()], |row| row.get(0)).optional()?)
+}
+
 /// Makes an entry of a key, a time of arrival, a text and a stamp.
 pub(super) fn entry(epoch: u32, row: &Row<'_>) -> Result<Arc<Entry>, SqliteFault> {
     let (key, arrived) = (row.get(0)?, row.get(1)?);
@@ -217,6 +236,7 @@ fn failure_cause(db: &Connection, topic: i64, at: u64, asked: u64) -> Result<Fai
             Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Expired => FailureCause::Expired,
             Some(ControlNotice::Decided(decided)) if decided.decision == Decision::Dropped => FailureCause::Withdrawn,
             Some(ControlNotice::Decided(_)) => FailureCause::Denied,
+            Some(ControlNotice::Redacted(_)) => FailureCause::Withdrawn,
             Some(_) => FailureCause::Stopped,
             None => FailureCause::Withdrawn,
         },

@@ -110,6 +110,13 @@ impl StoredCounts {
         }
     }
 
+    /// Counts an entry in the place of another of the same author. Of a known topic.
+    pub(super) fn replace(&mut self, name: &TopicName, before: &Entry, after: &Entry) {
+        let removed = vec![(before.envelope.from().as_str().to_owned(), bytes_of(before))];
+        self.remove(name, &removed);
+        self.add(name, after);
+    }
+
     /// Forgets counts where there are too many: they are read again, from the database and from what is fresh.
     pub(super) fn evict(&mut self) {
         if self.counts > MAX_COUNTS {
@@ -131,6 +138,13 @@ impl StoredCounts {
                 *count = count.saturating_sub(*bytes);
             }
         }
+    }
+
+    /// Counts nothing of a topic any more. Of a known topic.
+    pub(super) fn forget(&mut self, name: &TopicName) {
+        let Some(known) = self.topics.remove(name) else { return };
+        self.counts = self.counts.saturating_sub(1 + known.authors.len());
+        self.total = self.total.saturating_sub(known.entries + known.context);
     }
 
     /// Whether a value may be added to a context from which others are removed. Of a known topic.

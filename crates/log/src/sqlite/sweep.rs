@@ -1,6 +1,7 @@
 //! Removing what retention no longer keeps, a slice at a time.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use salon_control::TopicRetention;
 use salon_protocol::{Timestamp, TopicName};
 use tokio::sync::oneshot;
 
@@ -39,6 +40,9 @@ impl Writer<'_> {
             .query_map(params![sweep.done, SLICE_TOPICS], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<rusqlite::Result<Vec<(i64, u64, String)>>>()?;
         if topics.is_empty() {
+            if self.remove_erased(slice)? {
+                return Ok(Some(sweep));
+            }
             for waiting in sweep.waiting {
                 let _ = waiting.send(());
             }
@@ -47,7 +51,7 @@ impl Writer<'_> {
         for (topic, trimmed, name) in topics {
             let name = TopicName::new(&name).map_err(|_| SqliteFault::Topic { name })?;
             let extent = settled::extent_of(self.db, topic, trimmed)?;
-            let gone = self.gone(&name, &extent)?;
+            let gone = self.gone(&name, topic, &extent)?;
             if gone > trimmed {
                 let gone = end_of_slice(self.db, topic, (trimmed, gone), slice)?;
                 self.without_flush(|writer| writer.trim(&name, topic, trimmed, gone))?;
@@ -63,8 +67,8 @@ impl Writer<'_> {
     }
 
     /// The offset of the newest settled entry that is not to be kept.
-    fn gone(&self, name: &TopicName, extent: &Extent) -> Result<u64, SqliteFault> {
-        let rule = self.retention.of(name);
+    fn gone(&mut self, name: &TopicName, topic: i64, extent: &Extent) -> Result<u64, SqliteFault> {
+        let rule = self.retention.of(name).narrowed(self.retention_of(name, topic)?);
         let mut gone = extent.trimmed;
         if let Some(count) = rule.count {
             let head = self.source.fresh().of(name).map_or(extent.head, Recent::head);
@@ -76,6 +80,15 @@ impl Writer<'_> {
             gone = gone.max(settled::newest_before(self.db, extent, horizon)?);
         }
         Ok(gone.min(extent.head))
+    }
+
+    /// The retention in a topic's settings. Most topics have none, which one look tells.
+    fn retention_of(&mut self, name: &TopicName, topic: i64) -> Result<Option<TopicRetention>, SqliteFault> {
+        let mut query = self.db.prepare_cached("SELECT EXISTS (SELECT 1 FROM control WHERE topic = ?1)")?;
+        if !query.query_row([topic], |row| row.get::<_, bool>(0))? {
+            return Ok(None);
+        }
+        Ok(self.know(name)?.settled_fold.settings().map(|settings| settings.retention))
     }
 
     fn trim(&mut self, name: &TopicName, topic: i64, trimmed: u64, gone: u64) -> Result<(), SqliteFault> {
@@ -101,6 +114,7 @@ impl Writer<'_> {
         step.commit()?;
         self.topic_states.update(name, |topic_states| topic_states.trimmed = gone);
         self.stored.remove(name, &removed);
+        self.source.search.note_trimmed(topic, gone);
         Ok(())
     }
 

@@ -4,29 +4,33 @@
 //! acknowledged any more.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, Statement};
+use salon_control::ControlNotice;
 use salon_protocol::{Entry, Envelope, EnvelopeId, Stamp, Timestamp, TopicName};
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Checkpointer;
 use super::disk::{self, DiskGuard};
+use super::erase::{self, DeletedTopics};
 use super::fresh::Recent;
-use super::groups::{WaitingRequests, WriteBatch};
+use super::groups::{NotStored, WaitingRequests, WriteBatch};
+use super::import::SqliteImport;
 use super::queue::WorkQueue;
 use super::reader::ReadSource;
+use super::redact::{Replacement, Scrub};
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
 use super::sweep::Sweep;
 use super::topic_states::{KnownTopics, TopicState};
-use super::{Clock, SqliteFault, context, journal, settled};
+use super::{Clock, SqliteFault, context, journal, redact, settled};
 use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::hash::FastMap;
-use crate::{AppendError, Appended, Durability, LogHealth, RetentionRules, StoredQuotas};
+use crate::{AppendError, Appended, Durability, Fold, LogHealth, RetentionRules, StoredQuotas};
 
 /// How often retention is looked after.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,6 +46,8 @@ pub(super) enum WriterRequest {
     Append(SqliteAppend),
     /// Write to a context.
     Write(SqliteWrite),
+    /// Store what was copied from another log.
+    Import(SqliteImport),
     /// Apply the retention now, and say when it is done.
     Trim(oneshot::Sender<()>),
 }
@@ -68,6 +74,7 @@ type Accepted = FastMap<TopicName, Vec<Arc<Entry>>>;
 struct Committed {
     outcomes: Vec<AppendOutcome>,
     accepted: Accepted,
+    redacted: Vec<Replacement>,
     judged: Vec<context::Judged>,
 }
 
@@ -102,7 +109,15 @@ pub(super) struct Writer<'db> {
     appended: Slice,
     settling: Option<SettlePass>,
     sweep: Option<Sweep>,
+    pub(super) scrub: Option<Scrub>,
+    /// Texts were redacted, or removed with their topics, that the files still have.
+    pub(super) is_scrub_due: bool,
+    /// A scrub is due once the journal's rows up to this one, and the entries of deleted topics, are removed.
+    pub(super) scrub_after: Option<i64>,
     swept: Instant,
+    /// The names of topics that were deleted and not begun anew since.
+    pub(super) vacated: HashSet<TopicName>,
+    pub(super) deleted: DeletedTopics,
     /// Who waits for the next sweep to begin and end.
     trims: Vec<oneshot::Sender<()>>,
     /// Writes back beside this thread, once there is one.
@@ -140,12 +155,22 @@ impl<'db> Writer<'db> {
             appended: Slice { entries: 0, bytes: 0 },
             settling: None,
             sweep: None,
+            scrub: None,
+            is_scrub_due: Scrub::is_due(db)?,
+            scrub_after: None,
             // The first sweep is due at once.
             swept: long_ago(),
+            vacated: HashSet::new(),
+            deleted: DeletedTopics::default(),
             trims: Vec::new(),
             checkpointer: None,
         };
         writer.recover()?;
+        writer.erase_recovered()?;
+        if erase::has_erased(writer.db)? {
+            writer.is_scrub_due = false;
+            writer.scrub_after = writer.journal.back().map(|row| row.number).or(Some(0));
+        }
         writer.disk.check(writer.db);
         writer.report_health();
         Ok(writer)
@@ -184,6 +209,7 @@ impl<'db> Writer<'db> {
                 false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
             };
             let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
+            let wait = if self.scrub.is_some() { wait.min(redact::RETRY_DELAY) } else { wait };
             let is_written_back = self.checkpointer.as_ref().is_some_and(Checkpointer::is_running);
             let wait = if is_written_back { wait.min(CHECKPOINT_POLL) } else { wait };
             if !requests.take(&mut waiting.requests, wait) {
@@ -201,23 +227,52 @@ impl<'db> Writer<'db> {
         self.report_health();
     }
 
-    pub(super) fn store(&mut self, WriteBatch { envelopes, replies, writings }: WriteBatch) {
-        if replies.is_empty() && writings.is_empty() {
-            return;
+    pub(super) fn store(&mut self, mut group: WriteBatch) {
+        let import = group.import.take();
+        if !(group.replies.is_empty() && group.writings.is_empty()) {
+            self.store_group(group);
         }
+        if let Some(SqliteImport { topic, import, reply }) = import {
+            let imported = self.if_writable(|writer| writer.import(&topic, import));
+            // The importer may have gone.
+            let _ = reply.send(imported.map_err(|not_stored| not_stored.append_error()));
+        }
+    }
+
+    /// Does something that writes, unless nothing is written now.
+    fn if_writable<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, SqliteFault>) -> Result<T, NotStored> {
         self.disk.check(self.db);
-        let stored = match (&self.stopped, self.disk.reason()) {
-            (None, None) => self.commit(envelopes, &writings).map_err(|fault| NotStored::Stopped(self.stop(&fault))),
+        match (&self.stopped, self.disk.reason()) {
+            (None, None) => work(self).map_err(|fault| NotStored::Stopped(self.stop(&fault))),
             (Some(reason), _) => Err(NotStored::Stopped(reason.clone())),
             (None, Some(reason)) => Err(NotStored::ReadOnly(reason.clone())),
-        };
+        }
+    }
+
+    fn store_group(&mut self, WriteBatch { envelopes, replies, writings, has_time, .. }: WriteBatch) {
+        let stored = self.if_writable(|writer| writer.commit(envelopes, &writings));
         match stored {
-            Ok(Committed { outcomes, accepted, judged }) => {
+            Ok(Committed { mut outcomes, accepted, redacted, judged }) => {
                 let values = writings.iter().map(|writing| writing.write.value.as_ref().map_or(0, |value| value.len()));
                 self.note_written(self.row.len() + values.sum::<usize>());
-                self.publish(accepted);
+                if let Err(fault) = self.publish_redacted(redacted) {
+                    self.stop(&fault);
+                }
+                let deleted: Vec<_> = accepted
+                    .iter()
+                    .filter_map(|(name, entries)| Some((name.clone(), entries.last()?.clone())))
+                    .filter(|(_, newest)| ControlNotice::deletes_topic(&newest.envelope))
+                    .collect();
+                self.publish(accepted, has_time);
                 for (writing, judged) in writings.into_iter().zip(judged) {
                     self.report_written(writing, judged);
+                }
+                let deleted = deleted.iter().map(|(name, newest)| (name, Some(&**newest)));
+                if let Err(fault) = self.erase_deleted(deleted) {
+                    // It is erased when the log is opened again. The deletion is the last of its group.
+                    let stopped = self.stop(&fault);
+                    outcomes.pop();
+                    outcomes.push(Err(AppendError::Stopped(stopped)));
                 }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
                     // The appender may have gone; the entry stays.
@@ -248,6 +303,7 @@ impl<'db> Writer<'db> {
         let mut ids: FastMap<(i64, EnvelopeId), Arc<Entry>> = FastMap::default();
         ids.reserve(envelopes.len());
         let mut is_quota_exceeded = false;
+        let mut redactions = Vec::new();
         self.row.clear();
         self.begin.raw_execute()?;
         for (name, envelope, stamp) in envelopes {
@@ -285,6 +341,9 @@ impl<'db> Writer<'db> {
                 topic_states.fold.apply(&entry);
             });
             self.stored.add(&name, &entry);
+            if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(&entry.envelope) {
+                redactions.push((name.clone(), redaction));
+            }
             journal::write(&mut self.row, id.0, &entry);
             ids.insert(id, entry.clone());
             outcomes.push(Ok(Appended { entry: entry.clone(), repeated: false }));
@@ -295,8 +354,17 @@ impl<'db> Writer<'db> {
             self.record.raw_execute()?;
             self.journal.push_back(JournalRow { number: self.db.last_insert_rowid(), bytes: self.row.len() });
         }
+        let mut redacted = Vec::with_capacity(redactions.len());
+        for (name, redaction) in &redactions {
+            let replaced = self.redact(name, redaction, &redacted)?;
+            redacted.push(replaced);
+        }
         let mut judged = Vec::with_capacity(writings.len());
         for SqliteWrite { address, write, .. } in writings {
+            if self.deleted.is_too_late(&address.topic, write.requested) {
+                judged.push(Err(WriteError::Deleted));
+                continue;
+            }
             self.stored.load_topic(self.db, &address.topic, &self.source)?;
             judged.push(context::apply(self.db, &mut self.stored, now, address, write)?);
         }
@@ -304,7 +372,7 @@ impl<'db> Writer<'db> {
         if is_quota_exceeded && self.swept.elapsed() >= QUOTA_SWEEP_INTERVAL {
             self.swept = long_ago();
         }
-        Ok(Committed { outcomes, accepted, judged })
+        Ok(Committed { outcomes, accepted, redacted, judged })
     }
 
     /// Tells the followers of a context what was written, then the writer.
@@ -317,7 +385,7 @@ impl<'db> Writer<'db> {
     }
 
     /// Makes what was committed readable, then hands it to the tails.
-    fn publish(&mut self, accepted: Accepted) {
+    fn publish(&mut self, accepted: Accepted, has_time: bool) {
         let mut fresh = self.source.fresh_mut();
         for (name, entries) in &accepted {
             let topic_states = self.topic_states.get(name).expect("its entries were just stored");
@@ -327,7 +395,10 @@ impl<'db> Writer<'db> {
         self.appended.bytes += self.row.len();
         drop(fresh);
         for (name, entries) in &accepted {
-            self.source.hub.feed(name, entries);
+            match has_time {
+                true => self.source.hub.feed_now(name, entries),
+                false => self.source.hub.feed(name, entries),
+            }
         }
     }
 
@@ -338,7 +409,11 @@ impl<'db> Writer<'db> {
             let topic = match extent.topic {
                 Some(topic) => topic,
                 None => {
-                    let mut make = self.db.prepare_cached("INSERT INTO topics (name, trimmed) VALUES (?1, ?2)")?;
+                    // Entries of a deleted topic have its number until they are removed.
+                    let mut make = self.db.prepare_cached(
+                        "INSERT INTO topics (topic, name, trimmed) VALUES (1 + max(
+                             (SELECT coalesce(max(topic), 0) FROM topics), (SELECT coalesce(max(topic), 0) FROM erased)), ?1, ?2)",
+                    )?;
                     let topic = make.insert((name.as_str(), extent.trimmed))?;
                     if topic > LAST_TOPIC {
                         return Err(SqliteFault::Exhausted);
@@ -346,7 +421,10 @@ impl<'db> Writer<'db> {
                     topic
                 }
             };
-            let settled_fold = settled::fold(self.db, self.source.epoch, &extent)?;
+            let settled_fold = match extent.topic {
+                None if self.vacated.remove(name) => Fold::deleted(extent.trimmed),
+                _ => settled::fold(self.db, self.source.epoch, &extent)?,
+            };
             let mut fold = settled_fold.clone();
             let fresh = self.source.fresh();
             let recent = fresh.of(name);
@@ -383,13 +461,19 @@ impl<'db> Writer<'db> {
 
     /// Whether there is something to settle or to sweep.
     fn is_behind(&self) -> bool {
-        self.settling.is_some() || self.sweep.is_some() || !self.trims.is_empty() || self.source.fresh().is_full()
+        let is_scrubbing = self.is_scrub_due || self.scrub.as_ref().is_some_and(Scrub::is_ready);
+        is_scrubbing
+            || self.settling.is_some()
+            || self.sweep.is_some()
+            || !self.trims.is_empty()
+            || self.source.fresh().is_full()
     }
 
     /// Does a slice of what can wait: first settling, without which what is fresh grows, then retention. Nobody has to wait much for it.
     pub(super) fn tidy_a_little(&mut self) {
         if self.stopped.is_some() {
             (self.settling, self.sweep, self.swept) = (None, None, Instant::now());
+            (self.scrub, self.is_scrub_due) = (None, false);
             return self.trims.clear();
         }
         let slice = Slice::after(std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 }));
@@ -414,10 +498,13 @@ impl<'db> Writer<'db> {
                 }
                 self.sweep = Some(Sweep::new(waiting));
             }
+        } else if let Some(scrub) = self.take_scrub()? {
+            self.scrub = self.continue_scrub(scrub)?;
         } else if let Some(sweep) = self.sweep.take() {
             self.sweep = self.continue_sweep(sweep, slice)?;
             if self.sweep.is_none() {
                 self.swept = Instant::now();
+                self.scrub_erased()?;
             }
         } else if is_sweep_due {
             // Retention looks at what is settled, so everything is, first.
@@ -425,6 +512,11 @@ impl<'db> Writer<'db> {
             self.settling = Some(self.begin_settling(Some(waiting)));
         }
         Ok(())
+    }
+
+    /// Has a sweep begin as soon as there is time.
+    pub(super) fn sweep_soon(&mut self) {
+        self.swept = long_ago();
     }
 
     /// Counts what was written to the write-ahead log.
@@ -456,6 +548,11 @@ impl<'db> Writer<'db> {
         self.checkpointer = None;
         if self.stopped.is_none() {
             self.settle_or_stop();
+        }
+        if self.stopped.is_none()
+            && let Err(fault) = self.finish_scrub()
+        {
+            self.stop(&fault);
         }
         if self.stopped.is_none()
             && let Err(error) = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
@@ -495,26 +592,4 @@ impl<'db> Writer<'db> {
 /// When a sweep would have been for the next to be due at once.
 fn long_ago() -> Instant {
     Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now)
-}
-
-/// Why a batch was not stored.
-enum NotStored {
-    Stopped(Arc<str>),
-    ReadOnly(Arc<str>),
-}
-
-impl NotStored {
-    fn append_error(&self) -> AppendError {
-        match self {
-            Self::Stopped(reason) => AppendError::Stopped(reason.clone()),
-            Self::ReadOnly(reason) => AppendError::ReadOnly(reason.clone()),
-        }
-    }
-
-    fn write_error(&self) -> WriteError {
-        match self {
-            Self::Stopped(reason) => WriteError::Stopped(reason.clone()),
-            Self::ReadOnly(reason) => WriteError::ReadOnly(reason.clone()),
-        }
-    }
 }

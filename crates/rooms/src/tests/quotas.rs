@@ -113,7 +113,7 @@ async fn hear(seat: &mut Seat, id: &str) {
     }
 }
 
-/// Whoever is asked by many answers as often as it is asked, however low its own rate is.
+/// A participant that is asked by many answers as often as it is asked, however low its own rate is.
 #[tokio::test]
 async fn answers_are_paid_for_by_the_call() {
     let log = Faulty::new();

@@ -11,7 +11,7 @@ mod wire;
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use servers::NatsServers;
+pub use servers::{NatsServers, topic_token};
 pub(crate) use shared::SharedServer;
 pub use shared::close_shared;
 pub use trials::trial;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
@@ -145,10 +147,9 @@ impl NatsServers {
         Ok(format!("127.0.0.1:{}", running.port))
     }
 
-    /// The stream of the only topic there is, as its leader describes it.
-    pub async fn only_topic(&self) -> Result<Value, Failure> {
-        let listed = self.ask("STREAM.LIST", &json!({ "subject": "salon.room.>" })).await?;
-        Ok(listed["streams"][0].clone())
+    /// The stream of the first shard of the log `salon`, as its leader describes it.
+    pub async fn first_shard(&self) -> Result<Value, Failure> {
+        self.ask("STREAM.INFO.salon-shard-0", &Value::Null).await
     }
 
     /// Changes one setting of a stream that was described.
@@ -171,20 +172,31 @@ impl NatsServers {
         process.ok_or_else(|| format!("the NATS server {number} does not run"))?.kill().await
     }
 
-    /// Which of them leads the stream of a topic; `None` while none does.
+    /// Which of them leads the stream that has a topic's entries; `None` while none does.
     pub async fn leader(&self, topic: &str) -> Result<Option<usize>, Failure> {
-        let told = self.ask("STREAM.LIST", &Value::Null).await?;
+        let told = self.ask("STREAM.NAMES", &Value::Null).await?;
         let streams = told["streams"].as_array().ok_or_else(|| format!("no list of streams: {told}"))?;
-        let stream = streams.iter().find(|stream| stream["config"]["metadata"]["salon-topic"] == topic);
-        let stream = stream.ok_or_else(|| format!("there is no stream of {topic}"))?;
-        let leader = stream["cluster"]["leader"].as_str().and_then(|name| name.strip_prefix('n'));
-        Ok(leader.and_then(|number| number.parse().ok()))
+        let subjects = json!({ "subjects_filter": format!("*.*.{}.>", topic_token(topic)) });
+        for stream in streams.iter().filter_map(Value::as_str).filter(|name| name.contains("-shard-")) {
+            let told = self.ask(&format!("STREAM.INFO.{stream}"), &subjects).await?;
+            if told["state"]["subjects"].is_object() {
+                let leader = told["cluster"]["leader"].as_str().and_then(|name| name.strip_prefix('n'));
+                return Ok(leader.and_then(|number| number.parse().ok()));
+            }
+        }
+        Err(format!("no stream has entries of {topic}"))
     }
 
     /// Starts one of them again, on the same port and what it had stored.
     pub async fn revive(&mut self, number: usize) -> Result<(), Failure> {
         self.servers[number].run().await
     }
+}
+
+/// What a topic is called in subjects.
+pub fn topic_token(topic: &str) -> String {
+    let digest = digest(&SHA256, topic.as_bytes());
+    BASE64URL_NOPAD.encode(&digest.as_ref()[..18])
 }
 
 impl NatsProcess {

@@ -135,7 +135,7 @@ impl SceneStage {
         compare(&refusal(code, &regarding), came, &mut self.bindings).map_err(|told| format!("{told}\n  in {came}"))
     }
 
-    async fn next_text(&mut self, who: &ConnectionName, wanted: AwaitedFrame) -> Result<String, Failure> {
+    pub(crate) async fn next_text(&mut self, who: &ConnectionName, wanted: AwaitedFrame) -> Result<String, Failure> {
         match self.next(who, wanted).await? {
             Came::Text(text) => Ok(text),
             other => Err(format!("expected a frame, came {other}")),
@@ -236,7 +236,7 @@ impl SceneStage {
                 // A shutdown is announced first.
                 Came::Text(text) if code == 1001 && text.contains(r#""code":"closing""#) => {}
                 // Who is removed may get what was on the way, or not.
-                Came::Text(_) if code == 4403 => {}
+                Came::Text(_) if [4403, 4404].contains(&code) => {}
                 other => return Err(format!("expected to be closed with {code}, came {other}")),
             }
         }

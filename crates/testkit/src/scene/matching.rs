@@ -63,6 +63,9 @@ fn at(path: &str, expected: &Value, actual: Option<&Value>, bindings: &mut Bindi
         (Value::String(word), Value::String(came)) if part(word).is_some() => {
             if part(word).is_some_and(|part| came.contains(part)) { Ok(()) } else { Err(differs()) }
         }
+        (Value::String(word), Value::String(came)) if lacking(word).is_some() => {
+            if lacking(word).is_some_and(|part| !came.contains(part)) { Ok(()) } else { Err(differs()) }
+        }
         (Value::String(word), came) if is_variable(word) => {
             let came = came.as_str().map_or_else(|| came.to_string(), str::to_owned);
             match bindings.get(&word[1..]) {
@@ -126,6 +129,11 @@ fn part(word: &str) -> Option<&str> {
     word.strip_prefix("(has ")?.strip_suffix(')')
 }
 
+/// The `X` of `(lacks X)`.
+fn lacking(word: &str) -> Option<&str> {
+    word.strip_prefix("(lacks ")?.strip_suffix(')')
+}
+
 pub(crate) fn is_variable(word: &str) -> bool {
     let name = word.strip_prefix('$').unwrap_or_default();
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
@@ -164,6 +172,8 @@ mod tests {
     fn a_part_of_a_text_is_looked_for() {
         insta::assert_snapshot!(verdict(r#"{"a":"(has lo wo)"}"#, r#"{"a":"hello world"}"#), @"OLD=7");
         insta::assert_snapshot!(verdict(r#"{"a":"(has x)"}"#, r#"{"a":"hello"}"#), @r#"a: expected "(has x)", came "hello""#);
+        insta::assert_snapshot!(verdict(r#"{"a":"(lacks x)"}"#, r#"{"a":"hello"}"#), @"OLD=7");
+        insta::assert_snapshot!(verdict(r#"{"a":"(lacks ell)"}"#, r#"{"a":"hello"}"#), @r#"a: expected "(lacks ell)", came "hello""#);
         insta::assert_snapshot!(verdict(r#"{"a":"(has 1)"}"#, r#"{"a":1}"#), @r#"a: expected "(has 1)", came 1"#);
     }
 

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! **Names.** `alice/tab` is another connection of the participant `alice`. An indented line continues the one above it. A word `$X`
-//! stands for a value bound before; `$TOKEN` is the speaker's own token, `$ADDRESS` and `$PORT` are the gateway's, `$LF`, `$CR` and `$TAB` are those characters.
+//! stands for a value bound before; `$TOKEN` is the speaker's own token, `$ADDRESS` and `$PORT` are the gateway's, `$LF`, `$CR` and `$TAB` are those characters,
+//! and `$SOON` is three seconds after the step begins.
 //! `$X is JSON` names a value once and for all: where somebody sends `"$X"`, these very bytes are sent, and where somebody is to get `"$X"`, these very
 //! bytes must come, though all else in JSON is matched by what it means.
 //!
@@ -26,6 +27,10 @@
 //! `W's connection breaks`, `W is closed CODE`, `W's stream ends`, `the gateway restarts`,
 //! `no second gateway starts on the same data`. `W finally joins …` retries a join that is refused with 429: the gateway counts a
 //! connection until it has closed its own side, which is a moment after the peer has seen the end.
+//!
+//! **Bridges.** `W enters X [JSON]` sends `ghost.enter` with the members of JSON, and takes the answer from among what comes; `W cannot enter X [JSON]: CODE` is
+//! refused. `W removes X [REASON]` sends `ghost.leave`. What a ghost says its bridge sends, with `from`. `token.acts_for=`, `token.ghosts_max=`,
+//! `token.ghost_kinds=` and `token.ghosts_call=` shape the bridge's token.
 //!
 //! **By the MCP door.** `W joins TOPIC by mcp` is an MCP client that begins as its revision does: with `initialize`, whose answer is what
 //! it is welcomed with, and `notifications/initialized`; or with `server/discover`. `by mcp at X` sees the participant X alone, who must answer
@@ -78,6 +83,7 @@ mod compose;
 mod connection;
 mod expect;
 mod framed;
+mod ghosts;
 mod machine;
 mod matching;
 mod parse;
@@ -249,6 +255,18 @@ pub(crate) enum SceneStep {
     },
     Leave {
         who: ConnectionName,
+    },
+    /// A bridge enters a ghost, which may be refused.
+    EnterGhost {
+        who: ConnectionName,
+        ghost: String,
+        more: String,
+        refused: Option<String>,
+    },
+    RemoveGhost {
+        who: ConnectionName,
+        ghost: String,
+        reason: Option<String>,
     },
     Break {
         who: ConnectionName,

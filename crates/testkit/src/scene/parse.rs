@@ -188,6 +188,23 @@ fn action(who: ConnectionName, verb: &str, mut words: Words<'_>) -> Result<Scene
             let with = with(&mut words)?;
             words.end(SceneStep::Follow { who, topic, with })
         }
+        "enters" => {
+            let ghost = words.word("a ghost")?.to_owned();
+            let more = words.optional_json()?.unwrap_or_else(|| "{}".into());
+            Ok(SceneStep::EnterGhost { who, ghost, more, refused: None })
+        }
+        "removes" => {
+            let ghost = words.word("a ghost")?.to_owned();
+            let reason = Some(words.rest()).filter(|reason| !reason.is_empty()).map(str::to_owned);
+            Ok(SceneStep::RemoveGhost { who, ghost, reason })
+        }
+        "cannot" if words.eat("enter") => {
+            let (attempt, code) = words.rest().rsplit_once(": ").ok_or("how it is refused comes after `: `")?;
+            let mut words = Words(attempt);
+            let ghost = words.word("a ghost")?.to_owned();
+            let more = words.optional_json()?.unwrap_or_else(|| "{}".into());
+            Ok(SceneStep::EnterGhost { who, ghost, more, refused: Some(code.to_owned()) })
+        }
         "cannot" => {
             let (verb, line) = (words.word("`join` or `follow`")?, words.rest());
             let (attempt, refused) = line.rsplit_once(": ").ok_or("how it is refused comes after `: `")?;
@@ -368,9 +385,11 @@ fn with(words: &mut Words<'_>) -> Result<With, Failure> {
     }
     while let Some((key, _)) = words.peek().and_then(|word| word.split_once('=')) {
         let value = &words.rest()[key.len() + 1..];
-        let value = match value.strip_prefix('"') {
-            Some(quoted) => {
-                let (value, rest) = quoted.split_once('"').ok_or("a quoted value has no end")?;
+        // In single quotes a value may have double quotes, as entity tags have.
+        let quote = value.chars().next().filter(|first| ['"', '\''].contains(first));
+        let value = match quote {
+            Some(quote) => {
+                let (value, rest) = value[1..].split_once(quote).ok_or("a quoted value has no end")?;
                 words.0 = rest;
                 value
             }

@@ -138,7 +138,7 @@ impl SceneStage {
                     Some(GuestStatus::Restarting { why, .. } | GuestStatus::SignInNeeded { why, .. }) => {
                         return Err(why);
                     }
-                    Some(GuestStatus::Starting | GuestStatus::Ended) => {}
+                    Some(_) => {}
                     None => return Err("the guest ended".to_owned()),
                 }
             }

@@ -1,7 +1,9 @@
 //! Plays a scene: who is connected, what was sent, and what is expected to come.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use salon_protocol::Timestamp;
 use serde_json::Value;
 
 use super::compose::SceneDoor;
@@ -12,6 +14,9 @@ use crate::gateway::{TestEngine, TestGateway, TestOptions, TestToken};
 use crate::http::{EventStream, HttpAnswer, HttpCall};
 use crate::socket::TestSocket;
 use crate::{Failure, eventually, within};
+
+/// How far ahead of a step `$SOON` is: further than the step takes, and no longer than a scene can wait for.
+const SOON: Duration = Duration::from_secs(3);
 
 /// Who publishes fences: somebody who is in no room.
 pub(crate) const FENCE: &str = "fence";
@@ -36,6 +41,8 @@ pub(crate) async fn play(scene: &Scene, engine: TestEngine) -> Result<(), Failur
         requests: 0,
     };
     for line in &scene.steps {
+        let soon = Timestamp::from_system(std::time::SystemTime::now() + SOON);
+        stage.bindings.insert("SOON".to_owned(), soon.to_string());
         stage.transcript.push(format!("{:>4}  {}", line.number, shorten(&line.text)));
         // Bounded as a whole: frames that pass by unseen must not keep a step waiting for ever.
         let outcome = within("this step", stage.step(&line.step)).await.and_then(|outcome| outcome);
@@ -187,6 +194,10 @@ impl SceneStage {
                 Came::Ended => Ok(()),
                 other => Err(format!("the stream went on with {other}")),
             },
+            SceneStep::EnterGhost { who, ghost, more, refused } => {
+                self.enter_ghost(who, ghost, more, refused.as_deref()).await
+            }
+            SceneStep::RemoveGhost { who, ghost, reason } => self.remove_ghost(who, ghost, reason.as_deref()).await,
             SceneStep::Leave { who } => self.take(who)?.leave().await,
             SceneStep::Break { who } => self.take(who).map(drop),
             SceneStep::Restart => {

@@ -7,6 +7,13 @@ pub(super) enum Mark {
     Prints(String),
     Eventually(String),
     Background(String),
+    /// The gateway that runs is stopped first.
+    Restart(String),
+    /// Another person runs it, on another machine, with these files in the directory.
+    Colleague {
+        files: Vec<String>,
+        prints: String,
+    },
     Not,
 }
 
@@ -48,6 +55,14 @@ fn read(comment: &str) -> Option<Mark> {
     if let Some(text) = comment.strip_prefix("background until ") {
         return quoted(text).map(Mark::Background);
     }
+    if let Some(text) = comment.strip_prefix("restart until ") {
+        return quoted(text).map(Mark::Restart);
+    }
+    if let Some(rest) = comment.strip_prefix("colleague with ") {
+        let (files, text) = rest.split_once(", prints ")?;
+        let files = files.split(", ").map(quoted).collect::<Option<_>>()?;
+        return Some(Mark::Colleague { files, prints: quoted(text)? });
+    }
     let text = comment.strip_prefix("prints ")?;
     match text.strip_suffix(" eventually") {
         Some(text) => quoted(text).map(Mark::Eventually),
@@ -57,12 +72,14 @@ fn read(comment: &str) -> Option<Mark> {
 
 /// What the reading of a page is held to; the test binary has a main function of its own, which calls this.
 pub(crate) fn check() -> Result<(), String> {
-    let page = "```\na\n```\n<!-- run: prints \"4 2\" -->\n```\nb\nc\n```\n```toml\nd = 1\n```\n<!-- run: background until \"e\" -->\n\n```\nf\n```\n";
+    let page = "```\na\n```\n<!-- run: prints \"4 2\" -->\n```\nb\nc\n```\n```toml\nd = 1\n```\n<!-- run: background until \"e\" -->\n\n```\nf\n```\n<!-- run: colleague with \"g\", \"G\", prints \"h\" -->\n```\ni\n```\n<!-- run: restart until \"j\" -->\n```\nk\n```\n";
     let block = |line, code: &str, mark| Block { line, code: code.into(), mark };
     let expected = [
         block(2, "a", Mark::Run),
         block(6, "b\nc", Mark::Prints("4 2".into())),
         block(15, "f", Mark::Background("e".into())),
+        block(19, "i", Mark::Colleague { files: vec!["g".into(), "G".into()], prints: "h".into() }),
+        block(23, "k", Mark::Restart("j".into())),
     ];
     let found = command_blocks(page)?;
     if found != expected {

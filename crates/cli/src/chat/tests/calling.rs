@@ -111,6 +111,18 @@ fn a_call_of_ones_own_runs_and_is_cancelled() {
 }
 
 #[test]
+fn a_call_that_waits_for_the_list_of_tools_is_cancelled_before_it_is_sent() {
+    let mut room = Room::new(80, 8);
+    room.enters("/call rover stop");
+    room.wanted();
+    room.enters("/cancel");
+    assert_eq!(room.wanted(), "");
+    assert!(room.screen().contains("cancelled before it was sent"), "{}", room.screen());
+    room.rover_offers();
+    assert_eq!(room.wanted(), "", "nothing is called any more");
+}
+
+#[test]
 fn questions_are_answered() {
     let mut room = Room::new(80, 14);
     let asked = room.calls("planner", "alice", "ask_human", json!({"question": "Shall I open the gate?"}));
@@ -160,4 +172,52 @@ fn the_first_answer_counts() {
     room.answers("rover", "bob", &call, text("stopped"));
     room.answers("rover", "bob", &call, text("again"));
     assert!(room.screen().contains("✓ stopped") && !room.screen().contains("again"), "{}", room.screen());
+}
+
+#[test]
+fn resources_are_listed_and_read() {
+    let mut room = Room::new(80, 12);
+    room.enters("/read rover");
+    assert_eq!(room.wanted(), "list resources of rover");
+    let rows = vec![("map://1".to_owned(), "The map".to_owned())];
+    room.put(ChatInput::Resources { of: id("rover"), rows: Ok(rows) });
+    room.enters("/read rover map://1");
+    assert_eq!(room.wanted(), "read map://1 of rover");
+    let text = Ok("north\nsouth\u{1b}[2J".to_owned());
+    room.put(ChatInput::Resource { of: id("rover"), uri: "map://1".into(), text });
+    room.enters("/read rover map://2");
+    room.wanted();
+    room.put(ChatInput::Resource { of: id("rover"), uri: "map://2".into(), text: Err("no such map".into()) });
+    assert_snapshot!(room.screen(), @r"
+                                                                │ people 2
+    ────────────────── beginning of history ─────────────────── │ ● alice (you)
+    ─────────────────────── 2025-08-17 ──────────────────────── │ ● bob Bob B.
+    14:00 rover has, for `/read rover URI`                      │ agents 1
+            map://1  The map                                    │ ◆ planner
+    14:00 map://1 of rover                                      │ robots 1
+          north                                                 │ ■ rover
+          south\u{1b}[2J                                        │
+    14:00 ✗ /read rover map://2                                 │
+          no such map                                           │
+     room:alpha · alice · ● live                                            F1 help
+    › /read rover map://2
+    ");
+    room.control('u');
+    room.enters("/read nobody");
+    assert_eq!(room.wanted(), "");
+}
+
+#[test]
+fn a_form_is_held_to_its_formats() {
+    let mut room = Room::new(80, 10);
+    let form = r#"{"type":"object","properties":{"day":{"type":"string","format":"date"},"sure":{"type":"boolean"}},"required":["day"]}"#;
+    let raw: Box<serde_json::value::RawValue> = serde_json::from_str(form).expect("a schema");
+    let form = Some(crate::arguments::ArgumentSchema::new(Some(&raw)));
+    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id("q1"), from: id("rover"), form }));
+    room.wanted();
+    room.enters("/answer day=2026-02-30");
+    assert_eq!(room.wanted(), "");
+    room.control('u');
+    room.enters("/answer day=2026-02-28 sure=yes");
+    assert_eq!(room.wanted(), r#"answer q1 {"day":"2026-02-28","sure":true}"#);
 }

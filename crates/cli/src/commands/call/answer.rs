@@ -1,10 +1,13 @@
 //! What a tool gave back, printed.
 
+use std::path::Path;
+
 use salon_client::mcp::{Content, ToolResult};
 use serde_json::value::RawValue;
 
+use crate::commands::output::WrittenFiles;
 use crate::trouble::Trouble;
-use crate::{hand_over, json, safe};
+use crate::{hand_over, json, note, safe};
 
 /// How to print it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,19 +20,53 @@ pub(super) enum Format {
     Json,
 }
 
-/// Prints a result. A tool that failed makes the exit status 1.
-pub(super) fn print(result: &RawValue, format: Format) -> Result<(), Trouble> {
+/// Writes the binary content of a result into files, and says where it is.
+pub(super) fn write(result: &RawValue, file: &Path) -> Result<WrittenFiles, Trouble> {
+    let read: Option<ToolResult> = serde_json::from_str(result.get()).ok();
+    let mut files = WrittenFiles::new(file);
+    for content in read.iter().flat_map(|read| &read.content) {
+        match content {
+            Content::Image(media) | Content::Audio(media) => files.write(&media.data, &media.mime_type)?,
+            Content::Resource(embedded) => {
+                if let Some(blob) = &embedded.resource.blob {
+                    files.write(blob, embedded.resource.mime_type.as_deref().unwrap_or_default())?;
+                }
+            }
+            _ => {}
+        }
+    }
+    if files.is_empty() {
+        note(format_args!("the answer has no binary content, so nothing was written to `{}`", file.display()));
+    }
+    Ok(files)
+}
+
+/// Prints a result. A tool that failed makes the exit status 1. What was written to files is not named again.
+pub(super) fn print(result: &RawValue, format: Format, written: Option<&WrittenFiles>) -> Result<(), Trouble> {
     // A result of another shape has neither content nor an error, and is shown whole.
     let read: Option<ToolResult> = serde_json::from_str(result.get()).ok();
+    let is_in_files = written.is_some_and(|written| !written.is_empty());
     let text = match &read {
+        Some(read) if is_in_files => {
+            read.content.iter().filter(|one| !is_binary(one)).map(part).collect::<Vec<_>>().join("\n")
+        }
         Some(read) if format != Format::Json => text(read, result),
         _ => json::compact(result.get()),
     };
     match format {
+        _ if is_in_files && text.is_empty() => {}
         Format::Raw | Format::Json => hand_over(format_args!("{text}"))?,
         Format::Text => hand_over(format_args!("{}", safe::block(&text)))?,
     }
     if read.is_some_and(|read| read.is_error) { Err(Trouble::Told(1)) } else { Ok(()) }
+}
+
+fn is_binary(content: &Content) -> bool {
+    match content {
+        Content::Image(_) | Content::Audio(_) => true,
+        Content::Resource(embedded) => embedded.resource.blob.is_some(),
+        _ => false,
+    }
 }
 
 fn text(read: &ToolResult, whole: &RawValue) -> String {

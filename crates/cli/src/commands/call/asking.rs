@@ -14,8 +14,9 @@ use crate::arguments::{ArgumentField, ArgumentSchema};
 use crate::{note, safe};
 
 /// What this side of the call answers.
-pub(super) fn answers(callee: &ParticipantId) -> Toolbox {
+pub(super) fn answers(callee: &ParticipantId, isolated: bool) -> Toolbox {
     let toolbox = Toolbox::new("salon call");
+    let toolbox = if isolated { toolbox.isolated() } else { toolbox };
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         // Not offered, as there is nobody to ask; a request for it is refused.
         return toolbox.method("elicitation/create", |_| async {

@@ -4,16 +4,20 @@ mod answer;
 mod asking;
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use salon_client::{CallError, End, Peer, Progress, RequestOptions, Room, RpcError};
+use salon_client::mcp::Tool;
+use salon_client::{CallError, Client, End, Progress, RequestOptions, Room, RpcError};
 use salon_gateway::config::Deadline;
 use salon_protocol::{Code, ParticipantId, ParticipantKind, TopicName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::answer::Format;
+use super::existing::CreateOption;
+use super::offers;
 use super::outcome::{CANCELLED, EXIT_STATUS, GONE, HintContext, PROTOCOL, REFUSED, TIMED_OUT, UNREACHABLE};
 use crate::access::{Access, Reach};
 use crate::arguments::ArgumentSchema;
@@ -45,6 +49,12 @@ pub(crate) struct CallArgs {
     /// How long to wait without an answer; progress restarts the time
     #[arg(long, value_name = "TIME", default_value = "60s")]
     timeout: Deadline,
+    /// Write images, audio and other binary content of the answer into this file; several into `FILE`, `FILE.2`, …
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
+    /// Have a guest start a server for this call alone, instead of using the one that all callers share
+    #[arg(long)]
+    isolated: bool,
     /// Print the whole result as the participant wrote it, or `{"error": {"code", "message", "data", "hint"}}`, of
     /// which only the message is always there
     #[arg(long)]
@@ -52,6 +62,8 @@ pub(crate) struct CallArgs {
     /// Print the text as it is, control characters included
     #[arg(long, conflicts_with = "json")]
     raw: bool,
+    #[command(flatten)]
+    create: CreateOption,
     #[command(flatten)]
     access: Access,
 }
@@ -104,23 +116,41 @@ fn calling(args: CallArgs) -> Result<(), Trouble> {
     let given = args.whole.as_deref().map(whole).transpose().map_err(Trouble::usage)?;
     super::run(async move {
         let stop = Stop::on_signals(|| ())?;
-        let Reach { place, client } = args.access.reach().map_err(Trouble::usage)?;
+        let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
         let asking = HintContext { place: &place, topic: Some(&args.topic) };
-        let answers = asking::answers(&args.participant);
+        args.create.require(&client, &args.topic, &asking).await?;
+        // Before the room is entered: a mistake leaves no trace there.
+        let known = tokio::select! { biased;
+            () = stop.clone().asked() => return Err(Trouble::Told(CANCELLED)),
+            known = tokio::time::timeout(args.timeout.0, tools(&args, &client, &asking)) => {
+                known.unwrap_or_else(|_| Err(failed(&CallError::TimedOut, &args.participant, &asking)))?
+            }
+        };
+        let known = known.map(|tools| arguments_for(&tools, &args, given.as_deref())).transpose()?;
+        let answers = asking::answers(&args.participant, args.isolated);
         // Shared, so that the same person's other connections stay.
         let entering = client.room(args.topic.clone()).kind(ParticipantKind::Human).share().directed().offer(answers);
+        // A server of this call's own has to end with it.
+        let entering = if args.isolated { entering } else { entering.single_calls() };
         let room = tokio::select! { biased;
             () = stop.clone().asked() => return Err(Trouble::Told(CANCELLED)),
             joined = entering.join() => joined.map_err(|error| asking.trouble(&error))?,
         };
-        let outcome = call(&args, given, &room, stop, &asking).await;
+        let outcome = call(&args, known, given, &room, stop, &asking).await;
         room.leave().await;
         outcome
     })
 }
 
+/// The participant's tools, as the gateway knows them.
+async fn tools(args: &CallArgs, client: &Client, asking: &HintContext<'_>) -> Result<Option<Vec<Tool>>, Trouble> {
+    let offers = client.tools(&args.topic, Some(&args.participant)).await;
+    offers::of_one(offers, client, &args.topic, &args.participant, asking).await
+}
+
 async fn call(
     args: &CallArgs,
+    known: Option<Box<RawValue>>,
     given: Option<Box<RawValue>>,
     room: &Room,
     stop: Stop,
@@ -134,9 +164,20 @@ async fn call(
     let peer = room.peer(&args.participant);
     let failed = |error: CallError| failed(&error, &args.participant, asking);
     let prepared = async {
-        let schema = tokio::time::timeout(args.timeout.0, schema(&peer, &args.tool, asking));
-        let schema = schema.await.unwrap_or_else(|_| Err(failed(CallError::TimedOut)))?;
-        let arguments = arguments(args, given, &schema).map_err(Trouble::usage)?;
+        let arguments = match known {
+            Some(arguments) => arguments,
+            None => {
+                let asked = tokio::time::timeout(args.timeout.0, peer.tools()).await;
+                match asked.unwrap_or(Err(CallError::TimedOut)) {
+                    Ok(tools) => arguments_for(&tools, args, given.as_deref())?,
+                    // It lists no tools, though it may have this one.
+                    Err(CallError::Answered(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
+                        arguments(args, given.as_deref(), &ArgumentSchema::default()).map_err(Trouble::usage)?
+                    }
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        };
         let params = Params { name: &args.tool, arguments: &arguments };
         let options = RequestOptions::new().timeout(args.timeout.0);
         peer.start("tools/call", &params, options).await.map_err(failed)
@@ -166,7 +207,10 @@ async fn call(
         (false, false) => Format::Text,
     };
     match call.result().await {
-        Ok(result) => answer::print(&result, format),
+        Ok(result) => {
+            let written = args.output.as_deref().map(|file| answer::write(&result, file)).transpose()?;
+            answer::print(&result, format, written.as_ref())
+        }
         Err(CallError::Answered(error)) if format == Format::Json => {
             #[derive(Serialize)]
             struct Failed {
@@ -180,17 +224,11 @@ async fn call(
     }
 }
 
-/// The schema of the tool's arguments; none when the participant lists no tools, though it may have it.
-async fn schema(peer: &Peer, tool: &str, asking: &HintContext<'_>) -> Result<ArgumentSchema, Trouble> {
-    let tools = match peer.tools().await {
-        Ok(tools) => tools,
-        Err(CallError::Answered(error)) if error.code == RpcError::METHOD_NOT_FOUND => {
-            return Ok(ArgumentSchema::default());
-        }
-        Err(error) => return Err(failed(&error, peer.id(), asking)),
-    };
-    if let Some(found) = tools.iter().find(|listed| listed.name == tool) {
-        return Ok(ArgumentSchema::new(Some(&found.input_schema)));
+/// The arguments for the tool of these that is meant.
+fn arguments_for(tools: &[Tool], args: &CallArgs, given: Option<&RawValue>) -> Result<Box<RawValue>, Trouble> {
+    let tool = &args.tool;
+    if let Some(found) = tools.iter().find(|listed| listed.name == *tool) {
+        return arguments(args, given, &ArgumentSchema::new(Some(&found.input_schema))).map_err(Trouble::usage);
     }
     let names: Vec<_> = tools.iter().take(MAX_NAMED).map(|tool| format!("`{}`", safe::line(&tool.name))).collect();
     let hint = match &names[..] {
@@ -198,12 +236,14 @@ async fn schema(peer: &Peer, tool: &str, asking: &HintContext<'_>) -> Result<Arg
         names if tools.len() > MAX_NAMED => format!("it has {} and more: see `salon tools`", names.join(", ")),
         names => format!("it has {}", names.join(", ")),
     };
-    Err(Trouble::usage(anyhow!("`{}` has no tool `{}`\n\nhint: {hint}", peer.id(), safe::line(tool))))
+    let meant = offers::did_you_mean(tool, tools.iter().map(|tool| &*tool.name));
+    let hint = meant.map_or_else(|| hint.clone(), |meant| format!("{meant} {hint}"));
+    Err(Trouble::usage(anyhow!("`{}` has no tool `{}`\n\nhint: {hint}", args.participant, safe::line(tool))))
 }
 
 /// The arguments as JSON, checked before anybody is bothered with them.
-fn arguments(args: &CallArgs, given: Option<Box<RawValue>>, schema: &ArgumentSchema) -> anyhow::Result<Box<RawValue>> {
-    let read = match &given {
+fn arguments(args: &CallArgs, given: Option<&RawValue>, schema: &ArgumentSchema) -> anyhow::Result<Box<RawValue>> {
+    let read = match given {
         Some(whole) => schema.read(&[whole.get()]),
         None => schema.read(&args.pairs),
     };
@@ -265,7 +305,7 @@ pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &Hi
         CallError::Cancelled => Trouble::Told(CANCELLED),
         CallError::Missed => coded(UNREACHABLE),
         CallError::Ended(End::Refused(error)) => asking.trouble(error),
-        CallError::Ended(End::Replaced) => coded(REFUSED),
+        CallError::Ended(End::Replaced | End::Deleted) => coded(REFUSED),
         CallError::Ended(_) => coded(UNREACHABLE),
         _ => coded(PROTOCOL),
     }
@@ -287,8 +327,13 @@ impl Meter {
             return;
         }
         let total = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();
-        let message = progress.message.as_ref().map(|text| format!(", {text}")).unwrap_or_default();
-        let line = safe::clipped(&format!("{tool}: {}{total}{message}", progress.progress), 76);
+        let line = match &progress.message {
+            // Nothing is counted, such as while the call waits for approval.
+            Some(text) if progress.progress == 0.0 && progress.total.is_none() => format!("{tool}: {text}"),
+            Some(text) => format!("{tool}: {}{total}, {text}", progress.progress),
+            None => format!("{tool}: {}{total}", progress.progress),
+        };
+        let line = safe::clipped(&line, 76);
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
         self.is_visible = true;
     }

@@ -47,7 +47,7 @@ pub(super) async fn all(args: &DoctorArgs, report: &mut DoctorReport) {
     if !reachable(&place, report).await {
         return;
     }
-    let Some(AccessTokens { source, provider }) = tokens else {
+    let Some(AccessTokens { source, provider, .. }) = tokens else {
         // What needs no token can still be looked at.
         let client = Client::new(gateway, salon_client::StaticToken::new("none"));
         healthy(&client, &place, report).await;
@@ -286,7 +286,7 @@ async fn accepted(client: &Client, source: &TokenSource, looks_good: bool, repor
 async fn enter(client: &Client, topic: &TopicName, claims: Option<&TokenClaims>, report: &mut DoctorReport) {
     if claims.is_some_and(|claims| !claims.opens(topic)) {
         let hint = format!(
-            "where the gateway runs, `salon token --topic {} --id ID` makes a token that opens it",
+            "where the gateway runs, `salon token {} --as ID` makes a token that opens it",
             safe::shell(topic.as_str())
         );
         return report.add(DoctorFinding::problem("topic", format!("`{topic}` is not open to this token"), hint));

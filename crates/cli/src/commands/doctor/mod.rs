@@ -14,10 +14,12 @@ use crate::trouble::Trouble;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Looks at the credentials file, the gateway's address, DNS, TCP, TLS, health, readiness, protocol and clock, at the \
-token and what the gateway says of it, and enters the topic and leaves it again, which others there see. Ends with 1 when something is wrong.")]
+Checks the credentials file, the gateway's address, DNS, TCP, TLS, health,
+readiness, protocol and clock, and the token. Then it enters the topic and
+leaves it again, which the others there see. The exit status is 1 if something
+is wrong.")]
 pub(crate) struct DoctorArgs {
-    /// Room to enter for a try
+    /// Room to enter as a test
     pub(super) topic: Option<TopicName>,
     /// Print one object: `{"ok", "gateway", "checks": [{"check", "status", "message", "hint"}]}`, a status being
     /// ok, warning or problem

@@ -34,7 +34,7 @@ Everything that other programs know of, after a look at it:
 One file, into a room of its own:
   salon import ~/.cursor/mcp.json --topic room:lab")]
 pub(crate) struct ImportArgs {
-    /// Files with `mcpServers` or `servers` [default: those of Claude, Cursor, Windsurf, Gemini, Cline and VS Code]
+    /// Files with `mcpServers` or `servers` [default: those of Claude, Cursor, Windsurf, Gemini, Cline, VS Code, Zed and Codex]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Room to bring the servers into
@@ -175,6 +175,20 @@ impl Existing {
     }
 }
 
+/// Whether a server is this program, showing a room to an MCP client.
+fn is_salon(launch: &Launch) -> bool {
+    match launch {
+        Launch::Command { command, args, .. } => {
+            let is_ours = Path::new(command).file_name().is_some_and(|name| name == "salon");
+            is_ours && args.first().is_some_and(|word| word == "mcp")
+        }
+        Launch::Url { url, .. } => {
+            let rest = url.strip_prefix("http://").unwrap_or_default();
+            ["127.0.0.1:8787", "localhost:8787"].iter().any(|gateway| rest.starts_with(gateway))
+        }
+    }
+}
+
 /// Reads the files that were named, or those in their usual places. One that was named must be readable.
 fn find(args: &ImportArgs, there: &Existing) -> Result<Vec<ImportedFile>, Trouble> {
     let named = !args.files.is_empty();
@@ -220,6 +234,11 @@ fn choose(
     for server in &import.servers {
         let is_project = Product::workspace(&std::path::absolute(&file).unwrap_or_default()).is_some();
         let (launch, mut said) = tables::settle(&server.launch, &import.inputs, folder, is_project);
+        if is_salon(&launch) {
+            remarks
+                .push(format!("left out: `{}` is Salon itself, which would be a guest of its own room", server.name));
+            continue;
+        }
         if known.contains(&launch) {
             remarks.push(format!("left out: `{}` is there already", server.name));
             continue;

@@ -26,9 +26,12 @@ fn of(home: Option<&Path>, config: Option<&Path>, here: &Path, is_mac: bool) -> 
             home.join(".gemini/settings.json"),
             settings.join("Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
             settings.join("Code/User/mcp.json"),
+            // Zed has its settings here on a Mac, too.
+            config.map_or_else(|| home.join(".config"), Path::to_owned).join("zed/settings.json"),
+            home.join(".codex/config.toml"),
         ]);
     }
-    let project = [".mcp.json", ".cursor/mcp.json", ".gemini/settings.json", ".vscode/mcp.json"];
+    let project = [".mcp.json", ".cursor/mcp.json", ".gemini/settings.json", ".vscode/mcp.json", ".zed/settings.json"];
     let of_project = project.iter().map(|name| here.join(name));
     // In the home directory some of them are the same.
     for file in of_project {
@@ -49,7 +52,7 @@ mod tests {
     fn every_place_is_known_to_be_its_products() {
         for is_mac in [false, true] {
             let files = of(Some(Path::new("/somewhere")), None, Path::new("/srv/lab"), is_mac);
-            assert_eq!(files.len(), 11);
+            assert_eq!(files.len(), 14);
             for file in files {
                 assert_ne!(Product::of(&file), Product::Unknown, "{}", file.display());
             }
@@ -62,6 +65,6 @@ mod tests {
         let files = of(Some(home), Some(Path::new("/cfg")), home, false);
         assert_eq!(files.iter().filter(|file| file.ends_with(".cursor/mcp.json")).count(), 1);
         assert!(files.contains(&PathBuf::from("/cfg/Code/User/mcp.json")));
-        assert_eq!(of(None, None, home, false).len(), 4);
+        assert_eq!(of(None, None, home, false).len(), 5);
     }
 }

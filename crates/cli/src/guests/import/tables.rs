@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use salon_guests::ToolPattern;
+use salon_control::NamePattern;
 use salon_guests::import::{ImportInput, Launch, VariableReference};
 use salon_guests::upstream::UrlTransport;
 use salon_protocol::TopicName;
@@ -215,7 +215,7 @@ fn table(text: &mut String, topic: &TopicName, Chosen { id, server, launch, .. }
     if name != id.as_str() && !name.is_empty() {
         line("name", quoted(&name));
     }
-    let patterns = |patterns: &[ToolPattern]| list(&patterns.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let patterns = |patterns: &[NamePattern]| list(&patterns.iter().map(ToString::to_string).collect::<Vec<_>>());
     if let Some(allow) = &server.tools.allow {
         line("allow_tools", patterns(allow));
     }

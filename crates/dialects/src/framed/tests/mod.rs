@@ -169,7 +169,13 @@ impl Play {
                 let [request, number, callee] = rest.split(' ').collect::<Vec<_>>().try_into().unwrap();
                 let request = EnvelopeId::new(request).unwrap();
                 let (id, callee) = (RpcId::parse(number).unwrap(), id(callee));
-                self.event(DialectEvent::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
+                self.event(DialectEvent::CallFailed {
+                    request,
+                    id,
+                    callee,
+                    cause: FailureCause::CalleeLeft,
+                    reason: None,
+                });
             }
             "gap" => self.event(DialectEvent::Gap),
             "join" => self.presence(PresenceEvent::Join, rest),

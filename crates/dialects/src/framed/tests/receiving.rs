@@ -86,6 +86,18 @@ fn a_batch_comes_again_until_it_is_acknowledged() {
 }
 
 #[test]
+fn what_was_redacted_meanwhile_does_not_come_again() {
+    let mut play = Play::seated();
+    play.run(&format!("1 RECEIVE r1 {{}}\nbob → * e1 {CHAT}\nhangup 1"));
+    play.told.clear();
+    let text = r#"{"protocol":"mcp-x/v0","id":"e1","ts":"1970-01-01T00:00:00Z","from":"bob","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/gone"}}"#;
+    let tombstone = entry(1, text.into());
+    play.framed.refresh(&|_| tombstone.clone());
+    let again = play.run("2 RECEIVE r2 {}");
+    assert!(again.contains("notifications/gone") && !again.contains(CHAT), "{again}");
+}
+
+#[test]
 fn what_was_sent_into_a_broken_connection_goes_to_whoever_waits() {
     let mut play = Play::seated();
     assert_snapshot!(brief(&play.run(&format!(r#"
@@ -152,6 +164,7 @@ fn messages_say_what_their_envelopes_say() {
         id: RpcId::parse("\"7\"").unwrap(),
         callee: id("bob"),
         cause: FailureCause::CalleeLeft,
+        reason: None,
     });
     play.event(DialectEvent::Gap);
     play.collect();

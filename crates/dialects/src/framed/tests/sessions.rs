@@ -12,7 +12,7 @@ fn a_session_from_connect_to_disconnect() {
         1 RECEIVE r1 {{"sessionId":"S","timeout":1000}}
         1 DISCONNECT d1 {{"sessionId":"S","reason":"  done\n for today "}}
     "#)), @r#"
-    Join(Introduction { name: None, mcp: McpVersion { version: "2025-06-18", versions: [] }, capabilities: ["lift", "chat"] })
+    Join(Introduction { name: None, mcp: McpVersion { version: "2025-06-18", versions: [], handshake_optional: false }, capabilities: ["lift", "chat"] })
     1 ← 200 CONNECT c0 {"limits":{"message":1048576},"participant":"alice","participants":[{"id":"alice","mcp":{"version":"2025-06-18"}}],"serverInfo":{"protocolVersion":"MCP/1.0","supportedMethods":["CONNECT","SEND","RECEIVE","DISCONNECT"],"version":"9"},"sessionId":"S","topic":"room:a"}
     ⇒ {"protocol":"mcp-x/v0","id":"x:s1","ts":"2025-08-17T14:00:00.000Z","from":"alice","kind":"mcp","payload":{"jsonrpc":"2.0","method":"notifications/chat/message","params":{"text":"hello"}}}
     1 ← 200 SEND s1 {"messageId":"x:s1","status":"accepted"}
@@ -46,7 +46,7 @@ fn only_connect_comes_before_the_seat() {
         {CONNECT}
     "#)), @r#"
     1 ← 401 SEND s1 {"status":"error","code":"unauthorized","message":"there is no such session, or not any more; begin with CONNECT"}
-    Join(Introduction { name: None, mcp: McpVersion { version: "2025-06-18", versions: [] }, capabilities: ["lift", "chat"] })
+    Join(Introduction { name: None, mcp: McpVersion { version: "2025-06-18", versions: [], handshake_optional: false }, capabilities: ["lift", "chat"] })
     1 ← 401 RECEIVE r1 {"status":"error","code":"unauthorized","message":"there is no such session, or not any more; begin with CONNECT"}
     1 ← 200 CONNECT c0 {"limits":{"message":1048576},"participant":"alice","participants":[{"id":"alice","mcp":{"version":"2025-06-18"}}],"serverInfo":{"protocolVersion":"MCP/1.0","supportedMethods":["CONNECT","SEND","RECEIVE","DISCONNECT"],"version":"9"},"sessionId":"S","topic":"room:a"}
     1 ← 400 CONNECT c0 {"status":"error","code":"invalid_parameters","message":"this session is connected already"}

@@ -36,7 +36,7 @@ fn somebody(word: &str) -> Participant {
     let (who, versions) = word.split_once('/').unwrap_or((word, ""));
     let versions: Vec<String> = versions.split(',').filter(|date| !date.is_empty()).map(Into::into).collect();
     let version = versions.first().cloned().unwrap_or_else(|| salon_protocol::McpVersion::default().version);
-    let mcp = salon_protocol::McpVersion { version, versions };
+    let mcp = salon_protocol::McpVersion { version, versions, handshake_optional: false };
     serde_json::from_value(serde_json::json!({ "id": id(who), "mcp": mcp })).unwrap()
 }
 
@@ -240,7 +240,13 @@ impl Play {
             "gone" => {
                 let id = salon_protocol::RpcId::parse("1").unwrap();
                 let (request, callee) = (EnvelopeId::new(second).unwrap(), self::id(more));
-                self.event(DialectEvent::CallFailed { request, id, callee, cause: FailureCause::CalleeLeft });
+                self.event(DialectEvent::CallFailed {
+                    request,
+                    id,
+                    callee,
+                    cause: FailureCause::CalleeLeft,
+                    reason: None,
+                });
             }
             "tick" => {
                 self.now += Duration::from_millis(rest.parse().unwrap());

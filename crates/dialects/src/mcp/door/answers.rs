@@ -69,7 +69,7 @@ impl Door {
         }
     }
 
-    fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
+    pub(super) fn client_call_answered(&mut self, number: u64, mut message: Members, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let Some(era) = call.sent_in() else { return };
         let (method, profile, who) = (call.method.clone(), call.profile.clone(), call.to.clone());

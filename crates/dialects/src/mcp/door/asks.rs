@@ -86,7 +86,7 @@ impl Door {
             None => self.client.introduced().filter(|_| may_ask),
         };
         let Some(profile) = profile else {
-            return refused(format!("`{}` can be asked only by those whom it calls", self.options.me));
+            return refused(format!("`{}` can be asked only by participants that it calls", self.options.me));
         };
         let method_of_call = call.and_then(|number| self.calls.get(number)).map(|call| call.method.clone());
         if profile.era() == Era::Modern && !method_of_call.as_deref().is_some_and(may_ask_back) {
@@ -121,7 +121,8 @@ impl Door {
             params: params.clone().filter(|_| profile.era() == Era::Modern),
         };
         let number = self.fresh();
-        self.questions.insert(number, ClientQuestion { method: method.into(), origin, call, token });
+        let names_no_call = envelope.correlation().is_none();
+        self.questions.insert(number, ClientQuestion { method: method.into(), origin, call, names_no_call, token });
         match (profile.era(), call) {
             (Era::Modern, Some(call)) => self.question_arrived(call, now),
             _ => self.put(number, method, params.as_deref(), now),
@@ -229,6 +230,10 @@ impl Door {
         for number in self.questions.inputs_of(call) {
             self.drop_ask(number);
         }
+        // A modern client that has been asked answers when it comes back for the result.
+        if era == Era::Modern && self.calls.client(call).is_some_and(|asked| asked.pause.is_parked()) {
+            return;
+        }
         // A modern client is asked by the answer to another of its calls: whose question it was, the asker only guessed.
         let is_heir = |number: u64, other: &DoorCall| {
             let is_open = other.client().is_some_and(|asked| asked.pause.is_under_way());
@@ -238,7 +243,9 @@ impl Door {
         let heir = self.calls.find(is_heir);
         let heir = heir.filter(|_| era == Era::Modern);
         if era == Era::Modern && heir.is_none() {
-            return self.drop_asks_of(call, now);
+            self.drop_asks(self.questions.about_call(call), now);
+            // What else it is asked, it is asked now: the result waits until it comes back.
+            return self.put_questions(call, now);
         }
         let has_questions = self.questions.hand_over(call, heir, now + CALL_TIMEOUT);
         if let Some(heir) = heir.filter(|_| has_questions) {
@@ -248,7 +255,11 @@ impl Door {
 
     /// A call has failed, and its questions with it: they are withdrawn from the client, and their askers get an error.
     pub(super) fn drop_asks_of(&mut self, call: u64, now: Instant) {
-        for number in self.questions.of_call(call) {
+        self.drop_asks(self.questions.of_call(call), now);
+    }
+
+    fn drop_asks(&mut self, numbers: Vec<u64>, now: Instant) {
+        for number in numbers {
             if let Some((from, envelope, id)) = self.drop_ask(number).and_then(ClientQuestion::asker) {
                 let error = RpcError::internal("the call that this was asked with is over");
                 self.outbox.reply(&from, &envelope, &id, &Err(error), now);
@@ -318,8 +329,9 @@ impl Door {
                     let params = askers::with_asker(&method, params.as_deref(), &who);
                     let ask = self.fresh();
                     let origin = QuestionOrigin::Input { key };
+                    let (method_asked, call) = (method.as_str().into(), Some(number));
                     let question =
-                        ClientQuestion { method: method.as_str().into(), origin, call: Some(number), token: None };
+                        ClientQuestion { method: method_asked, origin, call, names_no_call: false, token: None };
                     self.questions.insert(ask, question);
                     self.put(ask, &method, Some(&params), now);
                     // A question that could not be put ends its call, and nobody waits for the answers to the others.

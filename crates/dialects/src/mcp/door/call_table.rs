@@ -141,6 +141,13 @@ impl DoorCalls {
         }
     }
 
+    /// A call is a wait that the gateway sees to. What it would be sent with is kept.
+    pub(super) fn at_gateway(&mut self, number: u64, era: Era) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            call.state = CallStage::AtGateway(era);
+        }
+    }
+
     /// A call is being sent, in an era.
     pub(super) fn sent(&mut self, number: u64, draft: &Draft, era: Era) {
         let Some(call) = self.calls.get_mut(&number) else { return };
@@ -240,6 +247,7 @@ impl DoorCalls {
     /// A modern client's request is answered with questions: the client has its call again by this state.
     pub(super) fn park(&mut self, number: u64, state: &str, until: Instant) -> Option<&DoorRequest> {
         self.client(number)?;
+        self.timers.forget(DoorTimer::Questions(number));
         self.timers.set(DoorTimer::Parked(number), until);
         let asked = self.client_mut(number)?;
         asked.pause.state = Some(state.into());

@@ -258,7 +258,9 @@ impl Door {
                 self.request_level(&who, level, &profile, now);
             }
         }
-        self.send(number, era, now);
+        if !self.wait_at_gateway(number, era) {
+            self.send(number, era, now);
+        }
     }
 
     /// Whether a participant declared in its handshake that it has no such list.
@@ -274,7 +276,7 @@ impl Door {
         }
     }
 
-    fn send(&mut self, number: u64, era: Era, now: Instant) {
+    pub(super) fn send(&mut self, number: u64, era: Era, now: Instant) {
         let Some(call) = self.calls.get(number) else { return };
         let (who, method, profile) = (call.to.clone(), call.method.clone(), call.profile.clone());
         let is_client = call.is_client();

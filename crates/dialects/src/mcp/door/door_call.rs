@@ -28,6 +28,8 @@ pub(super) struct DoorCall {
 pub(super) enum CallStage {
     /// For a handshake, or for its time to come again.
     Waiting,
+    /// It is a wait that the gateway sees to ([`super::waits`]). In the room it would be of this era.
+    AtGateway(Era),
     /// The room refused it for now. It may have been stored all the same: it is sent again as it was, and an answer that comes is one.
     Refused(EnvelopeId, Era, Refusal),
     /// It was sent, in an era.
@@ -38,7 +40,7 @@ impl CallStage {
     /// The envelope that has it in the room, or may have it there.
     pub(super) fn envelope(&self) -> Option<&EnvelopeId> {
         match self {
-            Self::Waiting => None,
+            Self::Waiting | Self::AtGateway(_) => None,
             Self::Refused(envelope, ..) | Self::Sent(envelope, _) => Some(envelope),
         }
     }
@@ -139,10 +141,10 @@ impl DoorCall {
         self.state.envelope()
     }
 
-    /// The era that it was sent in, where it is in the room.
+    /// The era that it is answered in, where it is in the room or the gateway sees to it.
     pub(super) fn sent_in(&self) -> Option<Era> {
         match self.state {
-            CallStage::Sent(_, era) => Some(era),
+            CallStage::Sent(_, era) | CallStage::AtGateway(era) => Some(era),
             _ => None,
         }
     }

@@ -125,7 +125,8 @@ impl Door {
                 self.lists.catalogue_arrived(number);
                 self.settle_gathers(now);
             }
-            RoomAnswer::Watching => {}
+            RoomAnswer::Watching | RoomAnswer::StoppedWaiting => {}
+            RoomAnswer::Waited { number, idle } => self.waited(number, idle, now),
             RoomAnswer::Authority(authority) => self.lists.merged.set_authority(authority),
             RoomAnswer::Next(snapshot) => {
                 self.catalogue_changed(snapshot, now);
@@ -174,7 +175,7 @@ impl Door {
     fn answer_page(&mut self, request: &DoorRequest, listing: Listing) {
         let page = cursor_of(request).ok().and_then(|cursor| self.lists.merged.page(listing, cursor.as_deref()));
         let Some((items, next)) = page else {
-            return self.refuse(request, RpcError::invalid_params("`cursor` is none that was given out here"));
+            return self.refuse(request, RpcError::invalid_params("`cursor` was not issued here"));
         };
         let mut result = Members::default();
         result.set(listing.key(), &items);

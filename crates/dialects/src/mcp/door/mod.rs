@@ -43,6 +43,7 @@ mod subscriptions;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod waits;
 mod withdrawing;
 
 use std::time::{Duration, Instant};
@@ -202,7 +203,7 @@ impl Door {
             Era::Legacy => Vec::new(),
             Era::Modern => Revision::all_dates().map(Into::into).to_vec(),
         };
-        let mcp = McpVersion { version: profile.revision.date().into(), versions };
+        let mcp = McpVersion { version: profile.revision.date().into(), versions, handshake_optional: false };
         self.outbox.join(Introduction { name: name.map(Into::into), mcp, ..Introduction::default() });
     }
 
@@ -296,10 +297,10 @@ impl Dialect for Door {
                 }
             }
             DialectEvent::Entry(entry) => self.overhear(&entry.envelope, now),
-            DialectEvent::CallFailed { request, callee, cause, .. } => {
+            DialectEvent::CallFailed { request, callee, cause, reason, .. } => {
                 self.sessions.call_over(&request);
                 if let Some(number) = self.calls.of_envelope(&request) {
-                    let refusal = cause.refusal(&callee);
+                    let refusal = cause.refusal(&callee, reason.as_deref());
                     let error = RpcError::new(code::GONE, refusal.message);
                     self.fail(number, &error.with_data(&json!({ "code": refusal.code })), now);
                 }
@@ -316,6 +317,8 @@ impl Dialect for Door {
                 }
                 self.ask_again();
             }
+            // Its client's calls are refused where the callee is absent, and it sends nothing else to anybody.
+            DialectEvent::Absent { .. } => {}
             DialectEvent::Gap => {
                 self.close("messages of the room that concern you are no longer kept", CloseReason::Bye, now)
             }

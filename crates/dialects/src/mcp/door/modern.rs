@@ -99,6 +99,7 @@ impl Door {
         }
         match resumed {
             ResumedCall::Ended(outcome) => {
+                self.drop_asks_of(number, now);
                 let call = self.drop_call(number);
                 if let Some(DoorCall { purpose: CallPurpose::Client(asked), to, .. }) = call {
                     let mut message = Members::parse(outcome.get()).unwrap_or_default();

@@ -72,9 +72,11 @@ impl Door {
             APPROVAL_DECIDED_METHOD if from.is_host() => return self.decided(envelope, now),
             _ => {}
         }
-        // What names a call of another session of the same participant is for that one.
-        let is_elsewhere =
-            |request: &EnvelopeId| self.calls.of_envelope(request).is_none() && !self.outbox.made(request);
+        // What names a call of another session of the same participant is for that one, and so is what names a question to it.
+        let is_elsewhere = |request: &EnvelopeId| {
+            let is_call = self.calls.of_envelope(request).is_some() || self.outbox.made(request);
+            !is_call && !self.questions.is_asked_by(request)
+        };
         let is_addressed =
             envelope.to().contains(&self.options.me) && !envelope.correlation().is_some_and(is_elsewhere);
         let call = envelope.correlation().and_then(|request| self.calls.call_to(request, from));
@@ -99,7 +101,8 @@ impl Door {
             }
             // A handshake that somebody makes with the client's participant ends here.
             "notifications/initialized" => {}
-            _ if !is_addressed || method == CHAT_METHOD => {}
+            // What was said, and what became of it, a client reads by `room.wait` and `history.get`.
+            _ if !is_addressed || method == CHAT_METHOD || envelope.is_chat_revision() => {}
             "notifications/progress" => self.progressed(from, params, now),
             "notifications/cancelled" => self.ask_withdrawn(from, params),
             "notifications/resources/updated" => self.updated(from, params),

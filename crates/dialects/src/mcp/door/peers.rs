@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use salon_mcp::{Era, Revision, code};
+use salon_mcp::{Era, Revision, code, meta};
 use salon_protocol::{LogLevel, McpVersion, Members, Participant, ParticipantId, PresenceEvent, RpcError};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -19,7 +19,7 @@ impl Door {
     /// Takes note of who is in the room.
     pub(super) fn meet(&mut self, roster: &[Arc<Participant>]) {
         for participant in roster {
-            if self.is_peer(&participant.id) {
+            if self.is_peer(&participant.id) && !self.is_left_out(participant) {
                 self.lists.found(&participant.id);
                 self.peers.joined(&participant.id, participant.mcp.clone());
             }
@@ -40,17 +40,22 @@ impl Door {
         }
     }
 
+    /// Whether a participant offers nothing: the ghost of a bridge, unless the client has come to see it alone.
+    fn is_left_out(&self, participant: &Participant) -> bool {
+        participant.via.is_some() && matches!(self.options.scope, DoorScope::Room)
+    }
+
     /// A participant joined or left.
     pub(super) fn presence(&mut self, event: PresenceEvent, participant: Participant, now: Instant) {
         let who = participant.id.clone();
-        if event != PresenceEvent::Heartbeat {
+        if matches!(event, PresenceEvent::Join | PresenceEvent::Leave) {
             self.sessions.forget(&who);
         }
-        if !self.is_peer(&who) {
+        if !self.is_peer(&who) || self.is_left_out(&participant) {
             return;
         }
         match event {
-            PresenceEvent::Heartbeat => {}
+            PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             PresenceEvent::Leave => {
                 self.peers.left(&who);
                 self.drop_asks_from(&who);
@@ -111,7 +116,9 @@ impl Door {
         let hello = profile.hello();
         let revision = if profile.era() == Era::Modern { Revision::R2025_11_25 } else { profile.revision };
         let params = hello.params(revision, &self.info());
-        self.run(who, CallPurpose::Handshake, "initialize", Some(params), profile, now);
+        // The host asks only clients of this door about calls that wait for approval: others read the notices.
+        let for_host = who.is_host().then(|| meta::with_mcp_door(&params, profile.era())).flatten();
+        self.run(who, CallPurpose::Handshake, "initialize", Some(for_host.unwrap_or(params)), profile, now);
     }
 
     /// The client calls a participant, which may ask it something from now on. A server that asked for the roots before, and was refused, asks

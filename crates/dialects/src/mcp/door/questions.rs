@@ -27,6 +27,8 @@ pub(super) struct ClientQuestion {
     pub(super) origin: QuestionOrigin,
     /// The call it belongs to.
     pub(super) call: Option<u64>,
+    /// Whether its asker named no call, so that it may be about something else than the call it was put to.
+    pub(super) names_no_call: bool,
     /// The asker's own progress token.
     pub(super) token: Option<Box<RawValue>>,
 }
@@ -42,6 +44,10 @@ impl ClientQuestion {
 
     fn is_from(&self, who: &ParticipantId) -> bool {
         matches!(&self.origin, QuestionOrigin::Request { from, .. } if from == who)
+    }
+
+    fn is_envelope(&self, asked: &EnvelopeId) -> bool {
+        matches!(&self.origin, QuestionOrigin::Request { envelope, .. } if envelope == asked)
     }
 
     fn is_input(&self) -> bool {
@@ -117,6 +123,16 @@ impl ClientQuestions {
         self.numbers(|question| question.call == Some(call) && question.is_input())
     }
 
+    /// The questions of a call that are about this call.
+    pub(super) fn about_call(&self, call: u64) -> Vec<u64> {
+        self.numbers(|question| question.call == Some(call) && !question.names_no_call)
+    }
+
+    /// Whether a question is open that this envelope asked.
+    pub(super) fn is_asked_by(&self, envelope: &EnvelopeId) -> bool {
+        self.open.values().any(|question| question.is_envelope(envelope))
+    }
+
     /// The questions that a participant asked by requests.
     pub(super) fn of_asker(&self, who: &ParticipantId) -> Vec<u64> {
         self.numbers(|question| question.is_from(who))
@@ -188,12 +204,12 @@ mod tests {
         let (envelope, id) = (EnvelopeId::new("e1").unwrap(), RpcId::parse(id).unwrap());
         let params = RawValue::from_string(r#"{"n":1}"#.into()).ok();
         let origin = QuestionOrigin::Request { from: who(from), envelope, id, params };
-        ClientQuestion { method: "roots/list".into(), origin, call, token: None }
+        ClientQuestion { method: "roots/list".into(), origin, call, names_no_call: false, token: None }
     }
 
     fn input(call: u64) -> ClientQuestion {
         let origin = QuestionOrigin::Input { key: "k".into() };
-        ClientQuestion { method: "roots/list".into(), origin, call: Some(call), token: None }
+        ClientQuestion { method: "roots/list".into(), origin, call: Some(call), names_no_call: false, token: None }
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) fn not_yet(target: &RequestTarget) -> RpcError {
         RequestTarget::Uri(uri) | RequestTarget::Template(uri) => ("resource", uri),
     };
     let told = format!(
-        "the gateway has just started, and whoever offers the {what} `{name}` may not be back yet; try again in a moment"
+        "the gateway has just started, and the participant that offers the {what} `{name}` may not be back yet; try again in a moment"
     );
     let retry_after = u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX);
     RpcError::new(code::GONE, told).with_data(&json!({ "code": Code::RecipientNotFound, "retryAfterMs": retry_after }))

@@ -60,6 +60,7 @@ impl Door {
     /// Cancels a call.
     pub(super) fn cancel(&mut self, number: u64, reason: Option<&RawValue>, now: Instant) {
         self.drop_asks_of(number, now);
+        self.stop_waiting(number);
         self.withdraw_from(number, reason, now);
         let Some(call) = self.drop_call(number) else { return };
         if let CallPurpose::Client(asked) = call.purpose

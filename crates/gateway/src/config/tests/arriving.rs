@@ -24,6 +24,7 @@ fn every_setting_arrives() {
         key = "/log-key"
         replicas = 5
         topics = 21
+        shards = 7
         [sqlite]
         durability = "os"
         [retention]
@@ -37,6 +38,9 @@ fn every_setting_arrives() {
         rate = 6
         burst = 7
         participants = 8
+        ghosts = 32
+        bridge_rate = 33
+        bridge_byte_rate = "34KiB"
         connections_per_participant = 9
         connections_per_address = 10
         read_rate = 25
@@ -52,6 +56,9 @@ fn every_setting_arrives() {
         participant_stored = "19KiB"
         context_stored = "20KiB"
         gateway_stored = "21KiB"
+        file = "22KiB"
+        topic_files = "23KiB"
+        files = "24KiB"
         disk_reserve = "17KiB"
         rooms = 15
         rooms_per_participant = 16
@@ -78,6 +85,7 @@ fn every_setting_arrives() {
         permissions_claim = "/a/b"
         create_topics = "operator"
         max_token_lifetime = "30s"
+        namespaces = ["matrix:*=bridge:matrix"]
         integrity_keys = ["robots=11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"]
         [ui]
         enabled = false
@@ -150,6 +158,14 @@ fn every_setting_arrives() {
             permissions_claim: "/a/b",
             create_topics: Operator,
             max_token_lifetime: 30s,
+            namespaces: [
+                (
+                    Namespace(
+                        "matrix:",
+                    ),
+                    "bridge:matrix",
+                ),
+            ],
             integrity_keys: [
                 (
                     "robots",
@@ -184,6 +200,7 @@ fn every_setting_arrives() {
                 5,
             ),
             topics: 21,
+            shards: 7,
         },
         retention: RetentionSettings {
             age: Some(
@@ -208,10 +225,16 @@ fn every_setting_arrives() {
             participant_stored: 19456,
             context_stored: 20480,
             gateway_stored: 21504,
+            file: 22528,
+            topic_files: 23552,
+            files: 24576,
             disk_reserve: 17408,
             rooms: 15,
             rooms_per_participant: 16,
             participants: 8,
+            ghosts: 32,
+            bridge_rate: 33,
+            bridge_byte_rate: 34816,
             connections_per_participant: 9,
             connections_per_address: 10,
             read_rate: 25,

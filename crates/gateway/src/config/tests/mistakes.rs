@@ -28,8 +28,8 @@ fn mistakes_are_told_by_file_and_line() {
 
     hint: did you mean `limits`?
     ");
-    insta::assert_snapshot!(refusal("\nlisten = \"localhost\"\n"), @"salon.toml:2: `localhost` is not an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`");
-    insta::assert_snapshot!(refusal("listen = true\n"), @"salon.toml:1: invalid type: boolean `true`, expected an IP address and port such as `127.0.0.1:8787` or `[::1]:8787`");
+    insta::assert_snapshot!(refusal("\nlisten = \"localhost\"\n"), @"salon.toml:2: `localhost` is not an address and port such as `127.0.0.1:8787`, `[::1]:8787` or `localhost:8787`");
+    insta::assert_snapshot!(refusal("listen = true\n"), @"salon.toml:1: invalid type: boolean `true`, expected an address and port such as `127.0.0.1:8787`, `[::1]:8787` or `localhost:8787`");
     insta::assert_snapshot!(refusal("dev = \"yes\"\n"), @r#"salon.toml:1: invalid type: string "yes", expected a boolean"#);
     insta::assert_snapshot!(refusal("[limits]\n\nmessage = \"1 megabyte\"\n"), @"salon.toml:3: `1 megabyte` is not a number of bytes such as `65536`, `64KiB` or `1MiB`");
     insta::assert_snapshot!(refusal("[limits]\nrate = -1\n"), @"salon.toml:2: `-1` is not a whole number (0: no limit)");
@@ -193,6 +193,18 @@ fn what_goes_together_is_accepted() {
     ] {
         load(fine, "").expect(fine);
     }
+}
+
+#[test]
+fn namespaces_that_do_not_fit_are_told() {
+    let told = |list: &str| refusal(&format!("[auth]\nnamespaces = [{list}]\n"));
+    insta::assert_snapshot!(told(r#""matrix:*""#), @"salon.toml:2: `matrix:*` is not a namespace and the participant that is its bridge, such as `matrix:*=bridge:matrix`");
+    insta::assert_snapshot!(told(r#""matrix*=bridge""#), @"salon.toml:2: `matrix*=bridge` is not a namespace and the participant that is its bridge, such as `matrix:*=bridge:matrix`");
+    insta::assert_snapshot!(told(r#""m:*=a", "m:x:*=b""#), @"
+    salon.toml:2: the namespaces `m:*` and `m:x:*` have ids in common
+
+    hint: give each bridge ids that begin with a name of its own, such as `matrix:*=bridge:matrix`
+    ");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(crate) async fn connect(
 }
 
 #[utoipa::path(post, path = "/context/v1/messages", operation_id = "machine_send", tag = "Machine Context Protocol", summary = "Send a message of the Machine Context Protocol",
-    description = "A request is answered with its response, or with an error message; everything else with 202 once it is in the room. Whoever sends is in the room, and \
+    description = "A request is answered with its response, or with an error message; everything else with 202 once it is in the room. The sender is in the room, and \
         leaves it 60 seconds after the last connection.",
     params(("topic" = Option<String>, Query, description = "The room; may be left out where the token opens only one")),
     request_body(content = Object, description = "A message", content_type = "application/json"),

@@ -20,7 +20,7 @@ use salon_rooms::{Admission, Deliver};
 
 use super::super::sessions::{Handle, SessionTable, Visitor};
 use super::super::upgrade::{self, Upgrade};
-use super::super::{self as doors, MAX_NAME_CHARS};
+use super::super::{self as doors, CatalogueUse, MAX_NAME_CHARS};
 use super::refusals::McpRejection;
 use crate::auth::{self, Grant};
 use crate::carriers::{Exchanges, Inbox, StreamCarrier};
@@ -216,14 +216,20 @@ fn session<C: StreamCarrier<McpOpening>>(
     doors::session(visitor, connection, carrier, dialect, resolver, admit(&visitor.grant))
 }
 
-/// What answers the session's questions: the catalogue of its room, where it sees the room as one server.
+/// What answers the session's questions: the room's host and its catalogue, where the session sees them.
 pub(super) fn resolver(
     gateway: &GatewayState,
     session_key: &McpSessionKey,
     connection: &ConnectionContext,
     is_announced_to: bool,
 ) -> Option<Resolver<Interpreter>> {
-    session_key.scope.is_room().then(|| doors::room_resolver::<Interpreter>(gateway, connection, is_announced_to))
+    let catalogue_use = match &session_key.scope {
+        DoorScope::Room if is_announced_to => CatalogueUse::Announced,
+        DoorScope::Room => CatalogueUse::Asked,
+        DoorScope::One(who) if who.is_host() => CatalogueUse::None,
+        DoorScope::One(_) => return None,
+    };
+    Some(doors::room_resolver::<Interpreter>(gateway, connection, catalogue_use))
 }
 
 /// The grammar of one session.
@@ -271,6 +277,8 @@ fn admit(grant: &Grant) -> impl Fn(Introduction) -> Admission + Send + 'static {
             // What another session of the same participant says to somebody can concern this one.
             echo: true,
             stamp: stamp.clone(),
+            // Ghosts are entered by messages of MCPx.
+            ghosts: None,
         }
     }
 }

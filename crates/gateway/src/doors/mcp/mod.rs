@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::Response;
-use axum::routing::{MethodRouter, any, get, post};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
 
 use super::upgrade::Upgrade;
 use crate::gateway::GatewayState;
@@ -28,7 +29,7 @@ pub(crate) fn router(gateway: &Arc<GatewayState>) -> Router<Arc<GatewayState>> {
     let session = || -> MethodRouter<McpDoor> { get(listen).post(send).delete(end).head(others).fallback(others) };
     let polled = || -> MethodRouter<McpDoor> { post(poll).delete(end).fallback(|| async { McpRejection::Polling }) };
     Router::new()
-        .route("/mcp", any(|| async { McpRejection::no_room() }))
+        .route("/mcp", session().layer(middleware::from_fn(require_topic)))
         .route("/mcp/{topic}", session())
         .route("/mcp/{topic}/{participant}", session())
         .route("/mcp/{topic}/poll", polled())
@@ -38,9 +39,18 @@ pub(crate) fn router(gateway: &Arc<GatewayState>) -> Router<Arc<GatewayState>> {
         .with_state(McpDoor::new(gateway))
 }
 
+/// At an address without a room the query has to name one: a client that guesses the transport asks with the same URL for each.
+async fn require_topic(request: Request, next: Next) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    if query.split('&').any(|pair| pair.starts_with("topic=")) {
+        return next.run(request).await;
+    }
+    McpRejection::no_room().into_response()
+}
+
 #[utoipa::path(get, path = "/mcp/{topic}", tag = "MCP", summary = "Listen to a room as an MCP client",
     description = "The stream of a session, or a new one of HTTP+SSE (2024-11-05) where no session is named; a WebSocket where it is asked for. The same at \
-        /mcp/{topic}/{participant}, where one participant is the server, and at /sse.",
+        /mcp/{topic}/{participant}, where one participant is the server, at /mcp?topic= and at /sse.",
     params(("topic" = String, Path),
         ("mcp-session-id" = Option<String>, Header, description = "The session, from the answer to `initialize`"),
         ("last-event-id" = Option<String>, Header, description = "The last event seen: what came after it comes first"),
@@ -60,7 +70,7 @@ pub(crate) async fn listen(arrived: McpRequest, mut request: Request) -> Result<
 
 #[utoipa::path(post, path = "/mcp/{topic}", tag = "MCP", summary = "Send MCP messages to a room, which is one server",
     description = "Every revision: `initialize` begins a session, and requests of 2026-07-28 need none. The same at /mcp/{topic}/{participant}, where one \
-        participant is the server, and at /sse.",
+        participant is the server, at /mcp?topic= and at /sse.",
     params(("topic" = String, Path),
         ("mcp-session-id" = Option<String>, Header, description = "The session, from the answer to `initialize`"),
         ("mcp-protocol-version" = Option<String>, Header, description = "The revision")),

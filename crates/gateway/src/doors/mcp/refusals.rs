@@ -54,7 +54,8 @@ impl McpRejection {
 
     /// An address of MCP names a room.
     pub(super) fn no_room() -> Self {
-        let told = "name a room: /mcp/{topic}, or one of its participants: /mcp/{topic}/{participant}";
+        let told =
+            "name a room: /mcp/{topic} or /mcp?topic={topic}, or one of its participants: /mcp/{topic}/{participant}";
         Self::rpc(StatusCode::NOT_FOUND, NO_SESSION, Code::NotFound, told)
     }
 

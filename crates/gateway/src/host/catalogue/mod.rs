@@ -1,6 +1,6 @@
 //! What everybody in a room offers, as far as somebody wanted to know.
 //!
-//! One slot a participant and list ([`slots`]), filled by one errand however many sessions ask at once ([`super::handshake`]), and good until the
+//! One slot a participant and list ([`slots`]), filled by one list request however many sessions ask at once ([`super::handshake`]), and good until the
 //! participant leaves, joins again or says that the list has changed. Not every server says so: a list is asked for again when it is wanted and
 //! older than its owner allows (`ttlMs` of MCP 2026-07-28), or than a fixed age; so many in a second, the oldest first.
 //!
@@ -36,7 +36,7 @@ pub(super) use slots::{Consulted, HandshakeResult, Meeting, OfferedList};
 /// How long a participant that did not answer is not asked again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How long an answer waits for a participant, from when it was last asked something. The errand goes on behind it.
+/// How long an answer waits for a participant, from when it was last asked something. The list request goes on behind it.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The bounds of what a participant's `ttlMs` may be: the first keeps clients that list often from having everybody asked each time.
@@ -47,7 +47,7 @@ const MAX_TTL: Duration = Duration::from_secs(3600);
 const MAX_REVALIDATIONS: usize = 64;
 pub(super) const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A list as an errand brings it.
+/// A list as a list request brings it.
 pub(super) struct ListResult {
     pub(super) items: Vec<ListItem>,
     /// How long it may be kept, where its owner says so.
@@ -199,8 +199,9 @@ impl Catalogue {
         self.is_complete
     }
 
-    /// Takes note of who is present, and of nobody else.
+    /// Takes note of who is present, and of nobody else. Ghosts offer nothing, so their bridge is not asked for each of them.
     pub(super) fn complete(&mut self, roster: &[Arc<Participant>], now: Instant) {
+        let roster: Vec<_> = roster.iter().filter(|who| who.via.is_none()).collect();
         let present: HashSet<_> = roster.iter().map(|who| &who.id).collect();
         let known = self.slots.keys().cloned().chain(self.builder.participants());
         let gone: Vec<_> = known.filter(|who| !present.contains(who)).collect();
@@ -219,29 +220,35 @@ impl Catalogue {
         listings: &'static [Listing],
         now: Instant,
     ) -> (Vec<ListRequest>, Option<ListWait>) {
-        let mut errands = Vec::new();
+        let mut list_requests = Vec::new();
         for listing in listings {
             self.wanted[*listing as usize] = true;
-            self.start_due(*listing, asker, now, &mut errands);
-            self.start_aged(*listing, now, &mut errands);
+            self.start_due(*listing, asker, now, &mut list_requests);
+            self.start_aged(*listing, now, &mut list_requests);
         }
         let deadlines = listings.iter().filter_map(|listing| self.queues[*listing as usize].deadline());
-        let Some(deadline) = deadlines.max().filter(|deadline| *deadline > now) else { return (errands, None) };
+        let Some(deadline) = deadlines.max().filter(|deadline| *deadline > now) else { return (list_requests, None) };
         let (done, waiting) = oneshot::channel();
         // Those that gave up waiting: participants that are always slow would let them pile up.
         self.waiters.retain(|waiter| !waiter.done.is_closed());
         self.waiters.push(Waiter { listings, done });
-        (errands, Some(ListWait { done: waiting, deadline }))
+        (list_requests, Some(ListWait { done: waiting, deadline }))
     }
 
-    fn start_due(&mut self, listing: Listing, asker: &ParticipantId, now: Instant, errands: &mut Vec<ListRequest>) {
+    fn start_due(
+        &mut self,
+        listing: Listing,
+        asker: &ParticipantId,
+        now: Instant,
+        list_requests: &mut Vec<ListRequest>,
+    ) {
         while let Some(who) = self.queues[listing as usize].next_due(asker, now) {
-            errands.extend(self.start(&who, listing, now));
+            list_requests.extend(self.start(&who, listing, now));
         }
     }
 
     /// Asks again for lists that are too old, as many as may be in this interval.
-    fn start_aged(&mut self, listing: Listing, now: Instant, errands: &mut Vec<ListRequest>) {
+    fn start_aged(&mut self, listing: Listing, now: Instant, list_requests: &mut Vec<ListRequest>) {
         if now >= self.revalidated.0 + REVALIDATION_INTERVAL {
             self.revalidated = (now, 0);
         }
@@ -251,7 +258,7 @@ impl Catalogue {
                 return;
             }
             self.revalidated.1 += 1;
-            errands.extend(self.start(&who, listing, now));
+            list_requests.extend(self.start(&who, listing, now));
         }
     }
 
@@ -268,11 +275,11 @@ impl Catalogue {
     /// Goes on asking for lists that are too old.
     pub(super) fn revalidate(&mut self, now: Instant) -> Vec<ListRequest> {
         self.is_revalidating = false;
-        let mut errands = Vec::new();
+        let mut list_requests = Vec::new();
         for listing in Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]).collect::<Vec<_>>() {
-            self.start_aged(listing, now, &mut errands);
+            self.start_aged(listing, now, &mut list_requests);
         }
-        errands
+        list_requests
     }
 
     /// The slot of a participant, unless it has joined again since.
@@ -307,7 +314,7 @@ impl Catalogue {
         self.slot(&list_request.who).is_some_and(|slot| slot.lists[list_request.listing as usize].is_stale)
     }
 
-    /// Keeps what an errand brought.
+    /// Keeps what a list request brought.
     pub(super) fn settle(&mut self, list_request: &ListRequest, listed: Result<ListResult, Lack>) -> SettledList {
         let (now, listing, id) = (Instant::now(), list_request.listing, &list_request.who.id);
         if self.slot(&list_request.who).is_none() {
@@ -375,7 +382,7 @@ impl Catalogue {
 
     /// A participant has joined. Its lists are asked for at once where sessions are to be told of them.
     pub(super) fn joined(&mut self, who: &Arc<Participant>, demand: Demand, now: Instant) -> Vec<ListRequest> {
-        if !self.admit(who, demand != Demand::None, now) {
+        if who.via.is_some() || !self.admit(who, demand != Demand::None, now) {
             return Vec::new();
         }
         let is_wanted = |listing: &Listing| match demand {
@@ -443,14 +450,14 @@ impl Catalogue {
             }
         }
         self.complete(roster, now);
-        let mut errands = Vec::new();
+        let mut list_requests = Vec::new();
         let wanted = Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]);
         for listing in wanted.collect::<Vec<_>>() {
             if demand != Demand::None {
-                self.start_due(listing, &ParticipantId::host(), now, &mut errands);
+                self.start_due(listing, &ParticipantId::host(), now, &mut list_requests);
             }
         }
-        errands
+        list_requests
     }
 
     /// Forgets everything.

@@ -16,7 +16,7 @@ fn named(name: &str) -> ListItem {
     ListItem { name: name.into(), raw }
 }
 
-/// What an errand for somebody's tools would be.
+/// What a list request for somebody's tools would be.
 fn list_request(catalogue: &mut Catalogue, who: &Arc<Participant>) -> ListRequest {
     let slot = catalogue.slots.get(&who.id).filter(|slot| Arc::ptr_eq(&slot.who, who));
     let meeting = slot.map(|slot| slot.meeting.clone()).unwrap_or_default();
@@ -181,9 +181,9 @@ fn crowd(count: usize) -> Vec<Arc<Participant>> {
     (0..count).map(|number| somebody(&format!("p{number}"))).collect()
 }
 
-/// Answers errands with one tool each.
-fn answer(catalogue: &mut Catalogue, errands: &[ListRequest]) {
-    for list_request in errands {
+/// Answers list requests with one tool each.
+fn answer(catalogue: &mut Catalogue, list_requests: &[ListRequest]) {
+    for list_request in list_requests {
         catalogue.settle(list_request, Ok(ListResult { items: vec![named("move")], ttl: None }));
     }
 }
@@ -197,14 +197,14 @@ async fn however_many_sessions_list_each_participant_is_asked_once() {
     for (participants, sessions) in [(10, 10), (200, 200), (200, 1), (1, 200)] {
         let mut catalogue = new_catalogue(&Arc::default());
         catalogue.complete(&crowd(participants), Instant::now());
-        let (mut errands, mut waiting) = (Vec::new(), Vec::new());
+        let (mut list_requests, mut waiting) = (Vec::new(), Vec::new());
         for _ in 0..sessions {
             let (begun, place) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-            errands.extend(begun);
+            list_requests.extend(begun);
             waiting.extend(place);
         }
-        assert_eq!((errands.len(), waiting.len()), (participants, sessions));
-        answer(&mut catalogue, &errands);
+        assert_eq!((list_requests.len(), waiting.len()), (participants, sessions));
+        answer(&mut catalogue, &list_requests);
         let asked = Instant::now();
         for place in waiting {
             place.settled().await;
@@ -225,15 +225,15 @@ async fn a_slow_participant_is_waited_for_once() {
     let board = Arc::default();
     let mut catalogue = new_catalogue(&board);
     catalogue.complete(&crowd(2), Instant::now());
-    let (errands, waiting) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    answer(&mut catalogue, &errands[..1]);
+    let (list_requests, waiting) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    answer(&mut catalogue, &list_requests[..1]);
     let began = Instant::now();
     waiting.expect("nothing is known yet").settled().await;
     assert_eq!(began.elapsed(), LIST_TIMEOUT);
     assert_eq!(catalogue.publish().items(), 1);
     let (begun, waiting) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
     assert!(begun.is_empty() && waiting.is_none(), "it has been waited for");
-    answer(&mut catalogue, &errands[1..]);
+    answer(&mut catalogue, &list_requests[1..]);
     assert_eq!(board.snapshot().items(), 1, "nothing is published by itself");
     assert_eq!(catalogue.publish().items(), 2);
     assert_eq!(board.snapshot().items(), 2);
@@ -243,8 +243,8 @@ async fn a_slow_participant_is_waited_for_once() {
 async fn old_lists_are_asked_for_again_so_many_in_a_second() {
     let mut catalogue = new_catalogue(&Arc::default());
     catalogue.complete(&crowd(150), Instant::now());
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    answer(&mut catalogue, &errands);
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    answer(&mut catalogue, &list_requests);
     tokio::time::advance(MAX_AGE).await;
     let (first, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
     assert_eq!(first.len(), MAX_REVALIDATIONS);
@@ -267,8 +267,8 @@ async fn old_lists_are_asked_for_again_so_many_in_a_second() {
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_is_looked_at_where_sessions_are_told() {
     let mut catalogue = new_catalogue(&Arc::default());
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    assert!(errands.is_empty(), "nobody is here");
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    assert!(list_requests.is_empty(), "nobody is here");
     for (demand, expected) in [(Demand::None, 0), (Demand::Wanted, 1), (Demand::All, 4)] {
         let begun = catalogue.joined(&somebody("bob"), demand, Instant::now());
         assert_eq!(begun.len(), expected, "{demand:?}");
@@ -297,8 +297,8 @@ async fn a_list_that_changed_is_asked_for_at_once_where_sessions_have_it() {
     let mut catalogue = new_catalogue(&Arc::default());
     let bob = somebody("bob");
     catalogue.complete(std::slice::from_ref(&bob), Instant::now());
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    answer(&mut catalogue, &errands);
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    answer(&mut catalogue, &list_requests);
     let mut changed = |listing, demand| catalogue.changed(&bob.id, &[listing], demand, Instant::now()).len();
     assert_eq!(changed(Listing::Prompts, Demand::All), 0, "nobody has that list");
     assert_eq!(changed(Listing::Tools, Demand::None), 0, "nobody would be told");
@@ -311,8 +311,8 @@ async fn what_was_missed_is_looked_up() {
     let mut catalogue = new_catalogue(&Arc::default());
     let roster = crowd(3);
     catalogue.complete(&roster, Instant::now());
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    answer(&mut catalogue, &errands);
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    answer(&mut catalogue, &list_requests);
     let mut roster = roster[1..].to_vec();
     roster.push(somebody("dave"));
     assert_eq!(catalogue.start_over(&roster, Demand::None, Instant::now()).len(), 0);
@@ -325,15 +325,15 @@ async fn a_list_that_is_left_out_is_told_of_once() {
     let mut catalogue = new_catalogue(&Arc::default());
     let bob = somebody("bob");
     catalogue.complete(std::slice::from_ref(&bob), Instant::now());
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    assert!(catalogue.settle(&errands[0], Err(Lack::TooLong)).is_left_out);
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    assert!(catalogue.settle(&list_requests[0], Err(Lack::TooLong)).is_left_out);
     assert_eq!(catalogue.publish().left_out(), 1);
     tokio::time::advance(RETRY_AFTER).await;
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    assert!(!catalogue.settle(&errands[0], Err(Lack::TooLong)).is_left_out, "that is known");
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    assert!(!catalogue.settle(&list_requests[0], Err(Lack::TooLong)).is_left_out, "that is known");
     tokio::time::advance(RETRY_AFTER).await;
-    let (errands, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    answer(&mut catalogue, &errands);
+    let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
+    answer(&mut catalogue, &list_requests);
     assert_eq!((catalogue.publish().left_out(), catalogue.publish().items()), (0, 1));
 }
 
@@ -342,8 +342,8 @@ async fn who_asks_is_not_asked_itself() {
     let mut catalogue = new_catalogue(&Arc::default());
     let roster = crowd(2);
     catalogue.complete(&roster, Instant::now());
-    let asked = |(errands, _): (Vec<ListRequest>, Option<ListWait>)| -> Vec<String> {
-        errands.iter().map(|list_request| list_request.who.id.to_string()).collect()
+    let asked = |(list_requests, _): (Vec<ListRequest>, Option<ListWait>)| -> Vec<String> {
+        list_requests.iter().map(|list_request| list_request.who.id.to_string()).collect()
     };
     assert_eq!(asked(catalogue.gather(&roster[0].id, TOOLS, Instant::now())), ["p1"]);
     assert_eq!(asked(catalogue.gather(&roster[1].id, TOOLS, Instant::now())), ["p0"]);

@@ -29,6 +29,40 @@ fn expected() -> Value {
     })
 }
 
+/// An object with these members, the scope and the required ones among them.
+fn result(mut properties: Value, required: &[&str]) -> Value {
+    properties["scope"] = json!({ "type": "string" });
+    let required = [&["scope"], required].concat();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// The members of a version as it is shown.
+fn version_members() -> Value {
+    json!({
+        "version": { "type": "integer" },
+        "at": { "type": "string", "format": "date-time" },
+        "by": { "type": "string", "description": "Who wrote it" },
+        "deleted": { "type": "boolean" },
+        "value": { "description": "The value, if it was not deleted" },
+        "omitted": { "type": "boolean", "description": "The value is too long to show here" }
+    })
+}
+
+/// What was read or written under a key.
+fn keyed(members: Value, required: &[&str]) -> Value {
+    let mut members = members;
+    members["key"] = json!({ "type": "string" });
+    result(members, &[required, &["key"]].concat())
+}
+
+/// What was written.
+fn written() -> Value {
+    let members = json!({
+        "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" }, "deleted": { "type": "boolean" }
+    });
+    keyed(members, &["version", "at"])
+}
+
 fn reading() -> Vec<Value> {
     vec![
         json!({
@@ -45,6 +79,7 @@ fn reading() -> Vec<Value> {
                 "required": ["key"],
                 "additionalProperties": false
             },
+            "outputSchema": keyed(version_members(), &["version", "at", "by"]),
             "annotations": { "readOnlyHint": true }
         }),
         json!({
@@ -61,6 +96,20 @@ fn reading() -> Vec<Value> {
                 },
                 "additionalProperties": false
             },
+            "outputSchema": result(
+                json!({
+                    "keys": { "type": "array", "items": {
+                        "type": "object",
+                        "properties": {
+                            "key": { "type": "string" }, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
+                            "by": { "type": "string" }, "bytes": { "type": "integer" }
+                        },
+                        "required": ["key", "version", "at", "by", "bytes"]
+                    } },
+                    "next": { "type": "string", "description": "There are more: ask again with it as `after`" }
+                }),
+                &["keys"],
+            ),
             "annotations": { "readOnlyHint": true }
         }),
         json!({
@@ -79,6 +128,15 @@ fn reading() -> Vec<Value> {
                 "required": ["key"],
                 "additionalProperties": false
             },
+            "outputSchema": keyed(
+                json!({
+                    "versions": { "type": "array", "items": {
+                        "type": "object", "properties": version_members(), "required": ["version", "at", "by"]
+                    } },
+                    "next": { "type": "integer", "description": "There may be older ones: ask again with it as `before`" }
+                }),
+                &["versions"],
+            ),
             "annotations": { "readOnlyHint": true }
         }),
     ]
@@ -103,6 +161,7 @@ fn writing() -> Vec<Value> {
                 "required": ["key", "value"],
                 "additionalProperties": false
             },
+            "outputSchema": written(),
             "annotations": { "readOnlyHint": false, "destructiveHint": false }
         }),
         json!({
@@ -115,6 +174,7 @@ fn writing() -> Vec<Value> {
                 "required": ["key"],
                 "additionalProperties": false
             },
+            "outputSchema": written(),
             "annotations": { "readOnlyHint": false, "destructiveHint": true }
         }),
     ]
@@ -135,6 +195,14 @@ fn watching() -> Vec<Value> {
             },
             "additionalProperties": false
         },
+        "outputSchema": result(
+            json!({
+                "key": { "type": "string" },
+                "watching": { "type": "boolean" },
+                "version": { "type": "integer", "description": "The newest as of now; 0 if there is none" }
+            }),
+            &["watching"],
+        ),
         "annotations": { "readOnlyHint": true }
     })]
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use salon_log::context::{Address, ContextScope, Key};
+use salon_log::files::{FileId, StoredFile};
 use salon_log::{ContextStore, ReadError};
 use salon_mcp::code;
 use salon_mcp::listing::{ListItem, Listing};
@@ -16,6 +17,7 @@ use super::super::speech::{self, HostOutcome, text};
 use super::address::{self, TEMPLATE, read_uri};
 use super::watches::{WatchForm, WatchTarget};
 use super::{RoomContext, unreadable};
+use crate::files::{self, base64};
 
 /// How many resources a page has.
 const PAGE: usize = 250;
@@ -39,8 +41,11 @@ impl RoomContext {
         self.attend(office);
         Some(match method {
             "resources/list" => self.page(office, request, params).await,
-            "resources/templates/list" => Ok(text(&json!({ "resourceTemplates": [template()] }))),
-            "resources/read" => read(&*self.store, office, request, params).await,
+            "resources/templates/list" => Ok(text(&json!({ "resourceTemplates": [template(), file_template()] }))),
+            "resources/read" => match file_named(params) {
+                Some((uri, id)) => read_file(office, &uri, &id).await,
+                None => read(&*self.store, office, request, params).await,
+            },
             "resources/subscribe" => self.subscribe(office, request, params, false),
             "resources/unsubscribe" => self.subscribe(office, request, params, true),
             _ => return None,
@@ -64,7 +69,7 @@ impl RoomContext {
         let after = match cursor {
             None => None,
             Some(cursor) => {
-                let none_of_ours = || RpcError::invalid_params("`cursor` is none that was given out here");
+                let none_of_ours = || RpcError::invalid_params("`cursor` was not issued here");
                 Some(read_uri(&cursor, request.caller()).ok_or_else(none_of_ours)?)
             }
         };
@@ -96,8 +101,8 @@ impl RoomContext {
     ) -> Option<Arc<[ListItem]>> {
         match listing {
             Listing::Templates => {
-                let raw = text(&template());
-                Some(Arc::from([ListItem { name: TEMPLATE.into(), raw }]))
+                let item = |name: &str, raw: serde_json::Value| ListItem { name: name.into(), raw: text(&raw) };
+                Some(Arc::from([item(TEMPLATE, template()), item(files::TEMPLATE, file_template())]))
             }
             Listing::Resources => {
                 self.attend(office);
@@ -207,6 +212,53 @@ fn template() -> serde_json::Value {
             id of a tool. Subscribe to one to hear when it changes.",
         "mimeType": "application/json",
     })
+}
+
+fn file_template() -> serde_json::Value {
+    json!({
+        "uriTemplate": files::TEMPLATE,
+        "name": "file",
+        "title": "File",
+        "description": "A file that somebody put into this room, as messages link it.",
+    })
+}
+
+/// The file that a request to read a resource names, where it names one.
+fn file_named(params: Option<&str>) -> Option<(String, FileId)> {
+    #[derive(Deserialize)]
+    struct Params {
+        uri: String,
+    }
+    let Params { uri } = serde_json::from_str(params?).ok()?;
+    let id = files::read_uri(&uri)?;
+    Some((uri, id))
+}
+
+/// A file of this room as a resource: its text where it is text, its bytes in base64 otherwise (MCP 2025-06-18, Resources, "Resource Contents").
+async fn read_file(office: &Office, uri: &str, id: &FileId) -> HostOutcome {
+    let (topic, store) = (office.desk.topic(), &office.toolbox.files);
+    let found = store.find(topic, id).await.map_err(|error| unreadable(&error))?;
+    let Some(StoredFile { file, size, .. }) = found else { return Err(no_resource(uri)) };
+    let most = files::MAX_RESOURCE_BYTES.min(office.toolbox.room_for_files());
+    if size > most {
+        let message = format!("the file has {size} bytes, and a resource has at most {most}; read it over HTTP");
+        return Err(RpcError::invalid_params(message).with_data(&json!({ "uri": uri })));
+    }
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < size {
+        let chunk = store.read(topic, id, bytes.len() as u64).await.map_err(|error| unreadable(&error))?;
+        if chunk.is_empty() {
+            return Err(no_resource(uri));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    let mut contents = json!({ "uri": uri, "mimeType": file.mime_type, "_meta": { "salon/name": file.name.as_str() } });
+    match String::from_utf8(bytes) {
+        Ok(text) if files::is_text(&file.mime_type) => contents["text"] = text.into(),
+        Ok(text) => contents["blob"] = base64(text.as_bytes()).into(),
+        Err(error) => contents["blob"] = base64(error.as_bytes()).into(),
+    }
+    Ok(text(&json!({ "contents": [contents] })))
 }
 
 fn read_params<'a, T: Deserialize<'a>>(params: Option<&'a str>) -> Result<T, RpcError> {

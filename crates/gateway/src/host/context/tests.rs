@@ -29,6 +29,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         rings: 1 << 20,
         rate: Rate::UNLIMITED,
         byte_rates: ByteRates::UNLIMITED,
+        bridges: salon_rooms::BridgeSettings::default(),
         participants: 0,
         rooms: 0,
         rooms_each: 0,
@@ -38,13 +39,16 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
         timings: salon_rooms::Timings::default(),
     };
     let host_settings = HostSettings {
+        searches: Arc::new(crate::search::Searches::new(log.clone())),
+        files: log.clone(),
         history_off: HashSet::new(),
         message_limit: 0,
         namespace: [7; 16],
         list_times: (Duration::from_secs(60), Duration::from_secs(10)),
         topic_creation: crate::config::TopicCreation::Anyone,
     };
-    let host = super::super::host((log.clone(), log.clone()), host_settings, Arc::new(Library::default()));
+    let cluster = Arc::new(salon_log::cluster::SingleNode::default());
+    let host = super::super::host((log.clone(), log.clone(), cluster), host_settings, Arc::new(Library::default()));
     let rooms = Rooms::new(log.clone(), settings, host);
     rooms.recover().await.expect("the log can be read");
     let mut tail = log.tail(topic, after.position);
@@ -71,10 +75,10 @@ async fn what_was_written_before_a_crash_is_answered_and_not_written_again() {
     let address = Address { topic: topic.clone(), scope: ContextScope::Topic, key: Key::new("count").expect("a key") };
     let cause = request.position.to_string().into();
     let author = ParticipantId::new("alice").expect("an id");
-    let write = Write { value: Some("1".into()), expected: Some(0), author: author.clone(), cause };
+    let write = Write { value: Some("1".into()), expected: Some(0), author: author.clone(), cause, requested: None };
     log.write(address.clone(), write).await.expect("a first write");
     // Meanwhile somebody else has written; what was expected is no longer so.
-    let write = Write { value: Some("2".into()), expected: None, author, cause: "another".into() };
+    let write = Write { value: Some("2".into()), expected: None, author, cause: "another".into(), requested: None };
     log.write(address.clone(), write).await.expect("another write");
 
     let answer = next_answer(log.clone(), &topic, &request).await;

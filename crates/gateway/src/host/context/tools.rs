@@ -166,7 +166,8 @@ async fn write(
     let (scope, key) = (word(&address.scope), address.key.clone());
     // A position is given out once, so a request that was half answered before a crash is known again.
     let cause = request.entry.position.to_string().into();
-    let write = Write { value, expected, author: request.caller().clone(), cause };
+    let requested = Some(request.entry.position);
+    let write = Write { value, expected, author: request.caller().clone(), cause, requested };
     match store.write(address, write).await {
         Ok(Written { version, at, .. }) => {
             Ok(structured(&Done { scope: &scope, key: key.as_str(), version, at, deleted: !is_put }))
@@ -291,6 +292,7 @@ fn no(key: &Key, expected: Option<u64>, error: &WriteError) -> HostOutcome {
         limit @ (WriteError::TooLarge { .. } | WriteError::TooManyKeys | WriteError::TooManyTools) => {
             (Code::TooLarge, limit.to_string(), None)
         }
+        WriteError::Deleted => (Code::NotFound, "the topic was deleted".to_owned(), None),
         WriteError::Quota(exceeded) => (Code::StorageFull, exceeded.to_string(), None),
         WriteError::Unavailable(_) => {
             let message = "the gateway cannot reach its log now; try again, or another gateway";

@@ -102,12 +102,14 @@ fn approvals() -> Vec<Value> {
                 "id": { "type": "string", "description": "The id of the held envelope" },
                 "digest": { "type": "string", "description": "Its digest, from the request for approval" },
                 "decision": { "type": "string", "enum": ["approve", "deny"] },
+                "remember": { "type": "boolean", "default": false, "description": "Decide the same about all later calls of this tool by this caller: it becomes a rule in the topic's settings, for which you need `manage`" },
                 "reason": reason()
             }), &["id", "digest", "decision"]),
             "outputSchema": {
-                "type": "object", "required": ["id", "decision", "approvals", "needs"],
+                "type": "object", "required": ["id", "decision"],
                 "properties": { "id": { "type": "string" }, "decision": { "type": "string", "enum": ["approved", "denied"] },
-                    "approvals": { "type": "integer" }, "needs": { "type": "integer" } }
+                    "approvals": { "type": "integer" }, "needs": { "type": "integer" },
+                    "remembered": { "type": "boolean" }, "not_remembered": { "type": ["string", "null"], "description": "Why there is no rule" } }
             },
         }),
     ]

@@ -39,8 +39,8 @@ impl Resident {
                     let changed: Vec<_> = Listing::ALL.into_iter().filter(is_changed).collect();
                     if !changed.is_empty() {
                         let demand = self.office.board.demand(envelope.from());
-                        let errands = self.office.catalogue().changed(envelope.from(), &changed, demand, now);
-                        self.run_in_turn(errands);
+                        let list_requests = self.office.catalogue().changed(envelope.from(), &changed, demand, now);
+                        self.run_in_turn(list_requests);
                     }
                 }
                 Some(_) => {}
@@ -55,7 +55,7 @@ impl Resident {
 
     fn overhear_presence(&mut self, event: PresenceEvent, who: &ParticipantId, now: Instant) {
         match event {
-            PresenceEvent::Heartbeat => {}
+            PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             PresenceEvent::Leave => {
                 // It may be back by now: then its join comes next.
                 self.office.catalogue().forget(who);
@@ -64,8 +64,8 @@ impl Resident {
             PresenceEvent::Join => {
                 let Some(participant) = self.office.desk.participant(who) else { return };
                 let demand = self.office.board.demand(who);
-                let errands = self.office.catalogue().joined(&participant, demand, now);
-                self.run_in_turn(errands);
+                let list_requests = self.office.catalogue().joined(&participant, demand, now);
+                self.run_in_turn(list_requests);
             }
         }
     }
@@ -80,8 +80,8 @@ impl Resident {
 
     fn start_catalogue_over(&mut self) {
         let (roster, demand) = (self.office.desk.roster(), self.office.board.demand(&ParticipantId::host()));
-        let errands = self.office.catalogue().start_over(&roster, demand, Instant::now());
-        self.run(errands);
+        let list_requests = self.office.catalogue().start_over(&roster, demand, Instant::now());
+        self.run(list_requests);
         self.office.catalogue_changed.notify_one();
     }
 
@@ -93,15 +93,15 @@ impl Resident {
         }
     }
 
-    fn run_in_turn(&mut self, errands: Vec<ListRequest>) {
-        if !errands.is_empty() {
-            self.tasks.spawn(handshake::run_in_turn(self.office.clone(), errands));
+    fn run_in_turn(&mut self, list_requests: Vec<ListRequest>) {
+        if !list_requests.is_empty() {
+            self.tasks.spawn(handshake::run_in_turn(self.office.clone(), list_requests));
         }
     }
 
-    pub(super) fn run(&mut self, errands: Vec<ListRequest>) {
-        for errand in errands {
-            self.tasks.spawn(handshake::run(self.office.clone(), errand));
+    pub(super) fn run(&mut self, list_requests: Vec<ListRequest>) {
+        for list_request in list_requests {
+            self.tasks.spawn(handshake::run(self.office.clone(), list_request));
         }
     }
 
@@ -116,9 +116,9 @@ impl Resident {
             roster.iter().map(|who| catalogue.consult(who, listing, now)).collect()
         };
         let mut consulted = Vec::with_capacity(looked_up.len());
-        for (place, errand) in looked_up {
-            if let Some(errand) = errand {
-                self.tasks.spawn(handshake::run(self.office.clone(), errand));
+        for (place, list_request) in looked_up {
+            if let Some(list_request) = list_request {
+                self.tasks.spawn(handshake::run(self.office.clone(), list_request));
             }
             consulted.push(place);
         }
@@ -134,14 +134,14 @@ impl Resident {
     ) {
         self.attend();
         let (now, office) = (Instant::now(), self.office.clone());
-        let (errands, waiting) = {
+        let (list_requests, waiting) = {
             let mut catalogue = office.catalogue();
             if !catalogue.is_complete() {
                 catalogue.complete(&office.desk.roster(), now);
             }
             catalogue.gather(asker, listings, now)
         };
-        self.run(errands);
+        self.run(list_requests);
         // The session may have gone meanwhile, here and below.
         let Some(waiting) = waiting else {
             let _ = answer.send(office.catalogue().publish());

@@ -121,6 +121,13 @@ impl Script {
     }
 }
 
+/// Tokens as a sign-in gives them out, with a name in place of their first number.
+pub(super) fn tokens(name: &str) -> OAuthTokens {
+    let answer = TOKENS.replace("a1", &format!("a-{name}")).replace("r1", &format!("r-{name}"));
+    let signed_in = browsing().redirect("code=c1&state=state&iss=https%3A%2F%2Fid.example").ok(&answer);
+    signed_in.tokens.expect("the sign-in ends with tokens")
+}
+
 /// A sign-in up to the moment at which the browser is away.
 fn browsing() -> Script {
     Script::begin(options(SignInWay::Browser)).ok(RESOURCE).ok(SERVER).ok(CLIENT)

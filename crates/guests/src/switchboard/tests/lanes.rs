@@ -3,9 +3,9 @@
 use super::*;
 
 #[test]
-fn whoever_can_be_asked_has_a_lane_of_its_own() {
+fn a_caller_that_asks_for_isolation_has_a_lane_of_its_own() {
     let script = r#"
-        alice#1 initialize {"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"a"}}
+        alice#1 initialize {"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"experimental":{"salon/isolated":{}}},"clientInfo":{"name":"a"}}
         alice#2 tools/call {"name":"t"}
         alice! notifications/roots/list_changed
         bob#1 tools/call {"name":"t"}
@@ -26,7 +26,7 @@ fn whoever_can_be_asked_has_a_lane_of_its_own() {
     "#;
     assert_snapshot!(legacy(script), @r#"
     ⇒ alice re e1 {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}}
-    open 3 Legacy 2025-06-18 {"sampling":{}}
+    open 3 Legacy 2025-06-18 {"sampling":{},"experimental":{"salon/isolated":{}}}
     → 0 {"id":5,"method":"tools/call","params":{"name":"t"}}
     → 3 {"id":4,"method":"tools/call","params":{"name":"t"}}
     ⇒ alice re e2 {"id":6,"method":"sampling/createMessage","params":{"maxTokens":5,"_meta":{"progressToken":6}}}
@@ -36,7 +36,7 @@ fn whoever_can_be_asked_has_a_lane_of_its_own() {
     ⇒ alice {"method":"notifications/cancelled","params":{"reason":"late","requestId":7}}
     ⇒ alice re e2 {"id":2,"result":{}}
     → 0 {"id":"s1","result":{}}
-    → 0 {"id":"s2","error":{"code":-32601,"message":"`roots/list` cannot be asked here: this connection is shared by callers who offer no such thing"}}
+    → 0 {"id":"s2","error":{"code":-32601,"message":"`roots/list` cannot be asked here: `bob` does not offer to answer it"}}
     → 3 {"method":"notifications/roots/list_changed","params":{}}
     close 3
     "#);
@@ -45,7 +45,7 @@ fn whoever_can_be_asked_has_a_lane_of_its_own() {
 #[test]
 fn a_lane_of_ones_own_can_fail_alone() {
     let script = r#"
-        alice#1 initialize {"capabilities":{"roots":{}}}
+        alice#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice#2 tools/list
         end 3 it does not start
         alice#3 tools/list
@@ -55,14 +55,14 @@ fn a_lane_of_ones_own_can_fail_alone() {
         alice#4 tools/list
     "#;
     assert_snapshot!(legacy(script).split_once('\n').unwrap().1, @r#"
-    open 3 Legacy 2025-06-18 {"roots":{}}
+    open 3 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     ⇒ alice re e2 {"id":2,"error":{"code":-32603,"message":"the server of `guest` is gone: it does not start","data":{"code":"closing"}}}
-    open 5 Legacy 2025-06-18 {"roots":{}}
+    open 5 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 5 {"id":6,"method":"tools/list","params":{}}
     ⇒ alice re e3 {"id":7,"method":"roots/list"}
     ⇒ alice {"method":"notifications/cancelled","params":{"requestId":7}}
     ⇒ alice re e3 {"id":3,"error":{"code":-32603,"message":"the server of `guest` is gone: it crashed","data":{"code":"closing"}}}
-    open 8 Legacy 2025-06-18 {"roots":{}}
+    open 8 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     "#);
 }
 
@@ -86,7 +86,7 @@ fn when_the_server_is_gone_everybody_hears_it_at_once() {
 #[test]
 fn a_server_waits_while_its_question_is_thought_about() {
     let script = r#"
-        alice#1 initialize {"capabilities":{"roots":{}}}
+        alice#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice#2 tools/list
         open 3
         3> {"jsonrpc":"2.0","id":"q","method":"roots/list"}
@@ -117,7 +117,7 @@ fn a_question_whose_caller_began_anew_is_answered_for_it() {
 fn asked_of_one_who_began_anew(known_first: bool) -> String {
     let mut play = Play::seated(&[Era::Legacy], |_| {});
     for line in [
-        r#"alice#1 initialize {"capabilities":{"roots":{}}}"#,
+        r#"alice#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}"#,
         "alice#2 tools/list",
         "open 3",
         r#"3> {"jsonrpc":"2.0","id":"q","method":"roots/list"}"#,
@@ -152,7 +152,7 @@ fn failures_are_kept_only_for_questions_whose_envelope_is_not_known() {
     };
     hear(&mut play, 0);
     assert!(play.board.early_failures.is_empty(), "nothing was asked");
-    play.line(r#"alice#1 initialize {"capabilities":{"roots":{}}}"#);
+    play.line(r#"alice#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}"#);
     play.line("alice#2 tools/list");
     play.line("open 3");
     play.line(r#"3> {"jsonrpc":"2.0","id":"q","method":"roots/list"}"#);
@@ -165,7 +165,7 @@ fn failures_are_kept_only_for_questions_whose_envelope_is_not_known() {
 #[test]
 fn a_new_handshake_with_other_capabilities_takes_another_lane() {
     let script = r#"
-        alice#1 initialize {"capabilities":{"roots":{}}}
+        alice#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice#2 tools/list
         open 3
         alice#3 initialize {"capabilities":{}}
@@ -175,7 +175,7 @@ fn a_new_handshake_with_other_capabilities_takes_another_lane() {
     let told = legacy(script);
     let without_handshakes: Vec<_> = told.lines().filter(|line| !line.contains("serverInfo")).collect();
     assert_snapshot!(without_handshakes.join("\n"), @r#"
-    open 3 Legacy 2025-06-18 {"roots":{}}
+    open 3 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 3 {"id":4,"method":"tools/list","params":{}}
     → 0 {"id":5,"method":"tools/list","params":{}}
     ⇒ alice re e2 {"id":2,"result":{}}

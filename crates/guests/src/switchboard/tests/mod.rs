@@ -9,6 +9,7 @@ mod eras;
 mod lanes;
 mod news;
 mod properties;
+mod questions;
 mod sessions;
 
 use super::*;

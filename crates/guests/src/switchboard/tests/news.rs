@@ -102,7 +102,7 @@ fn a_caller_of_an_older_revision_gets_what_that_has() {
         bob#1 tools/call {"name":"t"}
         0> {"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"audio","data":"AAAA","mimeType":"audio/wav"},{"type":"resource_link","uri":"u","name":"n"}],"ttlMs": 1}}
         0> {"jsonrpc":"2.0","id":4,"result":{"content":[{"type":"resource_link","uri":"u","name":"n"}],"ttlMs": 1}}
-        carol#1 initialize {"protocolVersion":"2025-03-26","capabilities":{"roots":{}}}
+        carol#1 initialize {"protocolVersion":"2025-03-26","capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         carol#2 tools/call {"name":"t"}
         carol#3 tools/call {"name":"t"}
         open 5 2025-11-25
@@ -129,7 +129,7 @@ fn log_lines_of_a_server_that_takes_no_wishes_are_heard_by_level_too() {
         bob#1 logging/setLevel {"level":"shrill"}
         0> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}
         0> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":2}}
-        carol#1 initialize {"capabilities":{"roots":{}}}
+        carol#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         carol#2 tools/list
         open 3
         3> {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":3}}
@@ -145,7 +145,7 @@ fn log_lines_of_a_server_that_takes_no_wishes_are_heard_by_level_too() {
     ⇒ bob re e3 {"id":1,"error":{"code":-32602,"message":"`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"}}
     ⇒ alice {"method":"notifications/message","params":{"level":"error","data":2}}
     ⇒ carol re e4 {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s"}}}
-    open 3 Legacy 2025-06-18 {"roots":{}}
+    open 3 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 3 {"id":4,"method":"tools/list","params":{}}
     ⇒ carol {"method":"notifications/message","params":{"level":"debug","data":3}}
     ⇒ carol re e6 {"id":3,"result":{}}

@@ -10,10 +10,10 @@ fn without_handshakes(told: &str) -> String {
 #[test]
 fn a_handshake_of_one_session_leaves_another_as_it_was() {
     let script = r#"
-        alice/s1#1 initialize {"capabilities":{"roots":{}}}
+        alice/s1#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice/s1#2 tools/call {"name":"t"}
         open 3
-        alice/s2#1 initialize {"capabilities":{"sampling":{}}}
+        alice/s2#1 initialize {"capabilities":{"sampling":{},"experimental":{"salon/isolated":{}}}}
         alice/s2#2 tools/call {"name":"t"}
         open 5
         alice#1 initialize {"capabilities":{}}
@@ -23,9 +23,9 @@ fn a_handshake_of_one_session_leaves_another_as_it_was() {
         5> {"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}
     "#;
     assert_snapshot!(without_handshakes(&legacy(script)), @r#"
-    open 3 Legacy 2025-06-18 {"roots":{}}
+    open 3 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 3 {"id":4,"method":"tools/call","params":{"name":"t"}}
-    open 5 Legacy 2025-06-18 {"sampling":{}}
+    open 5 Legacy 2025-06-18 {"sampling":{},"experimental":{"salon/isolated":{}}}
     → 5 {"id":6,"method":"tools/call","params":{"name":"t"}}
     → 0 {"id":7,"method":"tools/call","params":{"name":"t"}}
     → 3 {"id":8,"method":"tools/call","params":{"name":"t"}}
@@ -106,10 +106,10 @@ fn log_lines_go_to_the_sessions_whose_level_admits_them() {
 #[test]
 fn the_end_of_a_session_frees_what_it_had_and_nothing_else() {
     let script = r#"
-        alice/s1#1 initialize {"capabilities":{"roots":{}}}
+        alice/s1#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice/s1#2 tools/call {"name":"t"}
         open 3
-        alice/s2#1 initialize {"capabilities":{"roots":{}}}
+        alice/s2#1 initialize {"capabilities":{"roots":{},"experimental":{"salon/isolated":{}}}}
         alice/s2#2 tools/call {"name":"t"}
         open 5
         bob/s1! notifications/session/ended
@@ -120,9 +120,9 @@ fn the_end_of_a_session_frees_what_it_had_and_nothing_else() {
         leave alice
     "#;
     assert_snapshot!(without_handshakes(&legacy(script)), @r#"
-    open 3 Legacy 2025-06-18 {"roots":{}}
+    open 3 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 3 {"id":4,"method":"tools/call","params":{"name":"t"}}
-    open 5 Legacy 2025-06-18 {"roots":{}}
+    open 5 Legacy 2025-06-18 {"roots":{},"experimental":{"salon/isolated":{}}}
     → 5 {"id":6,"method":"tools/call","params":{"name":"t"}}
     → 3 {"method":"notifications/cancelled","params":{"requestId":4}}
     close 3

@@ -32,6 +32,21 @@ async fn begin(server: &mut Server) -> (UpstreamConnection, Inbound, Events) {
 }
 
 #[tokio::test]
+async fn calls_wait_until_the_servers_own_stream_is_open() {
+    let mut server = Server::start().await;
+    let (connection, mut inbound) = connect(&server, WireKind::Streamable).await.unwrap();
+    send(&connection, r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#).await;
+    server.expect("POST /mcp").await.with("mcp-session-id", "s1").json(AGREED);
+    assert_eq!(next(&mut inbound).await, related(AGREED, Some("0")));
+    send(&connection, INITIALIZED).await;
+    send(&connection, r#"{"id":"a","method":"tools/list"}"#).await;
+    server.expect("notifications/initialized").await.status(202);
+    let _stream = server.expect("GET /mcp").await.events();
+    server.expect("tools/list").await.json(r#"{"id":"a","result":{}}"#);
+    assert_eq!(next(&mut inbound).await, related(r#"{"id":"a","result":{}}"#, Some("\"a\"")));
+}
+
+#[tokio::test]
 async fn a_session_is_begun_used_and_deleted() {
     let mut server = Server::start().await;
     let (connection, mut inbound, stream) = begin(&mut server).await;

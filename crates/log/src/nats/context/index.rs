@@ -83,6 +83,9 @@ pub(super) struct Forgetting {
     /// `None` where the whole scope is.
     pub(super) forgotten: Option<String>,
     floor: u64,
+    /// The offset of the newest deletion of the topic. What was requested before it is not written any more.
+    #[serde(default)]
+    deleted_at: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +105,8 @@ pub(super) struct ContextIndex {
     /// A scope begins after this version.
     floor: u64,
     scopes: BTreeMap<String, ScopeKeys>,
+    /// The offset of the topic's newest deletion for which the context was erased.
+    deleted_at: u64,
     /// How many bytes all kept versions have.
     pub(super) bytes: u64,
 }
@@ -189,9 +194,16 @@ impl ContextIndex {
     pub(super) fn take(&mut self, stored: &Stored) -> Option<Change> {
         self.head = stored.sequence;
         match told(stored)? {
+            ContextRecord::Forgetting(Forgetting { scope, floor, deleted_at, .. })
+                if scope.is_empty() && floor < u64::MAX =>
+            {
+                let deleted_at = self.deleted_at.max(deleted_at);
+                *self = Self { head: self.head, floor: self.floor.max(floor), deleted_at, ..Self::default() };
+                None
+            }
             // There would be no version after it.
             ContextRecord::Forgetting(Forgetting { floor: u64::MAX, .. }) => None,
-            ContextRecord::Forgetting(Forgetting { scope, forgotten: Some(key), floor }) => {
+            ContextRecord::Forgetting(Forgetting { scope, forgotten: Some(key), floor, .. }) => {
                 let keys = self.scopes.entry(scope).or_default();
                 keys.floor = keys.floor.max(floor);
                 // One that was written meanwhile is remembered.
@@ -202,8 +214,8 @@ impl ContextIndex {
                 }
                 None
             }
-            ContextRecord::Forgetting(Forgetting { scope, forgotten: None, floor }) => {
-                self.floor = self.floor.max(floor);
+            ContextRecord::Forgetting(Forgetting { scope, forgotten: None, floor, deleted_at }) => {
+                (self.floor, self.deleted_at) = (self.floor.max(floor), self.deleted_at.max(deleted_at));
                 if self.scopes.get(&scope).is_some_and(|keys| keys.live == 0)
                     && let Some(removed) = self.scopes.remove(&scope)
                 {
@@ -242,6 +254,19 @@ impl ContextIndex {
         }
     }
 
+    /// Whether everything from before a deletion of the topic, at an offset, was erased.
+    pub(super) fn is_erased(&self, deleted_at: u64) -> bool {
+        self.deleted_at >= deleted_at
+    }
+
+    /// What says that all scopes are forgotten, because the topic was deleted at an offset.
+    pub(super) fn erasure(&self, deleted_at: u64) -> HeaderMap {
+        let scopes = self.scopes.values();
+        let versions = scopes.flat_map(|scope| scope.keys.values().map(|slot| slot.meta.version).chain([scope.floor]));
+        let floor = versions.fold(self.floor, u64::max);
+        headers(&ContextRecord::Forgetting(Forgetting { scope: String::new(), forgotten: None, floor, deleted_at }))
+    }
+
     /// Judges a write by everything taken so far.
     pub(super) fn judge(
         &self,
@@ -251,6 +276,9 @@ impl ContextIndex {
         (quotas, gateway): (&StoredQuotas, u64),
         now: Timestamp,
     ) -> Result<Verdict, WriteError> {
+        if write.requested.is_some_and(|requested| requested.offset <= self.deleted_at) {
+            return Err(WriteError::Deleted);
+        }
         let name = address.scope.name();
         let keys = self.scopes.get(&name);
         let slot = keys.and_then(|keys| keys.keys.get(address.key.as_str()));
@@ -326,7 +354,8 @@ impl ContextIndex {
             .ok_or(WriteError::TooManyTools)?;
         let highest = keys.keys.values().map(|slot| slot.meta.version).max().unwrap_or_default();
         let floor = self.floor.max(keys.floor).max(highest);
-        Ok(Some(Forgetting { scope: name.clone(), forgotten: None, floor }))
+        // This takes the place of what says that the topic was deleted, so it says that too.
+        Ok(Some(Forgetting { scope: name.clone(), forgotten: None, floor, deleted_at: self.deleted_at }))
     }
 
     fn tools_and_keys(&self) -> impl Iterator<Item = (&String, &ScopeKeys)> {
@@ -373,7 +402,8 @@ impl ScopeKeys {
         let deleted = self.keys.values().filter(|slot| !slot.exists());
         let oldest = deleted.min_by_key(|slot| slot.sequence).ok_or(WriteError::TooManyKeys)?;
         let floor = self.floor.max(oldest.meta.version);
-        Ok(Some(Forgetting { scope: scope.to_owned(), forgotten: Some(oldest.meta.key.clone()), floor }))
+        let forgotten = Some(oldest.meta.key.clone());
+        Ok(Some(Forgetting { scope: scope.to_owned(), forgotten, floor, deleted_at: 0 }))
     }
 }
 
@@ -396,7 +426,7 @@ mod tests {
 
     fn write(cause: &str) -> Write {
         let author = ParticipantId::new("alice").expect("an id");
-        Write { value: Some("1".into()), expected: None, author, cause: cause.into() }
+        Write { value: Some("1".into()), expected: None, author, cause: cause.into(), requested: None }
     }
 
     fn stored(sequence: u64, headers: HeaderMap) -> Stored {
@@ -432,7 +462,7 @@ mod tests {
         };
         let floor = |forgotten: Option<&str>| {
             let (scope, forgotten) = ("nobody's".to_owned(), forgotten.map(str::to_owned));
-            headers(&ContextRecord::Forgetting(Forgetting { scope, forgotten, floor: u64::MAX }))
+            headers(&ContextRecord::Forgetting(Forgetting { scope, forgotten, floor: u64::MAX, deleted_at: 0 }))
         };
         let mark = format!("1:{}", CauseDigest::of(&write("a")));
         let strange = [

@@ -274,10 +274,14 @@ impl TopicContext {
         if self.head.borrow().is_none() {
             return Ok(None);
         }
+        // Where there was no context to erase, only the topic's own log says that it was deleted.
+        if write.requested.is_some_and(|requested| requested.offset <= shared.deleted_at(&self.topic)) {
+            return Ok(Some(Err(WriteError::Deleted)));
+        }
         let now = Timestamp::from_system(SystemTime::now());
         let (judged, head) = {
             let index = self.index();
-            let quotas = (&shared.options.quotas, shared.stored.lock().bytes());
+            let quotas = (&shared.options.quotas, shared.stored_bytes());
             (index.judge(address, write, shared.options.context_bounds, quotas, now), index.head)
         };
         match judged {
@@ -296,7 +300,7 @@ impl TopicContext {
                 let subject = shared.subject(address);
                 let removed = subject.clone();
                 let sequence = self.store(shared, subject, headers, Bytes::copy_from_slice(value), head).await?;
-                shared.stored.lock().add_context(value.len());
+                shared.context_bytes.fetch_add(value.len() as u64, std::sync::atomic::Ordering::Relaxed);
                 if makes_room {
                     // Nothing names these versions any more. What is not removed now goes with the hundredth version after it.
                     let purged = shared.link.purge(&shared.link.names.context().0, Some(&removed), sequence).await;
@@ -433,6 +437,32 @@ impl Shared {
             found.push(version);
         }
         Ok(found)
+    }
+
+    /// Removes everything from the context of a topic that was deleted at an offset, once. Nodes that follow it learn of this in its order.
+    pub(super) async fn erase_context(self: &Arc<Self>, topic: &TopicName, deleted_at: u64) -> Result<(), NatsFault> {
+        let (stream, subjects) = (self.link.names.context().0, self.link.names.context_of(topic));
+        if self.link.newest(&stream, &format!("{subjects}.>")).await?.is_none() {
+            return Ok(());
+        }
+        let context = self.with_context(topic, Arc::clone).ok_or_else(|| NatsFault::unavailable(CLOSED))?;
+        let by = Instant::now() + self.link.timings.append_timeout;
+        loop {
+            context.freshen(self).await?;
+            let (headers, head) = {
+                let index = context.index();
+                if index.is_erased(deleted_at) {
+                    return Ok(());
+                }
+                (index.erasure(deleted_at), index.head)
+            };
+            let said = format!("{subjects}.{FLOOR}.{FLOOR}");
+            match context.store(self, said, headers, Bytes::new(), head).await {
+                Ok(sequence) => return self.link.purge(&stream, Some(&format!("{subjects}.>")), sequence).await,
+                Err(NatsFault::Raced) if Instant::now() < by => {}
+                Err(fault) => return Err(fault),
+            }
+        }
     }
 
     /// A topic's context, followed from now on and as of now.

@@ -188,3 +188,31 @@ fn the_journal_may_name_a_topic_that_is_forgotten() {
     assert_eq!(fresh.of(&topic("b")).map(|recent| recent.entries().to_vec()), Some(vec![second]));
     assert!(fresh.of(&topic("a")).is_none());
 }
+
+/// While a backup reads, the write-ahead log cannot be cut off. The scrub tries that again until it can, and nothing fails meanwhile.
+#[test]
+fn a_scrub_waits_for_readers() {
+    use crate::contract::redaction::{SECRET, redaction};
+    let directory = directory();
+    let path = directory.0.join(super::super::DATABASE);
+    let db = schema::open_writer(&path, Durability::Full).expect("a new log");
+    let mut writing = writer(&db, None);
+    let secret = format!("{SECRET} {}", "x".repeat(100_000));
+    let entry = store(&mut writing, "a", line("e1", "alice", &secret)).expect("stored");
+    writing.settle().expect("settled");
+    store(&mut writing, "a", redaction("n1", &[&entry])).expect("stored");
+    let reader = Connection::open(&path).expect("a reader");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM topics").expect("a read transaction");
+    let mut scrub = writing.take_scrub().expect("begun");
+    for _ in 0..50 {
+        scrub = writing.continue_scrub(scrub.expect("a reader keeps it from ending")).expect("a slice");
+    }
+    drop(reader);
+    while let Some(left) = scrub {
+        scrub = writing.continue_scrub(left).expect("a slice");
+    }
+    for name in ["log.db", "log.db-wal"] {
+        let file = std::fs::read(directory.0.join(name)).unwrap_or_default();
+        assert!(!file.windows(SECRET.len()).any(|bytes| bytes == SECRET.as_bytes()), "{name} has the text");
+    }
+}

@@ -14,7 +14,7 @@ async fn a_log_of_the_first_version_is_migrated() {
     let db = rusqlite::Connection::open(directory.0.join(DATABASE)).expect("a database");
     db.execute_batch(
         "ALTER TABLE unanswered DROP COLUMN failed; ALTER TABLE entries DROP COLUMN stamp;
-         DROP TABLE control; DROP TABLE stored; DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
+         DROP TABLE erased; DROP TABLE control; DROP TABLE stored; DROP TABLE context_scopes; DROP TABLE context_keys; DROP TABLE context_versions;
          DELETE FROM meta WHERE name = 'context_floor'; PRAGMA user_version = 1;",
     )
     .expect("what later versions made can be unmade");
@@ -100,8 +100,8 @@ fn files_that_are_no_log_are_refused() {
     );
     assert_eq!(refusal(&sql("CREATE TABLE theirs (a)")), "`/log.db` is a database, but not a log of ours");
     assert_eq!(
-        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 6; CREATE TABLE newer (a)")),
-        "`/log.db` has version 6, but this program knows versions up to 5"
+        refusal(&sql("PRAGMA application_id = 0x53616c6e; PRAGMA user_version = 7; CREATE TABLE newer (a)")),
+        "`/log.db` has version 7, but this program knows versions up to 6"
     );
     assert_eq!(
         refusal(&|path| {
@@ -131,4 +131,112 @@ async fn a_temporary_log_removes_its_directory() {
     assert!(path.join(DATABASE).exists());
     log.close().await;
     assert!(!path.exists());
+}
+
+/// Whether a file has some bytes.
+fn has(path: &std::path::Path, bytes: &[u8]) -> bool {
+    std::fs::read(path).is_ok_and(|file| file.windows(bytes.len()).any(|window| window == bytes))
+}
+
+#[tokio::test]
+async fn no_file_has_a_text_that_was_redacted() {
+    use crate::contract::redaction::{SECRET, redaction};
+    let directory = directory();
+    let (room, long) = (topic("room:a"), format!("{SECRET} {}", "x".repeat(20_000)));
+    let database = directory.0.join(super::super::DATABASE);
+    let files = [database.clone(), database.with_extension("db-wal")];
+    let has_secret = || files.iter().any(|file| has(file, SECRET.as_bytes()));
+    let log = Sqlite::open(&directory.0, quick()).expect("a log");
+    let settled = append(&log, &room, line("s1", "alice", &long)).await;
+    log.trim_now().await;
+    let fresh = append(&log, &room, line("s2", "alice", SECRET)).await;
+    assert!(has_secret(), "the test looks at the right files");
+    append(&log, &room, redaction("n1", &[&settled, &fresh])).await;
+    // Overwriting goes on beside appends.
+    while has_secret() {
+        log.trim_now().await;
+    }
+    append(&log, &room, line("e1", "alice", "hello")).await;
+    let copy = directory.0.join("copy.db");
+    super::super::copy(&directory.0, &copy, |_, _| true).expect("a copy");
+    assert!(!has(&copy, SECRET.as_bytes()));
+    TopicLog::close(&log).await;
+    drop(log);
+    assert!(!has_secret());
+    let log = Sqlite::open(&directory.0, quick()).expect("the same log");
+    let found = log.find(&room, settled.envelope.id()).await.expect("a lookup").expect("a tombstone");
+    assert!(found.envelope.is_redacted());
+    TopicLog::close(&log).await;
+}
+
+#[tokio::test]
+async fn a_crash_does_not_keep_a_redacted_text() {
+    use crate::contract::redaction::{SECRET, redaction};
+    let (directory, copied) = (directory(), directory());
+    let room = topic("room:a");
+    let log = Sqlite::open(&directory.0, quick()).expect("a log");
+    let secret = append(&log, &room, line("s1", "alice", SECRET)).await;
+    append(&log, &room, redaction("n1", &[&secret])).await;
+    // What a crash right after the notice would leave, or any moment later. A crash leaves both files as they are at one moment, so while they are
+    // copied a reader keeps the writer from cutting off the write-ahead log.
+    std::fs::create_dir_all(&copied.0).expect("a directory");
+    let reader = rusqlite::Connection::open(directory.0.join("log.db")).expect("a reader");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM topics").expect("a read transaction");
+    for name in ["log.db-wal", "log.db"] {
+        std::fs::copy(directory.0.join(name), copied.0.join(name)).expect("a copy");
+    }
+    drop(reader);
+    TopicLog::close(&log).await;
+    let log = Sqlite::open(&copied.0, quick()).expect("what the crash has left");
+    let found = log.find(&room, secret.envelope.id()).await.expect("a lookup").expect("a tombstone");
+    assert!(found.envelope.is_redacted());
+    let files = ["log.db", "log.db-wal"].map(|name| copied.0.join(name));
+    while files.iter().any(|file| has(file, SECRET.as_bytes())) {
+        log.trim_now().await;
+    }
+    TopicLog::close(&log).await;
+}
+
+#[tokio::test]
+async fn no_file_has_a_text_of_a_deleted_topic() {
+    const SECRET: &str = "swordfish";
+    let (directory, copied) = (directory(), directory());
+    let (room, long) = (topic("room"), format!("{SECRET} {}", "x".repeat(20_000)));
+    let names = ["log.db", "log.db-wal", "search.db", "search.db-wal"];
+    let has_secret = |of: &Temporary| names.iter().any(|name| has(&of.0.join(name), SECRET.as_bytes()));
+    let log = Sqlite::open(&directory.0, quick()).expect("a log");
+    append(&log, &room, line("s1", "alice", &long)).await;
+    let (address, write) = writing("plan", &long, "r1");
+    log.write(address, write).await.expect("written");
+    log.trim_now().await;
+    append(&log, &room, line("s2", "alice", SECRET)).await;
+    append(&log, &topic("other"), line("e1", "alice", "hello")).await;
+    assert!(has_secret(&directory), "the test looks at the right files");
+    // Readers keep the files as a crash right after the deletion would leave them, while they are copied.
+    let reader = rusqlite::Connection::open(directory.0.join("log.db")).expect("a reader");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM topics").expect("a read transaction");
+    log.delete(&room, contract::deletion::deletion("d1")).await.expect("deleted");
+    std::fs::create_dir_all(&copied.0).expect("a directory");
+    for name in ["log.db-wal", "log.db"] {
+        std::fs::copy(directory.0.join(name), copied.0.join(name)).expect("a copy");
+    }
+    drop(reader);
+    let crashed = Sqlite::open(&copied.0, quick()).expect("what the crash has left");
+    for (log, of) in [(&log, &directory), (&crashed, &copied)] {
+        while has_secret(of) {
+            log.trim_now().await;
+            // The index is brought up to date by a search.
+            search_for(log, "hello").await;
+        }
+        TopicLog::close(log).await;
+        assert!(!has_secret(of));
+    }
+}
+
+async fn search_for(log: &Sqlite, word: &str) {
+    use crate::TopicSearch;
+    let query = crate::search::SearchQuery::parse(word).expect("a query");
+    let topics = log.topics().await.expect("listed");
+    let asked = crate::SearchRequest { query, topics, from: None, kind: None, limit: 10, before: None };
+    log.search(asked).await.expect("searched");
 }

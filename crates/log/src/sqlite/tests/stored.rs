@@ -35,7 +35,8 @@ fn counted(directory: &Path) -> (StoredRows, StoredRows) {
 async fn put(log: &Sqlite, key: &str, value: &str, cause: usize) {
     let address = Address { topic: topic("room"), scope: ContextScope::Topic, key: Key::new(key).expect("a key") };
     let author = ParticipantId::new("alice").expect("an id");
-    let write = Write { value: Some(value.into()), expected: None, author, cause: cause.to_string().into() };
+    let write =
+        Write { value: Some(value.into()), expected: None, author, cause: cause.to_string().into(), requested: None };
     log.write(address, write).await.expect("a write");
 }
 
@@ -96,7 +97,8 @@ async fn entries_of_an_earlier_version_are_counted() {
     put(&log, "k", "value", 0).await;
     drop(log);
     let db = Connection::open(directory.0.join(DATABASE)).expect("a database");
-    db.execute_batch("DROP TABLE control; DROP TABLE stored; PRAGMA user_version = 3;").expect("an earlier version");
+    db.execute_batch("DROP TABLE erased; DROP TABLE control; DROP TABLE stored; PRAGMA user_version = 3;")
+        .expect("an earlier version");
     drop(db);
     drop(Sqlite::open(&directory.0, quick()).expect("it is migrated"));
     let (counted, found) = counted(&directory.0);

@@ -43,21 +43,21 @@ fn who_may_not_ask_is_told_so() {
     "#;
     assert_snapshot!(room().act(script), @r#"
     ⇒ bob re e5 {"id":1,"error":{"code":-32601,"message":"the client of `alice` does not offer `sampling/createMessage`"}}
-    ⇒ dave re e6 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ dave re e6 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ⇒ bob re e7 {"id":3,"error":{"code":-32601,"message":"the method `nonsense` is not offered here"}}
     ⇒ bob re e8 {"id":4,"result":{}}
     ⇒ dave re e9 {"id":5,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"c","version":"1"}}}
     ⇒ bob re e10 {"id":6,"error":{"code":-32601,"message":"the method `tools/list` is not offered here"}}
     "#);
     let strangers = Play::introduced(DoorScope::Room, "bob", "2025-06-18", ASKABLE);
-    assert_snapshot!(strangers.act("bob? 1 @- roots/list"), @r#"⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}"#);
+    assert_snapshot!(strangers.act("bob? 1 @- roots/list"), @r#"⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}"#);
     let mut play = askable().after(r#"call 1 tools/call {"name":"bob__t"}"#);
     let call = play.open[0].id.clone().unwrap();
     play.line(&format!("carol? 7 @={call} sampling/createMessage {{}}"));
     play.line(&format!("dave? 8 @={call} sampling/createMessage {{}}"));
     assert_snapshot!(play.act(""), @r#"
     ← {"id":9,"method":"sampling/createMessage","params":{"_meta":{"salon/askedBy":"carol"}}}
-    ⇒ dave re e8 {"id":8,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ dave re e8 {"id":8,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     "#);
 }
 
@@ -81,9 +81,9 @@ fn listing_somebody_lets_it_ask_nothing() {
         bob? 5 @- sampling/createMessage {}
     "#;
     assert_snapshot!(listing(ASKABLE).act(script), @r#"
-    ⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    ⇒ bob re e2 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    ⇒ bob re e3 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e1 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
+    ⇒ bob re e2 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
+    ⇒ bob re e3 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ⇒ bob {"id":"s-4","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"c","version":"1"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-6","method":"tools/call","params":{"name":"t"}}
@@ -108,10 +108,10 @@ fn listing_somebody_lets_it_ask_nothing() {
     ⇒ bob {"method":"notifications/initialized"}
     ← {"id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}}
     ⇒ bob {"id":"s-3","method":"tools/list"}
-    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
-    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e2 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
+    ⇒ bob re e3 {"id":2,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ⇒ bob {"id":"s-6","method":"logging/setLevel","params":{"level":"info"}}
-    ⇒ bob re e4 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e4 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ⇒ bob {"id":"s-8","method":"resources/read","params":{"uri":"a:b"}}
     ← {"id":5,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     "#);

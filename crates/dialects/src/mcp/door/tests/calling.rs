@@ -26,7 +26,7 @@ fn a_tool_is_called_by_its_listed_name_or_by_its_own_while_nobody_else_has_it() 
     ← {"id":4,"error":{"code":-32602,"message":"nobody here offers a tool `nothing`"}}
     ⇒ bob {"id":"s-9","method":"tools/call","params":{"name":"nothing"}}
     ← {"id":6,"error":{"code":-32602,"message":"nobody here offers a tool `dave__t`"}}
-    ⇒ system:gateway {"id":"s-10","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ system:gateway {"id":"s-10","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},"_meta":{"salon/door":"mcp"}}}
     ← {"id":9,"error":{"code":-32602,"message":"`name` must be a string"}}
     ← {"id":10,"error":{"code":-32602,"message":"`name` must be a string"}}
     ← {"id":11,"error":{"code":-32601,"message":"the method `tasks/list` is not offered here"}}
@@ -284,7 +284,7 @@ fn what_the_host_has_waits_for_nobody() {
     assert_snapshot!(play.act(script), @r#"
     consult bob tools/list
     consult system:gateway tools/list
-    ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+    ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"},"_meta":{"salon/door":"mcp"}}}
     · called without waiting for bob's list
     "#);
 }

@@ -64,9 +64,9 @@ fn an_outcome_waits_for_the_client_to_come_back() {
     play.run(&format!("ask 2 prompts/get {{\"name\":\"bob__t\",\"requestState\":{state}}}"));
     play.run(&format!("ask 3 tools/call {{\"name\":\"bob__t\",\"requestState\":{state}}}"));
     assert_snapshot!(play.act("ask 4 resources/read {\"uri\":\"tmp:1\"}"), @r#"
-    ⇒ bob re e3 {"id":1,"error":{"code":-32603,"message":"the call that this was asked with is over"}}
     · back
     ← {"id":2,"error":{"code":-32602,"message":"`requestState` names no request that waits for answers here: it was answered before, took too long, or the gateway was restarted"}}
+    ⇒ bob re e3 {"id":1,"error":{"code":-32603,"message":"the call that this was asked with is over"}}
     ← {"id":3,"result":{"content":[{"type":"resource_link","uri":"tmp:1"}],"resultType":"complete","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
     ⇒ bob {"id":"s-6","method":"resources/read","params":{"uri":"tmp:1"}}
     "#);
@@ -80,6 +80,36 @@ fn an_outcome_waits_for_the_client_to_come_back() {
         let told = play.act(&format!("ask 2 tools/call {{\"name\":\"bob__t\",\"requestState\":{state}}}"));
         assert!(told.lines().last().is_some_and(|line| line.contains("\"id\":2") && line.contains(it_ends)), "{told}");
     }
+}
+
+#[test]
+fn an_answer_counts_after_the_end_of_the_call() {
+    let mut play = asked();
+    play.run("ask 1 tools/call {\"name\":\"bob__t\"}\nbob? 1 @tools/call roots/list\ntick 30");
+    let state = state(&play);
+    play.told.clear();
+    play.run("bob: tools/call {\"content\":[]}");
+    assert_snapshot!(play.act(&format!(
+        r#"ask 2 tools/call {{"name":"bob__t","requestState":{state},"inputResponses":{{"req_4":{{"roots":[]}}}}}}"#
+    )), @r#"
+    ⇒ bob re e3 {"id":1,"result":{"roots":[]}}
+    ← {"id":2,"result":{"content":[],"resultType":"complete","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
+    "#);
+}
+
+#[test]
+fn a_question_that_names_no_call_is_put_though_the_call_is_over() {
+    let mut play = asked();
+    play.run("ask 1 tools/call {\"name\":\"bob__t\"}\nbob? 1 @- roots/list\nbob: tools/call {\"content\":[]}\ntick 30");
+    let state = state(&play);
+    assert_snapshot!(play.act(&format!(
+        r#"ask 2 tools/call {{"name":"bob__t","requestState":{state},"inputResponses":{{"req_4":{{"roots":[]}}}}}}"#
+    )), @r#"
+    ⇒ bob {"id":"s-4","method":"tools/call","params":{"name":"t"}}
+    ← {"id":1,"result":{"resultType":"input_required","inputRequests":{"req_4":{"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}},"requestState":"salon.07070707070707070707070707070707.5"}}
+    ⇒ bob re e3 {"id":1,"result":{"roots":[]}}
+    ← {"id":2,"result":{"content":[],"resultType":"complete","_meta":{"/serverInfo":{"name":"s","version":"1"}}}}
+    "#);
 }
 
 #[test]
@@ -100,7 +130,7 @@ fn who_does_not_come_back_has_its_call_cancelled() {
     let mut play = asked();
     play.run("ask 1 tools/call {\"name\":\"bob__t\"}\nbob? 1 @tools/call roots/list\ntick 30\nbob: tools/call {}");
     play.told.clear();
-    assert_snapshot!(play.act("tick 600000"), @"");
+    assert_snapshot!(play.act("tick 600000"), @r#"⇒ bob re e3 {"id":1,"error":{"code":-32603,"message":"the call that this was asked with is over"}}"#);
 }
 
 #[test]
@@ -132,12 +162,12 @@ fn who_cannot_be_asked_is_not() {
         carol? 3 @tools/call roots/list"#
     );
     assert_snapshot!(play.act(&script.replace("carol? 3 @tools/call", "carol? 3 @=s-5")), @r#"
-    ⇒ bob re e3 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ bob re e3 {"id":1,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ⇒ bob {"id":"s-5","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c"}}}
     ⇒ bob {"method":"notifications/initialized"}
     ⇒ bob {"id":"s-7","method":"tools/call","params":{"name":"t"}}
     ⇒ bob re e5 {"id":2,"error":{"code":-32601,"message":"the client of `alice` does not offer `roots/list`"}}
-    ⇒ carol re e6 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ carol re e6 {"id":3,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     "#);
 }
 

@@ -105,7 +105,7 @@ fn without_a_seat_there_is_no_session() {
 #[test]
 fn a_session_begins_once() {
     assert_snapshot!(room().act(&format!("call 1 initialize {}\ncall 2 ping", hello("2025-03-26"))), @r#"
-    ← {"id":1,"error":{"code":-32600,"message":"this session has begun already; open another one to begin anew"}}
+    ← {"id":1,"error":{"code":-32600,"message":"this session has begun already; open another one to start over"}}
     ← {"id":2,"result":{}}
     "#);
 }

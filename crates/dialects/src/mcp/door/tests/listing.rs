@@ -21,9 +21,9 @@ fn lists_are_merged_the_hosts_first() {
     consult system:gateway tools/list
     ← {"id":1,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
     ← {"id":2,"result":{"tools":[{"name":"chat_say"},{"name":"bob__t"},{"name":"bob__v"},{"name":"carol__t","n":12345678901234567890,"x":{"a":1.0}}]}}
-    ← {"id":3,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
-    ← {"id":4,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
-    ← {"id":5,"error":{"code":-32602,"message":"`cursor` is none that was given out here"}}
+    ← {"id":3,"error":{"code":-32602,"message":"`cursor` was not issued here"}}
+    ← {"id":4,"error":{"code":-32602,"message":"`cursor` was not issued here"}}
+    ← {"id":5,"error":{"code":-32602,"message":"`cursor` was not issued here"}}
     "#);
 }
 
@@ -510,10 +510,10 @@ fn while_participants_may_be_on_their_way_back_the_client_may_try_again() {
     "#;
     assert_snapshot!(play.act(script), @r#"
     consult system:gateway tools/list
-    ← {"id":1,"error":{"code":-32000,"message":"the gateway has just started, and whoever offers the tool `files__read` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
+    ← {"id":1,"error":{"code":-32000,"message":"the gateway has just started, and the participant that offers the tool `files__read` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
     consult system:gateway resources/list
     consult system:gateway resources/templates/list
-    ← {"id":2,"error":{"code":-32000,"message":"the gateway has just started, and whoever offers the resource `file:///a` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
+    ← {"id":2,"error":{"code":-32000,"message":"the gateway has just started, and the participant that offers the resource `file:///a` may not be back yet; try again in a moment","data":{"code":"recipient_not_found","retryAfterMs":1000}}}
     ← {"id":3,"error":{"code":-32602,"message":"nobody here offers a tool `files__read`"}}
     "#);
 }

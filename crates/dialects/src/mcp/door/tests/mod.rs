@@ -7,7 +7,7 @@
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
 //! `beside bob METHOD {params}` is a request that the session `s2` of the client's participant makes of bob, this one being `s`. `bob>s` instead of `bob` names the session that is meant.
-//! `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
+//! `idle {result}` and `happened` answer the oldest wait of the gateway's. `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
 mod calling;
@@ -24,10 +24,11 @@ mod resources;
 mod sessions;
 mod streams;
 mod subscriptions;
+mod waiting;
 
 use super::client::MAX_EARLY;
 use super::*;
-use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id};
+use crate::mcp::scripts::{CatalogueHost, Consults, OpenScriptRequest, Stage, begun, id, raw};
 use crate::{EventFrame, Ticket};
 use insta::assert_snapshot;
 use salon_mcp::listing::Listing;
@@ -56,6 +57,8 @@ struct Play {
     host: CatalogueHost,
     /// What the door asked of the room's host, but for the next snapshot.
     asks: usize,
+    /// Waits that the gateway has not answered.
+    waits: Vec<u64>,
     /// Questions to the client that it has not answered: method and id.
     asked: Vec<(String, String)>,
     said: u32,
@@ -71,7 +74,7 @@ fn somebody(word: &str) -> Participant {
     let (who, versions) = word.split_once('/').unwrap_or((word, ""));
     let versions: Vec<String> = versions.split(',').filter(|date| !date.is_empty()).map(Into::into).collect();
     let version = versions.first().cloned().unwrap_or_else(|| McpVersion::default().version);
-    Participant { mcp: McpVersion { version, versions }, ..Participant::new(id(who)) }
+    Participant { mcp: McpVersion { version, versions, handshake_optional: false }, ..Participant::new(id(who)) }
 }
 
 impl Play {
@@ -107,6 +110,7 @@ impl Play {
             open: Vec::new(),
             host: CatalogueHost::default(),
             asks: 0,
+            waits: Vec::new(),
             asked: Vec::new(),
             said: 0,
             told: String::new(),
@@ -327,6 +331,11 @@ impl Play {
                 self.entry_to(&[self::id(first)], "alice/s2", Kind::Mcp, None, &payload);
             }
             "settle" => self.settle(),
+            "idle" | "happened" => {
+                let number = self.waits.remove(0);
+                let idle = (word == "idle").then(|| raw(rest));
+                self.event(DialectEvent::Answered(RoomAnswer::Waited { number, idle }));
+            }
             "no-seat" => self.event(DialectEvent::NotJoined(Refusal::new(Code::Forbidden, "the room is full"))),
             "join" | "leave" => self.presence(word, rest),
             "gone" => {
@@ -334,7 +343,13 @@ impl Play {
                 let id = open.id.unwrap();
                 let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
                 let cause = FailureCause::CalleeLeft;
-                self.event(DialectEvent::CallFailed { request, id: rpc, callee: self::id(&open.to), cause });
+                self.event(DialectEvent::CallFailed {
+                    request,
+                    id: rpc,
+                    callee: self::id(&open.to),
+                    cause,
+                    reason: None,
+                });
             }
             "refuse" => {
                 let open = self.take_open(None, first);
@@ -450,6 +465,17 @@ impl Stage for Play {
                 }
                 DialectAction::Ask(query) => {
                     self.asks += usize::from(!matches!(query, RoomQuery::Next { .. } | RoomQuery::Authority));
+                    match &query {
+                        RoomQuery::Wait { number, params } => {
+                            self.waits.push(*number);
+                            self.told.push_str(&format!("wait {params}\n"));
+                        }
+                        RoomQuery::StopWaiting { number } => {
+                            self.waits.retain(|waiting| waiting != number);
+                            self.told.push_str("stop waiting\n");
+                        }
+                        _ => {}
+                    }
                     let consults = self.host.asked(query, self.now, self.door.options.list_max_age);
                     self.consult(consults);
                     continue;

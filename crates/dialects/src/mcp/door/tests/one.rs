@@ -120,7 +120,7 @@ fn names_and_methods_are_untouched() {
     ← {"method":"notifications/message","params":{"level":"debug","data":1}}
     ← {"method":"notifications/tools/list_changed"}
     ← {"method":"notifications/resources/updated","params":{"uri":"salon://x/y"}}
-    ⇒ carol re e6 {"id":7,"error":{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}}
+    ⇒ carol re e6 {"id":7,"error":{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}}
     ← {"id":6,"method":"roots/list","params":{"_meta":{"salon/askedBy":"bob"}}}
     ← {"id":2,"result":[3]}
     "#);
@@ -153,7 +153,7 @@ fn the_host_can_be_the_one() {
     let play = Play::duplex(DoorScope::One(ParticipantId::host()), "bob");
     assert_snapshot!(play.act(&format!("call 1 initialize {{\"protocolVersion\":\"2025-06-18\"}}\nseat\nsystem:gateway: initialize {SERVER}")), @r#"
     join - 2025-06-18
-    ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""}}}
+    ⇒ system:gateway {"id":"s-1","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"alice","version":""},"_meta":{"salon/door":"mcp"}}}
     ⇒ system:gateway {"method":"notifications/initialized"}
     ← {"id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}}
     "#);

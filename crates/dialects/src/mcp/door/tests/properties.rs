@@ -216,7 +216,13 @@ impl Watched {
                 if let Some(OpenScriptRequest { to, id: Some(id), .. }) = self.open_at(*at) {
                     let (request, rpc) = (EnvelopeId::new(&*id).unwrap(), RpcId::String(id.into()));
                     let cause = FailureCause::CalleeLeft;
-                    self.play.event(DialectEvent::CallFailed { request, id: rpc, callee: self::id(&to), cause });
+                    self.play.event(DialectEvent::CallFailed {
+                        request,
+                        id: rpc,
+                        callee: self::id(&to),
+                        cause,
+                        reason: None,
+                    });
                     self.heard();
                 }
             }

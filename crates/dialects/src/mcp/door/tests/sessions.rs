@@ -180,7 +180,7 @@ fn alone_after_a_call() -> Play {
     Play::duplex(DoorScope::Room, "bob carol").after(&format!("call 0 initialize {hello}\nseat e0 bob"))
 }
 
-const REFUSED: &str = r#"{"code":-32601,"message":"`alice` can be asked only by those whom it calls"}"#;
+const REFUSED: &str = r#"{"code":-32601,"message":"`alice` can be asked only by participants that it calls"}"#;
 
 #[test]
 fn a_question_that_names_a_session_is_for_that_one() {

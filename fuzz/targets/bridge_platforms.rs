@@ -1,0 +1,3 @@
+#![no_main]
+
+salon_fuzz::fuzz!("bridge_platforms");

@@ -1,0 +1,153 @@
+//! Every tool of the gateway answers as its `outputSchema` says.
+
+use std::collections::BTreeSet;
+
+use libtest_mimic::Trial;
+use salon_testkit::http::HttpCall;
+use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
+use serde_json::{Value, json};
+
+use crate::tables::{self, Logs};
+
+pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
+    tables::trials(
+        engine,
+        "host_tools",
+        &[("answer as their schemas say", Logs::Every, |engine| Box::pin(answers_fit(engine)))],
+    )
+}
+
+/// A call of each tool, in an order in which all of them succeed. `$ID` and `$DIGEST` are of the call that is held.
+fn calls() -> Vec<(&'static str, Value)> {
+    vec![
+        ("presence.get", json!({})),
+        ("presence.set", json!({ "status": "working", "text": "testing", "until": "2027-01-01T00:00:00Z" })),
+        ("presence.get", json!({})),
+        ("presence.set", json!({ "status": null })),
+        ("dm.open", json!({ "with": ["bob"] })),
+        ("chat.say", json!({ "text": "hello" })),
+        ("chat.edit", json!({ "id": "$SAID", "text": "hello!" })),
+        ("message.status", json!({ "id": "$SAID" })),
+        ("chat.retract", json!({ "id": "$SAID" })),
+        ("message.redact", json!({ "id": "$SAID", "reason": "a test" })),
+        ("history.get", json!({ "limit": 3 })),
+        ("room.search", json!({ "query": "hello" })),
+        ("room.find_tools", json!({ "query": "wait" })),
+        ("room.call_all", json!({ "tool": "move", "timeout_ms": 0 })),
+        ("room.wait", json!({ "timeout_ms": 0 })),
+        ("topic.get", json!({})),
+        ("topic.configure", json!({ "change": { "rules": [{ "hold": "call:bob/*", "self_approval": true }] } })),
+        ("topic.get", json!({})),
+        ("participant.pause", json!({ "participant": "carol" })),
+        ("participant.resume", json!({ "participant": "carol" })),
+        ("participant.remove", json!({ "participant": "carol" })),
+        ("participant.readmit", json!({ "participant": "carol" })),
+        ("room.stop", json!({})),
+        ("room.resume", json!({})),
+        ("approval.list", json!({})),
+        ("approval.decide", json!({ "id": "held", "digest": "$DIGEST", "decision": "deny", "reason": "a test" })),
+        ("context.put", json!({ "key": "plan", "value": { "steps": [1, 2] } })),
+        ("context.get", json!({ "key": "plan" })),
+        ("context.list", json!({})),
+        ("context.watch", json!({ "key": "plan" })),
+        ("context.delete", json!({ "key": "plan" })),
+        ("context.history", json!({ "key": "plan" })),
+    ]
+}
+
+struct Caller {
+    socket: TestSocket,
+    requests: usize,
+}
+
+impl Caller {
+    async fn join(gateway: &TestGateway, id: &str) -> Result<Self, Failure> {
+        let token = gateway.token(&TestToken::new(id))?;
+        let call = HttpCall::new("GET", "/v0/ws?topic=room:alpha").bearer(&token);
+        let socket = TestSocket::connect(gateway.address(), call).await?;
+        let socket = socket.map_err(|answer| format!("{id} cannot join: {} {}", answer.status, answer.body))?;
+        Ok(Self { socket, requests: 0 })
+    }
+
+    /// The next envelope that fits.
+    async fn wait_for(&mut self, fits: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+        loop {
+            match self.socket.next().await? {
+                TestSocketEvent::Text(text) => {
+                    let envelope = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+                    if fits(&envelope) {
+                        return Ok(envelope);
+                    }
+                }
+                other => return Err(format!("{other:?} came")),
+            }
+        }
+    }
+
+    async fn send(&mut self, id: &str, to: &str, method: &str, params: &Value) -> Result<(), Failure> {
+        let payload = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let envelope = json!({
+            "protocol": "mcp-x/v0", "id": id, "ts": "2026-01-01T00:00:00Z", "from": "alice", "to": [to], "kind": "mcp", "payload": payload
+        });
+        self.socket.text(envelope.to_string()).await
+    }
+
+    async fn ask_host(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
+        self.requests += 1;
+        let id = format!("r{}", self.requests);
+        self.send(&id, "system:gateway", method, params).await?;
+        let answer = self
+            .wait_for(|envelope| {
+                envelope["correlation_id"] == id
+                    && envelope["from"] == "system:gateway"
+                    && envelope["payload"]["method"].is_null()
+                    && envelope["kind"] == "mcp"
+            })
+            .await?;
+        match &answer["payload"]["result"] {
+            Value::Null => Err(format!("{method} {params}: {}", answer["payload"])),
+            result => Ok(result.clone()),
+        }
+    }
+}
+
+async fn answers_fit(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine).set("auth.create_topics", "anyone")?).await?;
+    let mut alice = Caller::join(&gateway, "alice").await?;
+    let _bob = Caller::join(&gateway, "bob").await?;
+    // Once there are settings, everything is listed that an owner may call.
+    let configured = json!({ "name": "topic.configure", "arguments": { "change": { "title": "Tools" } } });
+    alice.ask_host("tools/call", &configured).await?;
+    let listed = alice.ask_host("tools/list", &json!({})).await?;
+    let tools = listed["tools"].as_array().ok_or("no tools")?.clone();
+    let mut left: BTreeSet<String> = tools.iter().filter_map(|tool| Some(tool["name"].as_str()?.to_owned())).collect();
+    let mut known = [("$SAID", String::new()), ("$DIGEST", String::new())];
+    for (name, arguments) in calls() {
+        if name == "approval.list" {
+            let call = json!({ "name": "move", "arguments": {} });
+            alice.send("held", "bob", "tools/call", &call).await?;
+            let held =
+                alice.wait_for(|envelope| envelope["payload"]["method"] == "notifications/approval/requested").await?;
+            known[1].1 = held["payload"]["params"]["digest"].as_str().unwrap_or_default().to_owned();
+        }
+        let mut written = arguments.to_string();
+        known.iter().for_each(|(variable, value)| written = written.replace(variable, value));
+        let arguments: Value = serde_json::from_str(&written).map_err(|error| error.to_string())?;
+        let result = alice.ask_host("tools/call", &json!({ "name": name, "arguments": arguments })).await?;
+        // That nobody offers a tool is an error with a result.
+        if result["isError"] == true && result["structuredContent"].is_null() {
+            return Err(format!("{name} {arguments} fails: {result}"));
+        }
+        let tool = tools.iter().find(|tool| tool["name"] == name).ok_or(format!("{name} is not listed"))?;
+        let found = &result["structuredContent"];
+        let schema = jsonschema::validator_for(&tool["outputSchema"]).map_err(|error| format!("{name}: {error}"))?;
+        if let Err(error) = schema.validate(found) {
+            return Err(format!("{name} {arguments} answers {found}, which its outputSchema does not allow: {error}"));
+        }
+        if name == "chat.say" {
+            known[0].1 = found["id"].as_str().unwrap_or_default().to_owned();
+        }
+        left.remove(name);
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("these tools are not called here: {left:?}")) }
+}
