@@ -71,8 +71,10 @@ export function Transcript() {
     return () => clearTimeout(timer);
   }, [target]);
 
+  // Of the same moment as `items`: the list also draws itself between two drawings of the transcript, and an old row must not count as drawn anew.
+  const { folds } = room;
   const stamp = (/** @type {Item} */ item, /** @type {number} */ at) => [
-    room.folds, peopleRevision(room.people), drawn, item.rev, isContinued(items, at, room), item.id === flash, item.id === room.unreadFrom, contentStamp(item, room),
+    folds, peopleRevision(room.people), drawn, item.rev, isContinued(items, at, room), item.id === flash, item.id === room.unreadFrom, contentStamp(item, room),
   ].join();
   const row = (/** @type {Item} */ item, /** @type {number} */ at) => html`
     ${item.id === room.unreadFrom && html`<div class="unread-line" role="separator"><span>New messages</span></div>`}

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { waitForCount } from '../support/count.js';
 import { entered } from '../support/entered.js';
 import { binary } from '../support/gateway.js';
 import { stage } from '../support/stage.js';
@@ -70,7 +71,7 @@ test('a guest\'s tool is called by its form, and shows its progress', async (t) 
 
   await card.getByRole('button', { name: 'Cancel' }).click();
   await card.and(page.locator('[data-state="cancelled"]')).waitFor();
-  assert.equal(await card.getByRole('button', { name: 'Cancel' }).count(), 0);
+  await waitForCount(card.getByRole('button', { name: 'Cancel' }), 0);
   await panel.getByRole('button', { name: /All tools/ }).click();
   await open(panel, 'cancellations');
   await panel.getByRole('button', { name: 'Call', exact: true }).click();

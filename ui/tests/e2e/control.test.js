@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch } from '../support/browser.js';
+import { waitForCount } from '../support/count.js';
 import { entered } from '../support/entered.js';
 
 const ROOM = 'room:lab';
@@ -65,7 +66,8 @@ test('a held call shows its exact arguments, and is sent once approved', async (
   assert.equal(await answer, 'moved');
   await card.getByText('Approved by').waitFor();
   await card.getByText('the floor is clear').waitFor();
-  assert.equal(await card.getByRole('button', { name: 'Approve' }).count(), 0, 'it is decided once');
+  // It is decided once.
+  await waitForCount(card.getByRole('button', { name: 'Approve' }), 0);
   await card.getByRole('button', { name: 'Show the call' }).click();
   await page.locator('article.call[data-state="done"]', { hasText: 'move' }).waitFor();
   await done();

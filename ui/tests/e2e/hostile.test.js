@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { launch, scene } from '../support/browser.js';
+import { waitForCount } from '../support/count.js';
 import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
 import { EVIL } from '../support/hostile.mjs';
@@ -51,7 +52,7 @@ test('chat is only text, whatever it says', async (t) => {
   await alice.enter(ROOM);
   const { page } = alice;
   await page.locator('article.chat', { hasText: '__proto__' }).last().waitFor();
-  assert.equal(await page.locator('article.chat').count(), texts.length * 2);
+  await waitForCount(page.locator('article.chat'), texts.length * 2);
   await page.locator('article.chat', { hasText: '<img src=x onerror=' }).first().waitFor();
   await page.getByText('<script>window.pwned=2</script>').first().waitFor();
   await harmless(page);

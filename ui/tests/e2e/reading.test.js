@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { waitForCount } from '../support/count.js';
 import { entered } from '../support/entered.js';
 import { chat } from '../support/gateway.js';
 
@@ -72,7 +73,8 @@ test('the newest card stays in sight when it is unfolded, and the answer of a ca
   await card.locator('section[aria-label="Result"]').waitFor({ state: 'detached' });
   await cast.evaluate(() => /** @type {any} */ (window).stage.actors.lab.say('and on'));
   await page.locator('article.chat', { hasText: 'and on' }).waitFor();
-  assert.equal(await page.locator('.to-end').count(), 0, 'folded again, the end is followed');
+  // Folded again, the end is followed.
+  await waitForCount(page.locator('.to-end'), 0);
   await done();
 });
 
@@ -122,11 +124,11 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   const failed = page.locator('article.call[data-state="failed"] .failure', { hasText: 'not this one' });
   await failed.waitFor();
   assert.equal(await failed.innerText(), 'not this one\n  at line 2', 'its lines are kept');
-  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 1);
+  await waitForCount(page.locator('article.call', { hasText: 'explain' }), 1);
   await page.locator('article.call', { hasText: 'picture' }).locator('.thumbnails img').waitFor();
   await group.click();
   await page.locator('article.call', { hasText: 'number 3' }).waitFor();
-  assert.equal(await page.locator('article.call', { hasText: 'explain' }).count(), 9);
+  await waitForCount(page.locator('article.call', { hasText: 'explain' }), 9);
   await group.click();
   await page.waitForFunction(() => document.querySelectorAll('article.call').length === 2);
 
@@ -143,7 +145,7 @@ test('calls that say nothing new are one row, pictures are seen at once, and a f
   const report = page.locator('article.call', { hasText: 'report' }).first();
   await report.and(page.locator('[data-state="done"]')).waitFor();
   await report.locator('.sub-call', { hasText: 'eleven degrees' }).waitFor();
-  assert.equal(await page.locator('article.call').count(), 3);
+  await waitForCount(page.locator('article.call'), 3);
   await report.getByRole('button', { name: /lab → robot measure/ }).click();
   await report.locator('article.call', { hasText: 'measure' }).locator('.call-title').waitFor();
   await done();

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, scene } from '../support/browser.js';
+import { waitForCount } from '../support/count.js';
 import { entered } from '../support/entered.js';
 import { stage } from '../support/stage.js';
 import { begin, play, ROOM } from '../support/story.js';
@@ -48,7 +49,7 @@ test('every call is a bar in the lane of whom it was put to, and runs on while i
 
   await page.getByRole('button', { name: 'Calls', exact: true }).click();
   await page.locator('.tl-label', { hasText: 'planner → archive write' }).first().waitFor();
-  assert.equal(await page.locator('.tl-label').count(), 9);
+  await waitForCount(page.locator('.tl-label'), 9);
   await page.getByLabel('Critical path').check();
   await page.locator('.tl-details', { hasText: /Critical path: \d+ calls?/ }).waitFor();
   await page.locator('.tl-bar.critical[aria-label*="return_home"]').waitFor();
