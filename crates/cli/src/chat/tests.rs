@@ -46,6 +46,11 @@ struct Room {
     wanted: Vec<ChatEffect>,
 }
 
+/// A tool as a list has it.
+fn tool(name: &str, description: &str, schema: &ArgumentSchema) -> ChatTool {
+    ChatTool { name: name.into(), description: description.into(), schema: schema.clone() }
+}
+
 impl Room {
     /// A room with alice at the terminal, of which nothing older can be had.
     fn new(columns: u16, rows: u16) -> Self {
@@ -164,11 +169,6 @@ impl Room {
     fn rover_offers(&mut self) {
         let schema = r#"{"type":"object","properties":{"x":{"type":"number","description":"Metres east"},"y":{"type":"number","description":"Metres north"},"gear":{"enum":["slow","fast"]}},"required":["x","y"]}"#;
         let schema = ArgumentSchema::new(Some(serde_json::from_str(schema).expect("a schema")));
-        let tool = |name: &str, description: &str, schema: &ArgumentSchema| ChatTool {
-            name: name.into(),
-            description: description.into(),
-            schema: schema.clone(),
-        };
         let tools = vec![
             tool("move", "Drives to a place", &schema),
             tool("measure", "Measures how far it is to the next wall", &ArgumentSchema::default()),

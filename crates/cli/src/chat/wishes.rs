@@ -168,6 +168,11 @@ impl Model {
         let tools = self.tools.get(&to).map(Vec::as_slice).unwrap_or_default();
         let checked = match tools.iter().find(|known| known.name == tool) {
             None if tools.is_empty() => Err(format!("{to} offers no tools")),
+            // The gateway lists only the tools that its reader may call, and a command names one that it has.
+            None if to.is_host() && !line.starts_with("/call") => Err(format!(
+                "you may not do this in this room: `{tool}` needs a role that allows it, or a token with the permission \
+                 `operator`\non the gateway's machine, `salon topic` does it"
+            )),
             None => {
                 let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
                 let hint = match did_you_mean(&tool, names.iter().copied()) {

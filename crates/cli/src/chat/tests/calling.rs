@@ -81,6 +81,19 @@ fn a_call_is_checked_before_it_is_made() {
 }
 
 #[test]
+fn a_command_that_one_may_not_use_says_what_it_needs() {
+    let mut room = Room::new(160, 10);
+    room.enters("/stop smoke");
+    assert_eq!(room.wanted(), "list tools of system:gateway");
+    let tools = vec![tool("chat.say", "Says something", &ArgumentSchema::default())];
+    room.put(ChatInput::Tools { of: ParticipantId::host(), tools: Ok(tools) });
+    assert_eq!(room.wanted(), "");
+    let screen = room.screen();
+    assert!(screen.contains("you may not do this in this room: `room.stop` needs a role"), "{screen}");
+    assert!(!screen.contains("has no tool"), "{screen}");
+}
+
+#[test]
 fn what_is_refused_is_shown_with_why() {
     let mut room = Room::new(80, 12);
     room.enters("hello there");
