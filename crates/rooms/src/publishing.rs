@@ -76,6 +76,10 @@ impl Room {
 
     /// Judges a draft and submits it.
     pub(crate) fn admit(self: &Arc<Self>, author: &ParticipantId, draft: Draft) -> Publishing {
+        self.judge(author, draft, Judging::First)
+    }
+
+    fn judge(self: &Arc<Self>, author: &ParticipantId, draft: Draft, judging: Judging) -> Publishing {
         if self.common.is_closing() {
             let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
             return Publishing::Refused(refusal.regarding(Some(draft.envelope().id().clone())));
@@ -141,7 +145,7 @@ impl Room {
                 Publishing::LookUp(self.clone().hold(envelope, stamp, held_by))
             }
             Err(refused) if depends_on_the_moment(refused.1.code) => {
-                Publishing::LookUp(Box::pin(self.clone().retry(refused)))
+                Publishing::LookUp(Box::pin(self.clone().retry_or_catch_up(author.clone(), refused, judging)))
             }
             Err(refused) => Publishing::Refused(refused.1),
         }
@@ -253,15 +257,49 @@ impl Room {
         found.map_err(|error| unreadable(&error).regarding(Some(draft.clone())))
     }
 
+    /// Looks whether what was refused is stored already. If not, and its callee has joined at another node a moment ago, it is judged once more,
+    /// when this room has read that join.
+    async fn retry_or_catch_up(
+        self: Arc<Self>,
+        author: ParticipantId,
+        refused: Refused,
+        judging: Judging,
+    ) -> Result<Appended, Refusal> {
+        let (draft, refusal) = *refused;
+        if let Some(stored) = self.stored(draft.envelope()).await? {
+            return Ok(stored);
+        }
+        let (Judging::First, Code::RecipientNotFound, [callee]) = (judging, refusal.code, draft.envelope().to()) else {
+            return Err(refusal);
+        };
+        if !self.has_joined_elsewhere(callee).await {
+            return Err(refusal);
+        }
+        self.judge(&author, draft, Judging::CaughtUp).outcome().await
+    }
+
+    /// Whether somebody who is not here by what this room has read is here by what the log has. Then this room has read that too.
+    async fn has_joined_elsewhere(&self, callee: &ParticipantId) -> bool {
+        // One node appends what it then folds, so only several can be apart.
+        if self.log.gone().is_none() {
+            return false;
+        }
+        let Ok(standing) = self.log.standing(&self.topic).await else { return false };
+        let joins = standing.present.iter().filter_map(|join| join.envelope.presence());
+        joins.into_iter().any(|join| join.participant.id == *callee) && self.folded(standing.head.offset).await
+    }
+
     /// What the room refuses now it may have accepted before: the same envelope again is accepted again.
     async fn retry(self: Arc<Self>, refused: Refused) -> Result<Appended, Refusal> {
         let (draft, refusal) = *refused;
-        match self.find(draft.envelope().id(), draft.envelope().id()).await? {
-            Some(found) if found.envelope.text() == draft.envelope().text() => {
-                Ok(Appended { entry: found, repeated: true })
-            }
-            _ => Err(refusal),
-        }
+        self.stored(draft.envelope()).await?.ok_or(refusal)
+    }
+
+    /// The entry of an envelope that is stored already, with the same text.
+    async fn stored(&self, envelope: &Envelope) -> Result<Option<Appended>, Refusal> {
+        let found = self.find(envelope.id(), envelope.id()).await?;
+        let same = found.filter(|found| found.envelope.text() == envelope.text());
+        Ok(same.map(|entry| Appended { entry, repeated: true }))
     }
 }
 
@@ -279,6 +317,13 @@ fn depends_on_the_moment(code: Code) -> bool {
         code,
         Code::RecipientNotFound | Code::RateLimited | Code::CorrelationMismatch | Code::Paused | Code::Archived
     )
+}
+
+/// Whether a draft is judged for the first time, or again after the room has caught up with the log.
+#[derive(Clone, Copy)]
+enum Judging {
+    First,
+    CaughtUp,
 }
 
 /// What becomes of a draft.

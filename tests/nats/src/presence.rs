@@ -10,9 +10,10 @@ use libtest_mimic::Trial;
 use salon_control::GhostGrant;
 use salon_log::nats::Nats;
 use salon_log::{Claim, Lapse, LogHealth, ReadError, Tail, Tailed, TopicLog};
-use salon_protocol::{CloseReason, Participant, Presence, PresenceEvent};
+use salon_protocol::{CloseReason, Code, Draft, Limits, Participant, Presence, PresenceEvent};
 use salon_rooms::{
-    Admission, Arrival, BridgeSettings, ByteRates, Deliver, GhostIntroduction, Rate, Rooms, Settings, Timings,
+    Admission, Arrival, BridgeSettings, ByteRates, Deliver, GhostIntroduction, Publishing, Rate, Rooms, Settings,
+    Timings,
 };
 use salon_testkit::nats::{NatsServers, frame};
 use salon_testkit::nats_trials;
@@ -29,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_orphaned_participant_is_removed,
         whom_a_node_left_behind_is_seen_off_when_it_is_gone,
         a_planned_stop_hands_places_over,
+        a_participant_that_has_just_joined_at_another_node_can_be_called,
         ghosts_move_with_their_bridge_and_leave_with_its_node,
         a_shared_place_lapses_when_the_last_of_its_nodes_is_gone,
         a_node_that_was_cut_off_yields_to_living_nodes,
@@ -190,6 +192,36 @@ async fn a_planned_stop_hands_places_over() {
     };
     within("carol's leave", told).await.expect("in time");
     other.close().await;
+    two.close().await;
+}
+
+/// The caller may know of the join by another way than its own node, which has not read it yet.
+async fn a_participant_that_has_just_joined_at_another_node_can_be_called() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let proxy = Proxy::to(servers.port(0)).await.expect("a proxy");
+    let (one, two) = (node(&servers.url()).await, node(&proxy.url()).await);
+    let (here, there) = (rooms(&one), rooms(&two));
+    let bob = enter(&there, "bob").await.seat;
+    let call = |id: &str, to: &str| {
+        let payload = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let text = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"bob","to":["{to}"],"kind":"mcp","payload":{payload}}}"#
+        );
+        Draft::parse(text, &Limits::default()).expect("a draft")
+    };
+    proxy.hold();
+    let carol = enter(&here, "carol").await;
+    let outcomes = [bob.publish(call("c1", "carol")), bob.publish(call("c2", "nobody"))];
+    proxy.release();
+    let [called, refused] = outcomes.map(Publishing::outcome);
+    let called = within("carol to be called", called).await.expect("in time").expect("an entry");
+    assert_eq!(called.entry.envelope.id().as_str(), "c1");
+    let refused = within("a refusal", refused).await.expect("in time").expect_err("nobody is there");
+    assert_eq!(refused.code, Code::RecipientNotFound);
+    drop((bob, carol));
+    here.close().await;
+    there.close().await;
+    one.close().await;
     two.close().await;
 }
 
