@@ -15,7 +15,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
         "host_tools",
         &[
             ("answer as their schemas say", Logs::Every, |engine| Box::pin(answers_fit(engine))),
-            ("record the files that a redaction removes", Logs::Every, |engine| Box::pin(removed_files(engine))),
+            ("are in the audit trail where they remove something", Logs::Every, |engine| Box::pin(removals(engine))),
         ],
     )
 }
@@ -155,7 +155,8 @@ async fn answers_fit(engine: TestEngine) -> Result<(), Failure> {
     if left.is_empty() { Ok(()) } else { Err(format!("these tools are not called here: {left:?}")) }
 }
 
-async fn removed_files(engine: TestEngine) -> Result<(), Failure> {
+/// What is redacted, the files that go with it, and a topic that is deleted.
+async fn removals(engine: TestEngine) -> Result<(), Failure> {
     let trail = Scratch::new().map_err(|error| error.to_string())?;
     let file = trail.path().join("audit.log");
     let options = TestOptions::new(engine).set("auth.create_topics", "anyone")?;
@@ -178,16 +179,23 @@ async fn removed_files(engine: TestEngine) -> Result<(), Failure> {
     alice.wait_for(|envelope| envelope["id"] == "linking").await?;
     let redact = json!({ "name": "message.redact", "arguments": { "id": "linking" } });
     alice.ask_host("tools/call", &redact).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let deleted = HttpCall::new("DELETE", "/v0/topics/room:alpha").bearer(&token).send(gateway.address()).await?;
+    if deleted.status != 204 {
+        return Err(format!("the topic is not deleted: {} {}", deleted.status, deleted.body));
+    }
     // The trail is whole once the gateway has ended.
     drop(alice);
     gateway.stop().await?;
     let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
     let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let removed: Vec<_> = records.filter(|record| record["event"] == "file_removed").collect();
-    // Bob's file stays: alice only links it.
+    let of_topic = records.filter(|record| record["topic"] == "room:alpha" && record["participant"] == "alice");
+    let found: Vec<_> = of_topic.map(|record| (record["event"].clone(), record["reason"].clone())).collect();
+    // Bob's file stays until the topic is deleted: alice only links it.
     let id = uris[0].trim_start_matches("salon-file://");
-    match &removed[..] {
-        [one] if one["participant"] == "alice" && one["topic"] == "room:alpha" && one["reason"] == id => Ok(()),
-        other => Err(format!("the trail has {other:?}")),
-    }
+    let removed = [(json!("file_removed"), json!(id)), (json!("message_redacted"), json!("linking"))];
+    let expected = [&removed[..], &[(json!("topic_deleted"), Value::Null)]].concat();
+    let is_removal = |(event, _): &&(Value, Value)| expected.iter().any(|(kind, _)| kind == event);
+    let found: Vec<_> = found.iter().filter(is_removal).cloned().collect();
+    if found == expected { Ok(()) } else { Err(format!("the trail has {found:?}")) }
 }
