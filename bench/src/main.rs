@@ -5,6 +5,7 @@ mod attacks;
 mod ceiling;
 mod commands;
 mod contender;
+mod control;
 mod guests;
 mod lines;
 mod load;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
         BenchCommand::Attacker => attacks::attack_until_told().map(|()| true),
         BenchCommand::Attacks(options) => attacks::measure(&options),
+        BenchCommand::Control(options) => control::measure(&options),
         BenchCommand::Nats(options) => nats::measure(&options),
         BenchCommand::Run(options) => measure(&options).map(|report| !report.records.iter().any(|r| r.void.is_some())),
         BenchCommand::Check(options) => {

@@ -23,6 +23,7 @@ Usage:
   bench guests [options]          measure calls of a guest's tool, directly and through a room
   bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
   bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 10,000 topics
+  bench control [options]         measure a topic without settings next to one with a hundred rules
   bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
@@ -36,6 +37,7 @@ Options:
   --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
   --without LIST  contenders to leave out: ceiling, salon
   --salon PATH    the gateway [default: target/release/salon]
+  --before PATH   an earlier gateway, whose topic without settings `control` measures too
   --server PATH   the MCP server to call, of `commands`, `guests` and `mcp` [default: target/release/rmcp-server]
   --ways LIST     what `mcp` measures: direct, mcp-proxy, supergateway, salon, salon-room, salon-modern, and the last three
                   with -unflushed after their names [default: all]
@@ -53,6 +55,7 @@ pub(crate) enum BenchCommand {
     Guests(BenchOptions),
     Mcp(BenchOptions),
     Attacks(BenchOptions),
+    Control(BenchOptions),
     /// The process that attacks, which `attacks` starts.
     Attacker,
     Nats(BenchOptions),
@@ -68,6 +71,7 @@ pub(crate) struct BenchOptions {
     pub(crate) duration: Duration,
     pub(crate) window: u32,
     pub(crate) salon: PathBuf,
+    pub(crate) before: Option<PathBuf>,
     pub(crate) server: PathBuf,
     pub(crate) ways: Vec<McpWay>,
     pub(crate) proxies: PathBuf,
@@ -89,6 +93,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         duration: Duration::from_secs(3),
         window: 512,
         salon: "target/release/salon".into(),
+        before: None,
         server: "target/release/rmcp-server".into(),
         ways: McpWay::ALL.to_vec(),
         proxies: "target/bench-mcp".into(),
@@ -128,6 +133,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
             }
             "--window" => options.window = value.parse().with_context(invalid)?,
             "--salon" => options.salon = value.into(),
+            "--before" => options.before = Some(value.into()),
             "--server" => options.server = value.into(),
             "--ways" => options.ways = list(&value, &McpWay::ALL, McpWay::key)?,
             "--proxies" => options.proxies = value.into(),
@@ -148,6 +154,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         Some("commands") => Ok(BenchCommand::Commands(options)),
         Some("guests") => Ok(BenchCommand::Guests(options)),
         Some("attacker") => Ok(BenchCommand::Attacker),
+        Some("control") => Ok(BenchCommand::Control(options)),
         Some("attacks") => Ok(BenchCommand::Attacks(options)),
         Some("nats") => Ok(BenchCommand::Nats(options)),
         Some("mcp") => Ok(BenchCommand::Mcp(options)),
@@ -190,6 +197,7 @@ mod tests {
             ("run --seconds -1", "invalid value `-1` for `--seconds`"),
             ("run --fast 1", "unknown option `--fast`"),
             ("commands --rounds 2", "Commands(BenchOptions"),
+            ("control --before old/salon", r#"before: Some("old/salon")"#),
             ("race", "unknown command `race`"),
             ("mcp --ways direct,salon-room-unflushed", "ways: [Direct, SalonRoomUnflushed]"),
             ("nats --only calls,topics", "parts: [Calls, Topics]"),

@@ -15,6 +15,7 @@ use serde::Serialize;
 pub(crate) use self::attack::Attack;
 use self::attack::AttackProcess;
 pub(crate) use self::attack::attack_until_told;
+pub(crate) use self::client::HttpLine;
 use crate::contender::{BenchScratch, Contender, ContenderServer, Installed};
 use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::options::BenchOptions;

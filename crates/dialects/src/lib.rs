@@ -28,6 +28,9 @@ pub use catalogue::{
 };
 pub use stamps::Stamps;
 
+/// How long a call may be held for approval at most, which the rules of topics are bounded by.
+const MAX_HOLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 /// One of the streams a session talks over. A WebSocket has one for life; over HTTP every request is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
@@ -270,4 +273,21 @@ pub trait Dialect: Send {
     fn forwards_entries(&self) -> bool {
         false
     }
+}
+
+/// What everybody is told of an envelope that is held, in the tests of dialects.
+#[cfg(test)]
+fn held_for_test(envelope: &salon_protocol::Envelope) -> Box<ApprovalRequest> {
+    Box::new(ApprovalRequest {
+        id: envelope.id().clone(),
+        request: envelope.text().to_owned(),
+        digest: "sha256:00".to_owned(),
+        caller: envelope.from().clone(),
+        callee: envelope.to()[0].clone(),
+        tool: "t".to_owned(),
+        approvers: Vec::new(),
+        needs: 2,
+        self_approval: false,
+        expires: salon_protocol::Timestamp(0),
+    })
 }

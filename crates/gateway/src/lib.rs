@@ -196,6 +196,7 @@ pub async fn serve(
     let host_settings = host::HostSettings {
         searches: searches.clone(),
         files: files.clone(),
+        audit: audit.clone(),
         history_off: config.history_off.clone(),
         message_limit: config.limits.message,
         namespace: local.shared_name("host"),

@@ -67,8 +67,8 @@ impl TopicControl<'_> {
         Err(Refusal::new(Code::VersionConflict, "the settings change too often; try again"))
     }
 
-    /// Deletes the topic. Its files go first, so that whatever ends this in the middle leaves none for whoever uses the name next; and once more
-    /// afterwards, because until then some may have been put there.
+    /// Deletes the topic. What would refuse that is asked before anything is removed. Its files go first, so that whatever ends this in the
+    /// middle leaves none for whoever uses the name next; and once more afterwards, because until then some may have been put there.
     pub(crate) async fn delete(
         &self,
         rooms: &Rooms,
@@ -80,6 +80,7 @@ impl TopicControl<'_> {
             // Who may own the topic may delete it as well.
             None => check_creation(self.creation, self.stamp)?,
         }
+        self.desk.check_deletion()?;
         let topic = self.desk.topic();
         files.remove_topic(topic).await.map_err(|error| crate::files::not_removed(topic, &error))?;
         let deletion = TopicDeletion { by: self.who.clone(), reason: terms.reason };
@@ -167,6 +168,7 @@ mod tests {
     use salon_rooms::{ByteRates, Rate, Settings};
 
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn a_token_that_is_limited_to_other_things_makes_no_settings() {
@@ -219,11 +221,8 @@ mod tests {
         }
     }
 
-    /// Wherever a deletion ends, whoever uses the name next finds no old files: they go before the topic does.
-    #[tokio::test]
-    async fn files_go_before_their_topic_and_once_more_after_it() {
-        let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };
-        let log = Arc::new(Sqlite::temporary(options).expect("a temporary log"));
+    /// Rooms over a log, as a gateway has them.
+    fn rooms_over(log: &Arc<Sqlite>) -> Rooms {
         let settings = Settings {
             ring: 1 << 20,
             rings: 1 << 20,
@@ -238,26 +237,81 @@ mod tests {
             witness: None,
             timings: salon_rooms::Timings::default(),
         };
-        let rooms = Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())));
-        let (topic, who) = (TopicName::new("room:a").expect("a topic"), ParticipantId::new("alice").expect("an id"));
-        let said = r#"{"protocol":"mcp-x/v0","id":"e1","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{"jsonrpc":"2.0","method":"x"}}"#;
-        log.append(&topic, Envelope::restore(said).expect("an envelope")).await.expect("stored");
+        Rooms::new(log.clone(), settings, Box::new(|_| Box::pin(std::future::pending())))
+    }
+
+    fn alice() -> ParticipantId {
+        ParticipantId::new("alice").expect("an id")
+    }
+
+    fn topic() -> TopicName {
+        TopicName::new("room:a").expect("a topic")
+    }
+
+    /// Says something in the topic, and puts a file there.
+    async fn use_topic(log: &Sqlite, number: u8) {
+        let said = format!(
+            r#"{{"protocol":"mcp-x/v0","id":"e{number}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"x"}}}}"#
+        );
+        log.append(&topic(), Envelope::restore(said).expect("an envelope")).await.expect("stored");
+        put_file(log, number).await;
+    }
+
+    async fn put_file(log: &Sqlite, number: u8) {
         let file = NewFile {
-            id: FileId::from_bytes([1; 16]),
-            topic: topic.clone(),
+            id: FileId::from_bytes([number; 16]),
+            topic: topic(),
             name: "plan.txt".parse().expect("a name"),
             mime_type: "text/plain".into(),
-            author: who.clone(),
+            author: alice(),
             created: Timestamp(0),
         };
         log.begin(file).await.expect("begun").finish(String::new()).await.expect("stored");
-        let files = OrderedFiles { log: log.clone(), topic_was_there: Arc::default() };
-        let desk = rooms.desk(&topic, &who).await.expect("a desk");
-        let control = TopicControl { desk: &desk, creation: TopicCreation::Anyone, who: &who, stamp: None };
+    }
+
+    async fn delete(rooms: &Rooms, desk: &HostAccess, files: &dyn FileStore) -> Result<(), Refusal> {
+        let control = TopicControl { desk, creation: TopicCreation::Anyone, who: &alice(), stamp: None };
         let id = |_| EnvelopeId::new("d1").expect("an id");
-        control.delete(&rooms, &files, NoticeTerms { id: &id, about: None, reason: None }).await.expect("deleted");
+        control.delete(rooms, files, NoticeTerms { id: &id, about: None, reason: None }).await
+    }
+
+    /// Wherever a deletion ends, whoever uses the name next finds no old files: they go before the topic does.
+    #[tokio::test]
+    async fn files_go_before_their_topic_and_once_more_after_it() {
+        let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };
+        let log = Arc::new(Sqlite::temporary(options).expect("a temporary log"));
+        let rooms = rooms_over(&log);
+        use_topic(&log, 1).await;
+        let files = OrderedFiles { log: log.clone(), topic_was_there: Arc::default() };
+        let desk = rooms.desk(&topic(), &alice()).await.expect("a desk");
+        delete(&rooms, &desk, &files).await.expect("deleted");
         assert_eq!(*files.topic_was_there.lock(), [true, false]);
         assert_eq!(FileStore::list(&*log).await, Ok(Vec::new()));
+        // There is nothing left to delete. The file is of an upload that the deletion has met in the middle, or of another topic of this name.
+        put_file(&log, 2).await;
+        let refused = delete(&rooms, &desk, &files).await.expect_err("deleted already");
+        assert_eq!(refused.code, Code::NotFound);
+        assert_eq!(FileStore::list(&*log).await.expect("listed").len(), 1, "a refused deletion has removed a file");
+        drop(desk);
+        rooms.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_deletion_that_the_log_refuses_removes_no_file() {
+        let scratch = Scratch::new();
+        let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };
+        let log = Sqlite::open(scratch.path(), options.clone()).expect("a log");
+        use_topic(&log, 1).await;
+        log.close().await;
+        drop(log);
+        // The log can only be read: no disk has so much room.
+        let log = Sqlite::open(scratch.path(), SqliteOptions { disk_reserve: u64::MAX, ..options }).expect("a log");
+        let log = Arc::new(log);
+        let rooms = rooms_over(&log);
+        let desk = rooms.desk(&topic(), &alice()).await.expect("a desk");
+        let refused = delete(&rooms, &desk, &*log).await.expect_err("not stored");
+        assert_eq!(refused.code, Code::Closing);
+        assert_eq!(FileStore::list(&*log).await.expect("listed").len(), 1, "a refused deletion has removed a file");
         drop(desk);
         rooms.close().await;
     }

@@ -21,6 +21,8 @@ pub const MAX_FILE_NAME_BYTES: usize = 255;
 pub const MAX_TOPIC_FILES: u64 = 10_000;
 /// How many files all topics have at most: what is known of each is in memory while files are looked at that may have to go.
 pub const MAX_FILES: u64 = 200_000;
+/// How many files of one author all topics have at most: nobody takes all the room that there is.
+pub const MAX_AUTHOR_FILES: u64 = 20_000;
 
 /// Files by topic and id. What every engine promises:
 ///
@@ -28,7 +30,7 @@ pub const MAX_FILES: u64 = 200_000;
 ///    is read or counts.
 /// 2. It is found in its topic alone, and its bytes are those that were uploaded.
 /// 3. Quotas of [`FileQuotas`] count finished files and, as far as they have come, uploads. What would exceed one is refused, and what is
-///    removed makes room.
+///    removed makes room. So it is with the numbers of files: of all, of a topic, of an author.
 /// 4. What is removed is not found any more, and a restart changes nothing of all this.
 /// 5. Where all files of a topic are removed, so are the uploads that are under way there: those end with [`FileError::Removed`].
 pub trait FileStore: Send + Sync + 'static {
@@ -88,13 +90,21 @@ pub struct StoredFile {
     pub sha256: String,
 }
 
-/// How many bytes of files are stored. Zero is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How many bytes of files are stored, where zero is no limit, and how many files of one author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileQuotas {
-    /// In one topic.
+    /// The bytes in one topic.
     pub topic: u64,
-    /// In all topics.
+    /// The bytes in all topics.
     pub total: u64,
+    /// The files of one author in all topics.
+    pub author_files: u64,
+}
+
+impl Default for FileQuotas {
+    fn default() -> Self {
+        Self { topic: 0, total: 0, author_files: MAX_AUTHOR_FILES }
+    }
 }
 
 /// Why a file was not stored.
@@ -134,6 +144,8 @@ pub enum FileScope {
     Topic,
     /// All topics.
     Gateway,
+    /// One author, in all topics.
+    Author,
 }
 
 impl fmt::Display for FileScope {
@@ -141,6 +153,7 @@ impl fmt::Display for FileScope {
         f.write_str(match self {
             Self::Topic => "this topic",
             Self::Gateway => "all topics",
+            Self::Author => "this participant",
         })
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
-use salon_log::{AppendError, ReadError};
+use salon_log::{AppendError, LogHealth, ReadError};
 use salon_protocol::{CloseReason, Code, Envelope, Refusal, TopicName};
 
 use crate::batch::Batch;
+use crate::host_access::HostAccess;
 use crate::lifecycle::Lifecycle;
 use crate::registry::Rooms;
-use crate::room::{Room, unwritable};
+use crate::room::{Room, closed, unwritable};
 
 /// What is said of a topic that was deleted and that nobody has entered since.
 pub(crate) fn deleted() -> Refusal {
@@ -41,6 +42,26 @@ impl Rooms {
             Batch::cut(vec![deletion.entry], |_| false).iter().for_each(|batch| witness(topic, batch));
         }
         Ok(())
+    }
+}
+
+impl HostAccess {
+    /// Whether the topic can be deleted, as far as that is known before it is tried. What belongs to the topic and is not in its log is
+    /// removed between the two.
+    pub fn check_deletion(&self) -> Result<(), Refusal> {
+        if self.room.common.is_closing() {
+            return Err(closed());
+        }
+        if self.room.attendance().fold().is_vacant() || self.room.is_deleted() {
+            return Err(deleted());
+        }
+        let health = self.room.log.health().borrow().clone();
+        match health {
+            LogHealth::Writable => Ok(()),
+            LogHealth::ReadOnly(why) => Err(unwritable(&AppendError::ReadOnly(why))),
+            LogHealth::Unreachable(why) => Err(unwritable(&AppendError::Unavailable(why))),
+            LogHealth::Stopped(why) => Err(unwritable(&AppendError::Stopped(why))),
+        }
     }
 }
 

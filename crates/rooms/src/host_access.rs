@@ -6,7 +6,7 @@ use std::sync::Arc;
 use salon_control::{Authority, TopicSettings};
 use salon_log::{Appended, HeldCall};
 use salon_protocol::{
-    Draft, Entry, Envelope, EnvelopeId, Participant, ParticipantId, Position, Refusal, Stamp, TopicName,
+    Draft, Entry, Envelope, EnvelopeId, FailureCause, Participant, ParticipantId, Position, Refusal, Stamp, TopicName,
 };
 use tokio::sync::watch;
 
@@ -58,6 +58,11 @@ impl HostAccess {
     /// The calls that wait for approval.
     pub fn held_calls(&self) -> Vec<HeldCall> {
         self.room.attendance().fold().held_calls().values().cloned().collect()
+    }
+
+    /// Why a call that was held will not be stored, where this is known.
+    pub fn released(&self, call: &EnvelopeId) -> Option<FailureCause> {
+        self.room.attendance().fold().released(call)
     }
 
     /// Counts the changes of the settings and of the calls that wait for approval.

@@ -23,7 +23,7 @@ use crate::lifecycle::Lifecycle;
 use crate::limits::ByteBudget;
 use crate::presence::Appending;
 use crate::redactions::RoomRedactions;
-use crate::registry::Common;
+use crate::registry::{Common, Witness};
 use crate::ring::Ring;
 use crate::solicited::Solicited;
 use crate::topic_limits::{AgentChains, TopicBudgets};
@@ -340,15 +340,25 @@ impl Room {
             self.control_changes.send_modify(|count| *count += 1);
         }
         let is_repeated = taken.is_deleted && self.is_deletion_witnessed.swap(true, Ordering::AcqRel);
-        if let Some(witness) = self.common.settings.witness.as_ref().filter(|_| !is_repeated) {
+        if let Some(witness) = self.common.settings.witness.as_ref() {
             for batch in &taken.batches {
-                witness(&self.topic, batch);
+                match is_repeated {
+                    true => witness_without_deletion(witness, &self.topic, batch),
+                    false => witness(&self.topic, batch),
+                }
             }
         }
         if taken.is_deleted {
             self.end_by_deletion();
         }
     }
+}
+
+/// Shows a batch to the witness but for the notice of the topic's deletion, which it has already.
+fn witness_without_deletion(witness: &Witness, topic: &TopicName, batch: &Batch) {
+    let is_other = |entry: &&Arc<Entry>| !ControlNotice::deletes_topic(&entry.envelope);
+    let others: Vec<_> = batch.entries().iter().filter(is_other).cloned().collect();
+    Batch::cut(others, |_| false).iter().for_each(|batch| witness(topic, batch));
 }
 
 /// What a room has folded and put into its ring.

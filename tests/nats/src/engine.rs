@@ -142,7 +142,7 @@ async fn gateways_count_each_others_files() {
     let engine = OnServers::new(NatsServers::one().await.expect("a NATS server"));
     let log = contract::LogEngine::create(&engine, RetentionRules::default()).await;
     let options = engine.opened.lock().expect("unpoisoned")[log.name()].clone();
-    let quotas = FileQuotas { topic: 1000, total: 0 };
+    let quotas = FileQuotas { topic: 1000, ..FileQuotas::default() };
     let one = NatsFiles::open(&Arc::new(log), quotas).await.expect("files");
     let two = NatsFiles::open(&Arc::new(engine.open(options).await), quotas).await.expect("files");
     let file = |number: u8| NewFile {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use libtest_mimic::Trial;
 use salon_testkit::http::HttpCall;
-use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
+use salon_testkit::{Failure, Scratch, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::{Value, json};
 
 use crate::tables::{self, Logs};
@@ -13,7 +13,10 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
         engine,
         "host_tools",
-        &[("answer as their schemas say", Logs::Every, |engine| Box::pin(answers_fit(engine)))],
+        &[
+            ("answer as their schemas say", Logs::Every, |engine| Box::pin(answers_fit(engine))),
+            ("are in the audit trail where they remove something", Logs::Every, |engine| Box::pin(removals(engine))),
+        ],
     )
 }
 
@@ -150,4 +153,49 @@ async fn answers_fit(engine: TestEngine) -> Result<(), Failure> {
         left.remove(name);
     }
     if left.is_empty() { Ok(()) } else { Err(format!("these tools are not called here: {left:?}")) }
+}
+
+/// What is redacted, the files that go with it, and a topic that is deleted.
+async fn removals(engine: TestEngine) -> Result<(), Failure> {
+    let trail = Scratch::new().map_err(|error| error.to_string())?;
+    let file = trail.path().join("audit.log");
+    let options = TestOptions::new(engine).set("auth.create_topics", "anyone")?;
+    let options = options.set("audit.file", &file.to_string_lossy())?;
+    let gateway = TestGateway::start(options).await?;
+    let mut alice = Caller::join(&gateway, "alice").await?;
+    let mut uris = Vec::new();
+    for author in ["alice", "bob"] {
+        let token = gateway.token(&TestToken::new(author))?;
+        let put = HttpCall::new("POST", "/v0/topics/room:alpha/files?name=plan.txt").bearer(&token).body("hello");
+        let put = put.send(gateway.address()).await?;
+        let uploaded: Value = serde_json::from_str(&put.body).map_err(|error| format!("{error}: {}", put.body))?;
+        uris.push(uploaded["uri"].as_str().ok_or_else(|| put.body.clone())?.to_owned());
+    }
+    let content = json!({ "jsonrpc": "2.0", "method": "notifications/note", "params": { "links": uris } });
+    let linking = json!({
+        "protocol": "mcp-x/v0", "id": "linking", "ts": "2026-01-01T00:00:00Z", "from": "alice", "kind": "mcp", "payload": content
+    });
+    alice.socket.text(linking.to_string()).await?;
+    alice.wait_for(|envelope| envelope["id"] == "linking").await?;
+    let redact = json!({ "name": "message.redact", "arguments": { "id": "linking" } });
+    alice.ask_host("tools/call", &redact).await?;
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let deleted = HttpCall::new("DELETE", "/v0/topics/room:alpha").bearer(&token).send(gateway.address()).await?;
+    if deleted.status != 204 {
+        return Err(format!("the topic is not deleted: {} {}", deleted.status, deleted.body));
+    }
+    // The trail is whole once the gateway has ended.
+    drop(alice);
+    gateway.stop().await?;
+    let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let of_topic = records.filter(|record| record["topic"] == "room:alpha" && record["participant"] == "alice");
+    let found: Vec<_> = of_topic.map(|record| (record["event"].clone(), record["reason"].clone())).collect();
+    // Bob's file stays until the topic is deleted: alice only links it.
+    let id = uris[0].trim_start_matches("salon-file://");
+    let removed = [(json!("file_removed"), json!(id)), (json!("message_redacted"), json!("linking"))];
+    let expected = [&removed[..], &[(json!("topic_deleted"), Value::Null)]].concat();
+    let is_removal = |(event, _): &&(Value, Value)| expected.iter().any(|(kind, _)| kind == event);
+    let found: Vec<_> = found.iter().filter(is_removal).cloned().collect();
+    if found == expected { Ok(()) } else { Err(format!("the trail has {found:?}")) }
 }

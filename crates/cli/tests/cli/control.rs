@@ -46,6 +46,27 @@ fn a_held_call_is_approved_from_the_command_line() {
     });
 }
 
+/// `salon call` waits for the approval, however long that takes, and ends with it.
+#[test]
+fn a_call_that_nobody_approves_ends_when_its_time_is_over() {
+    run(async {
+        let stage = Stage::new().await;
+        let _robot = stage.robot().await;
+        let admin = stage.token("admin", "permissions=operator");
+        let rule = r#"{"rules": [{"hold": "call:robot/move", "approvers": ["admin"], "expires_ms": 1000}]}"#;
+        stage.told_to(&admin, &["topic", "set", TOPIC, rule, "--json"]).await;
+        let called = stage.told(&["call", TOPIC, "robot", "move", "x=1", "y=2"]).await;
+        assert_snapshot!(called, @"
+        error: nobody approved the call to `robot` in time
+        exit: 5
+        ");
+        assert_snapshot!(stage.told_to(&admin, &["approvals", TOPIC]).await, @"
+        no call waits for approval there
+        exit: 0
+        ");
+    });
+}
+
 #[test]
 fn a_topic_is_shown_changed_and_refused() {
     run(async {

@@ -16,6 +16,7 @@ use super::calls::{MachineCall, RequestStage, SILENCE_TIMEOUT, silent};
 use super::message::read;
 use super::speech::{MachineFailure, OutgoingMessage, ToolReply, code_of, read_result, status};
 use super::{Machine, MachineTimer, Purpose, raw};
+use crate::MAX_HOLD;
 use crate::streams::StreamReply;
 
 /// Somebody in the room, or somebody who left while requests to it are open.
@@ -178,6 +179,26 @@ impl Machine {
             peer.caller.lost(request, &RpcError::internal(&*refusal.message));
         }
         self.perform(&to, Some(StepCause::Refusal(refusal)), now);
+    }
+
+    /// A request waits for approval. It may do so for longer than a participant is waited for; what becomes of it the room tells.
+    pub(super) fn held(&mut self, request: &EnvelopeId, now: Instant) {
+        let Some(SentRequest { to, request, .. }) = self.sent.get(request) else { return };
+        let (to, request) = (to.clone(), *request);
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.caller.wait_for_approval(request, now + MAX_HOLD);
+        }
+        self.schedule(&to);
+    }
+
+    /// A request is in the room. The time for its participant begins, which for a held one is when enough have approved it.
+    pub(super) fn request_stored(&mut self, request: &EnvelopeId, now: Instant) {
+        let Some(SentRequest { to, request, is_handshake: false }) = self.sent.get(request) else { return };
+        let (to, request) = (to.clone(), *request);
+        if let Some(peer) = self.peers.get_mut(&to) {
+            peer.caller.progressed(request, now);
+        }
+        self.schedule(&to);
     }
 
     pub(super) fn forget_handshakes_with(&mut self, who: &ParticipantId) {

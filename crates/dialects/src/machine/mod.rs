@@ -445,7 +445,10 @@ impl Dialect for Machine {
             }
             DialectEvent::NotJoined(refusal) => self.not_seated(&refusal, now),
             DialectEvent::Accepted { ticket, repeated, .. } => self.accepted(ticket, repeated, now),
-            DialectEvent::Held { ticket, .. } => self.accepted(ticket, false, now),
+            DialectEvent::Held { ticket, held } => {
+                self.accepted(ticket, false, now);
+                self.held(&held.id, now);
+            }
             // Messages of this protocol are for who is there.
             DialectEvent::Absent { .. } => {}
             DialectEvent::Refused { ticket, refusal } => self.not_accepted(ticket, refusal, now),

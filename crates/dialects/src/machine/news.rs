@@ -122,7 +122,7 @@ impl Machine {
     pub(super) fn overhear(&mut self, entry: &Arc<Entry>, now: Instant) {
         let envelope = &entry.envelope;
         if *envelope.from() == self.options.me {
-            return;
+            return self.request_stored(envelope.id(), now);
         }
         // What names another session of the participant is for that one.
         if envelope.to().contains(&self.options.me) && !envelope.concerns_session(&self.session) {

@@ -125,7 +125,7 @@ impl Config {
 
     /// How many bytes of files are stored.
     pub fn file_quotas(&self) -> FileQuotas {
-        FileQuotas { topic: self.limits.topic_files as u64, total: self.limits.files as u64 }
+        FileQuotas { topic: self.limits.topic_files as u64, total: self.limits.files as u64, ..FileQuotas::default() }
     }
 
     /// The NATS servers of the store, where it is there.

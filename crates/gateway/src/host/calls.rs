@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use salon_mcp::input::ELICITATION;
 use salon_protocol::{Entry, EnvelopeId, ParticipantId, SessionId, Sessions, Stamp, rpc};
 use salon_rooms::Publishing;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::events::is_upkeep;
 use super::office::Office;
-use super::speech::{compose_between, text};
+use super::speech::{compose_between, derived_id, text};
 use crate::clock;
 
 /// Why nothing came from somebody.
@@ -119,6 +121,38 @@ impl HostCalls {
     }
 }
 
+/// What the host takes back when it does not wait for an answer any more. The id of the notification is derived for it, by which a wait
+/// knows what was taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Withdrawal {
+    /// A form for an approver.
+    Form,
+    /// A request that nobody waits for as an event, such as for a list.
+    Upkeep,
+    /// The call of a tool.
+    Call,
+}
+
+impl Withdrawal {
+    /// What the withdrawal of a request is.
+    pub(super) fn of(method: &str) -> Self {
+        match method {
+            ELICITATION => Self::Form,
+            method if is_upkeep(method) => Self::Upkeep,
+            _ => Self::Call,
+        }
+    }
+
+    pub(super) fn id(self, namespace: &uuid::Uuid, request: &EnvelopeId) -> String {
+        let purpose = match self {
+            Self::Form => "form withdrawn",
+            Self::Upkeep => "upkeep withdrawn",
+            Self::Call => "call withdrawn",
+        };
+        derived_id(namespace, purpose, request)
+    }
+}
+
 /// A request on its way. Dropped without an answer, it is withdrawn.
 pub(super) struct HostCall {
     office: Arc<Office>,
@@ -127,6 +161,7 @@ pub(super) struct HostCall {
     id: u64,
     reply: oneshot::Receiver<CalleeReply>,
     may_withdraw: bool,
+    withdrawal: Withdrawal,
 }
 
 impl HostCall {
@@ -178,7 +213,8 @@ impl HostCall {
             open.insert(request.clone(), waiting);
         }
         let (office, callee) = (office.clone(), callee.clone());
-        let mut asked = Self { office, callee, request, id, reply, may_withdraw: false };
+        let withdrawal = Withdrawal::of(method);
+        let mut asked = Self { office, callee, request, id, reply, may_withdraw: false, withdrawal };
         let refusal = match asked.office.desk.publish(&host, draft) {
             Publishing::Submitted(submission) => {
                 // MCP does not let a client cancel its `initialize`.
@@ -217,7 +253,8 @@ impl Drop for HostCall {
         self.office.calls.open().remove(&self.request);
         if self.may_withdraw {
             let params = json!({ "requestId": self.id, "reason": "the answer is no longer needed" });
-            self.office.tell(&self.callee, &self.request, "notifications/cancelled", &params);
+            let notification = self.withdrawal.id(&self.office.toolbox.namespace, &self.request);
+            self.office.tell_as(&notification, &self.callee, &self.request, "notifications/cancelled", &params);
         }
     }
 }

@@ -9,7 +9,7 @@ use salon_control::{
     APPROVAL_DECIDED_METHOD, Act, ApprovalDecision, ApprovalRequest, Authority, ControlNotice, Decision, TopicSettings,
 };
 use salon_log::HeldCall;
-use salon_protocol::{Code, EnvelopeId, ParticipantId, Refusal, RpcError, Stamp};
+use salon_protocol::{Code, EnvelopeId, FailureCause, ParticipantId, Refusal, RpcError, Stamp};
 use salon_rooms::{HostAccess, notice};
 use serde_json::{Value, json};
 
@@ -179,6 +179,23 @@ impl<'a> ControlCall<'a> {
         Ok(structured(&json!({ "approvals": held.iter().map(shown).collect::<Vec<_>>() })))
     }
 
+    /// Why a call is not held, for a participant that would decide about it.
+    async fn ending_of(&self, id: &EnvelopeId) -> &'static str {
+        match self.desk().released(id) {
+            Some(FailureCause::Denied) => "it was denied",
+            Some(FailureCause::Expired) => "nobody decided about it in time",
+            Some(FailureCause::Withdrawn) => "its caller cancelled it or left, and it is not sent",
+            Some(FailureCause::Stopped) => "its caller was paused or removed, and it is not sent",
+            Some(FailureCause::CalleeLeft | FailureCause::TooManyWaiting) | None => {
+                let found = self.office.toolbox.log.find(self.desk().topic(), id).await;
+                match found.ok().flatten() {
+                    Some(_) => "it was approved, and sent",
+                    None => "it was decided about, cancelled, or never held",
+                }
+            }
+        }
+    }
+
     fn approver(&self) -> Approver<'_> {
         Approver { office: self.office, who: self.request.caller(), stamp: self.stamp() }
     }
@@ -237,9 +254,7 @@ impl<'a> ControlCall<'a> {
             return Ok(structured(&json!({ "id": made.id, "decision": made.decision })));
         }
         let Some(hold) = self.desk().held_calls().into_iter().find(|hold| hold.request.id == id) else {
-            return Ok(failed(&format!(
-                "no call `{id}` waits for approval: it was decided about, cancelled, or never held"
-            )));
+            return Ok(failed(&format!("no call `{id}` waits for approval: {}", self.ending_of(&id).await)));
         };
         if hold.request.digest != digest {
             return Ok(failed("the digest is of another text: read the request again, and decide about what it says"));
@@ -321,7 +336,7 @@ impl Approver<'_> {
         match self.office.desk.append(notice).await {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.code == Code::VersionConflict => {
-                Err("it was decided about meanwhile, or you have approved it already".into())
+                Err("it was decided about or cancelled meanwhile, or you have approved it already".into())
             }
             Err(refusal) => Err(refusal.message),
         }

@@ -7,6 +7,7 @@ use salon_mcp::input::ELICITATION;
 use salon_protocol::{CHAT_METHOD, ChatRevision, Entry, Message, ParticipantId, PresenceEvent};
 use serde::Deserialize;
 
+use super::calls::Withdrawal;
 use super::speech::cut;
 use super::waiting;
 
@@ -63,7 +64,7 @@ impl Interests {
             return false;
         }
         let Some(message) = envelope.message() else { return false };
-        if is_form(entry) {
+        if self.is_form(entry) {
             return false;
         }
         if self.has(Sort::Any) {
@@ -74,7 +75,10 @@ impl Interests {
             Message::Notification { method } if &**method == CHAT_METHOD || envelope.is_chat_revision() => {
                 self.has(Sort::Chat) || self.has(Sort::Mention) && (is_to_caller() || self.is_named_in(entry))
             }
-            Message::Notification { method } => self.has(Sort::Mention) && !is_upkeep(method) && is_to_caller(),
+            Message::Notification { method } => {
+                let is_upkeep = is_upkeep(method) || self.withdraws(entry, Withdrawal::Upkeep);
+                self.has(Sort::Mention) && !is_upkeep && is_to_caller()
+            }
             Message::Request { method, .. } => {
                 (self.has(Sort::Call) || self.has(Sort::Mention)) && !is_upkeep(method) && is_to_caller()
             }
@@ -113,22 +117,30 @@ impl Interests {
             _ => false,
         }
     }
-}
 
-/// Whether an entry puts a form to an approver's client, or takes one back: the client is shown forms by its door ([`super::approver_forms`]). If
-/// they were events, a form would end the very wait that it is put by.
-fn is_form(entry: &Entry) -> bool {
-    let envelope = &entry.envelope;
-    let is_one = |method: &str| matches!(method, ELICITATION | "notifications/cancelled");
-    let method = match envelope.message() {
-        Some(Message::Request { method, .. } | Message::Notification { method }) => method,
-        _ => return false,
-    };
-    envelope.from().is_host() && !envelope.to().is_empty() && is_one(method)
+    /// Whether an entry puts a form to an approver's client, or takes one back: the client is shown forms by its door
+    /// ([`super::approver_forms`]). If they were events, a form would end the very wait that it is put by.
+    fn is_form(&self, entry: &Entry) -> bool {
+        let envelope = &entry.envelope;
+        match envelope.message() {
+            Some(Message::Request { method, .. }) => {
+                envelope.from().is_host() && !envelope.to().is_empty() && &**method == ELICITATION
+            }
+            Some(Message::Notification { .. }) => self.withdraws(entry, Withdrawal::Form),
+            _ => false,
+        }
+    }
+
+    /// Whether an entry says that the host does not wait any more for the answer to a request of a sort.
+    fn withdraws(&self, entry: &Entry, withdrawal: Withdrawal) -> bool {
+        let envelope = &entry.envelope;
+        let request = envelope.correlation().filter(|_| envelope.from().is_host());
+        request.is_some_and(|request| withdrawal.id(&self.namespace, request) == envelope.id().as_str())
+    }
 }
 
 /// What MCP's machinery does by itself, which nobody waits for.
-fn is_upkeep(method: &str) -> bool {
+pub(super) fn is_upkeep(method: &str) -> bool {
     matches!(
         method,
         "initialize"
@@ -311,5 +323,26 @@ mod tests {
         };
         assert_eq!(sorts(&answer(waiting::PURPOSE)), "");
         assert_eq!(sorts(&answer("answer")), "any");
+    }
+
+    /// A form is shown by its door, and so is its end. What else the host takes back is an event where what it has asked was one.
+    #[test]
+    fn only_the_withdrawal_of_a_form_is_no_event() {
+        let withdrawn = |method: &str| {
+            let request = EnvelopeId::new("q1").expect("an id");
+            let text = json!({
+                "protocol": "mcp-x/v0", "id": Withdrawal::of(method).id(&uuid::Uuid::nil(), &request), "ts": "2025-08-17T14:00:00Z",
+                "from": "system:gateway", "to": ["alice"], "kind": "mcp", "correlation_id": "q1",
+                "payload": {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
+            });
+            let envelope = Envelope::restore(text.to_string()).expect("an envelope");
+            sorts(&Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope })
+        };
+        assert_eq!(withdrawn("elicitation/create"), "");
+        assert_eq!(withdrawn("tools/list"), "any");
+        assert_eq!(withdrawn("tools/call"), "mention any");
+        let call = |method: &str| json!({"jsonrpc":"2.0","id":1,"method":method,"params":{}});
+        assert_eq!(sorts(&entry("system:gateway", &["alice"], call("elicitation/create"))), "");
+        assert_eq!(sorts(&entry("bob", &["alice"], call("elicitation/create"))), "mention call any");
     }
 }

@@ -43,6 +43,7 @@ use serde_json::{Value, json};
 
 use resident::Resident;
 
+use crate::audit::Audit;
 use crate::config::TopicCreation;
 use crate::search::Searches;
 
@@ -55,6 +56,7 @@ use tools::HostToolbox;
 pub(crate) struct HostSettings {
     pub(crate) searches: Arc<Searches>,
     pub(crate) files: Arc<dyn FileStore>,
+    pub(crate) audit: Audit,
     pub(crate) history_off: HashSet<TopicName>,
     /// The longest answer. Zero is no limit.
     pub(crate) message_limit: usize,

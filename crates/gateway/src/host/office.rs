@@ -88,10 +88,21 @@ impl Office {
 
     /// Tells somebody something. What is published is on its way in order, so nobody needs to wait for it.
     pub(super) fn tell(&self, to: &ParticipantId, about: &EnvelopeId, method: &str, params: &impl Serialize) {
+        self.tell_as(&uuid::Uuid::new_v4().to_string(), to, about, method, params);
+    }
+
+    /// The same under an id.
+    pub(super) fn tell_as(
+        &self,
+        id: &str,
+        to: &ParticipantId,
+        about: &EnvelopeId,
+        method: &str,
+        params: &impl Serialize,
+    ) {
         let host = ParticipantId::host();
-        let id = uuid::Uuid::new_v4().to_string();
         let payload = rpc::notification(method, Some(&text(params)));
-        drop(self.desk.publish(&host, compose(&id, &host, std::slice::from_ref(to), Some(about), payload)));
+        drop(self.desk.publish(&host, compose(id, &host, std::slice::from_ref(to), Some(about), payload)));
     }
 
     /// The same about nothing in particular, to several; to nobody is to everybody.

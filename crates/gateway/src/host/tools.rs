@@ -18,6 +18,7 @@ use super::catalogue::ListBudget;
 use super::office::HostRequest;
 use super::places::ReadPositions;
 use super::speech::{HostOutcome, compose, derived_id, failed, structured};
+use crate::audit::Audit;
 use crate::config::TopicCreation;
 use crate::history::{self, StoredPage, Window};
 use crate::search::Searches;
@@ -30,6 +31,7 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(super) struct HostToolbox {
     pub(super) log: Arc<dyn TopicLog>,
     pub(super) files: Arc<dyn FileStore>,
+    pub(super) audit: Audit,
     pub(super) searches: Arc<Searches>,
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) history_off: HashSet<TopicName>,
@@ -56,13 +58,14 @@ enum SayFormat {
 
 impl HostToolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, cluster: Arc<dyn Cluster>, settings: HostSettings) -> Self {
-        let HostSettings { searches, files, history_off, message_limit, namespace, list_times, topic_creation } =
+        let HostSettings { searches, files, audit, history_off, message_limit, namespace, list_times, topic_creation } =
             settings;
         let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
         Self {
             log,
             cluster,
             files,
+            audit,
             searches,
             history_off,
             message_limit,

@@ -27,6 +27,7 @@ pub async fn run(engine: &impl FileEngine) {
         within("1: a file is there once it is finished", finished_files_are_there(engine)).boxed_local(),
         within("2: a file is its topic's, byte for byte", files_are_their_topics(engine)).boxed_local(),
         within("3: quotas are kept", quotas_are_kept(engine)).boxed_local(),
+        within("3: an author has its share", an_author_has_its_share(engine)).boxed_local(),
         within("4: what is removed is gone", what_is_removed_is_gone(engine)).boxed_local(),
         within("5: all of a topic is removed", all_of_a_topic_is_removed(engine)).boxed_local(),
     ])
@@ -109,7 +110,7 @@ async fn files_are_their_topics(engine: &impl FileEngine) {
 }
 
 async fn quotas_are_kept(engine: &impl FileEngine) {
-    let store = engine.create(FileQuotas { topic: 1000, total: 1500 }).await;
+    let store = engine.create(FileQuotas { topic: 1000, total: 1500, ..FileQuotas::default() }).await;
     put(&store, new_file("a", 1), &content(800)).await.expect("stored");
     let of_topic = Err(FileError::Quota { scope: FileScope::Topic, limit: 1000 });
     assert_eq!(put(&store, new_file("b", 2), &content(201)).await, of_topic);
@@ -120,6 +121,27 @@ async fn quotas_are_kept(engine: &impl FileEngine) {
     assert_eq!(put(&store, new_file("b", 4), &content(201)).await, of_topic, "after a restart too");
     store.remove(&topic("room:a"), &new_file("a", 1).id).await.expect("removed");
     put(&store, other, &content(701)).await.expect("there is room again");
+}
+
+async fn an_author_has_its_share(engine: &impl FileEngine) {
+    let store = engine.create(FileQuotas { author_files: 2, ..FileQuotas::default() }).await;
+    let elsewhere = NewFile { topic: topic("room:b"), ..new_file("b", 2) };
+    put(&store, new_file("a", 1), b"one").await.expect("stored");
+    // An upload counts as well, wherever it is.
+    let upload = store.begin(elsewhere.clone()).await.expect("begun");
+    let too_many = FileError::TooMany { scope: FileScope::Author, limit: 2 };
+    assert_eq!(put(&store, new_file("c", 3), b"").await, Err(too_many.clone()));
+    upload.finish("00ff".repeat(16)).await.expect("stored");
+    let store = engine.restart(store).await;
+    assert_eq!(put(&store, new_file("c", 4), b"").await, Err(too_many.clone()), "after a restart too");
+    let bob = NewFile { author: ParticipantId::new("bob").expect("an id"), ..new_file("d", 5) };
+    put(&store, bob, b"two").await.expect("others have their own share");
+    store.remove(&topic("room:a"), &new_file("a", 1).id).await.expect("removed");
+    put(&store, new_file("e", 6), b"").await.expect("what was removed makes room");
+    assert_eq!(put(&store, new_file("f", 7), b"").await, Err(too_many));
+    store.remove_topic(&topic("room:a")).await.expect("removed");
+    put(&store, new_file("g", 8), b"").await.expect("and so does all of a topic");
+    assert!(store.find(&elsewhere.topic, &elsewhere.id).await.expect("looked up").is_some());
 }
 
 async fn what_is_removed_is_gone(engine: &impl FileEngine) {
@@ -134,7 +156,7 @@ async fn what_is_removed_is_gone(engine: &impl FileEngine) {
 }
 
 async fn all_of_a_topic_is_removed(engine: &impl FileEngine) {
-    let store = engine.create(FileQuotas { topic: 1000, total: 2000 }).await;
+    let store = engine.create(FileQuotas { topic: 1000, total: 2000, ..FileQuotas::default() }).await;
     let other = NewFile { topic: topic("room:b"), ..new_file("other", 9) };
     put(&store, other.clone(), &content(10)).await.expect("stored");
     put(&store, new_file("a", 1), &content(400)).await.expect("stored");

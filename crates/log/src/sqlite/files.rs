@@ -62,6 +62,8 @@ struct FileCounts {
     total: u64,
     files: u64,
     topics: HashMap<TopicName, TopicFiles>,
+    /// The files of each author.
+    authors: HashMap<ParticipantId, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,16 +91,20 @@ impl FileDesk {
     }
 
     /// Counts one more file.
-    fn enter(&self, topic: &TopicName) -> Result<(), FileError> {
+    fn enter(&self, file: &NewFile) -> Result<(), FileError> {
         let mut counts = self.counts.lock();
         if counts.files >= MAX_FILES {
             return Err(FileError::TooMany { scope: FileScope::Gateway, limit: MAX_FILES });
         }
-        let known = counts.topics.entry(topic.clone()).or_default();
-        if known.files >= MAX_TOPIC_FILES {
+        if counts.topics.get(&file.topic).is_some_and(|known| known.files >= MAX_TOPIC_FILES) {
             return Err(FileError::TooMany { scope: FileScope::Topic, limit: MAX_TOPIC_FILES });
         }
-        known.files += 1;
+        let limit = self.quotas.author_files;
+        if counts.authors.get(&file.author).is_some_and(|files| *files >= limit) {
+            return Err(FileError::TooMany { scope: FileScope::Author, limit });
+        }
+        counts.topics.entry(file.topic.clone()).or_default().files += 1;
+        *counts.authors.entry(file.author.clone()).or_default() += 1;
         counts.files += 1;
         Ok(())
     }
@@ -106,7 +112,7 @@ impl FileDesk {
     /// Counts so many bytes more, where the quotas allow it.
     fn grow(&self, topic: &TopicName, bytes: u64) -> Result<(), FileError> {
         let mut counts = self.counts.lock();
-        let FileQuotas { topic: of_topic, total } = self.quotas;
+        let FileQuotas { topic: of_topic, total, .. } = self.quotas;
         let is_over = |limit: u64, held: u64| limit > 0 && held.saturating_add(bytes) > limit;
         let held = counts.topics.get(topic).map_or(0, |known| known.bytes);
         if is_over(of_topic, held) {
@@ -121,8 +127,14 @@ impl FileDesk {
     }
 
     /// Takes a file off.
-    fn leave(&self, topic: &TopicName, bytes: u64) {
+    fn leave(&self, topic: &TopicName, author: &ParticipantId, bytes: u64) {
         let mut counts = self.counts.lock();
+        if let Some(files) = counts.authors.get_mut(author) {
+            *files = files.saturating_sub(1);
+            if *files == 0 {
+                counts.authors.remove(author);
+            }
+        }
         counts.total = counts.total.saturating_sub(bytes);
         counts.files = counts.files.saturating_sub(1);
         if let Some(known) = counts.topics.get_mut(topic) {
@@ -168,7 +180,7 @@ impl FileStore for Sqlite {
             desk.check_health()?;
             // What is stored is counted from the first time that the database is opened.
             desk.ask(FileThread::open_for_writing).await.map_err(failed)?;
-            desk.enter(&file.topic)?;
+            desk.enter(&file)?;
             // Counted until it is finished, or dropped.
             let mut upload = SqliteUpload {
                 desk,
@@ -204,8 +216,8 @@ impl FileStore for Sqlite {
         async move {
             let (name, id) = (topic.clone(), id.clone());
             let removed = desk.ask(move |files| files.remove(&name, &id)).await.map_err(failed)?;
-            if let Some(bytes) = removed {
-                desk.leave(&topic, bytes);
+            if let Some((author, bytes)) = removed {
+                desk.leave(&topic, &author, bytes);
             }
             Ok(())
         }
@@ -218,9 +230,9 @@ impl FileStore for Sqlite {
             let name = topic.clone();
             let files = desk.ask(move |files| files.abandon(&name)).await.map_err(failed)?;
             // One by one: others who use files wait for each of them, and not for all.
-            for (file, bytes) in files {
-                desk.ask(move |files| files.delete(file)).await.map_err(failed)?;
-                desk.leave(&topic, bytes);
+            for AbandonedFile { row, author, bytes } in files {
+                desk.ask(move |files| files.delete(row)).await.map_err(failed)?;
+                desk.leave(&topic, &author, bytes);
             }
             desk.ask(FileThread::scrub).await.map_err(failed)
         }
@@ -293,11 +305,18 @@ impl Drop for SqliteUpload {
         if self.is_finished {
             return;
         }
-        self.desk.leave(&self.file.topic, self.size);
+        self.desk.leave(&self.file.topic, &self.file.author, self.size);
         if let Some(file) = self.number {
             drop(self.desk.ask(move |files| files.delete(file)));
         }
     }
+}
+
+/// A file that was taken from its topic, and whose bytes are still to be removed.
+struct AbandonedFile {
+    row: i64,
+    author: ParticipantId,
+    bytes: u64,
 }
 
 /// The thread's connection.
@@ -338,6 +357,7 @@ impl FileThread {
             let mut counts = FileCounts::default();
             for stored in list(&db)? {
                 (counts.total, counts.files) = (counts.total + stored.size, counts.files + 1);
+                *counts.authors.entry(stored.file.author).or_default() += 1;
                 let known = counts.topics.entry(stored.file.topic).or_default();
                 (known.bytes, known.files) = (known.bytes + stored.size, known.files + 1);
             }
@@ -379,14 +399,18 @@ impl FileThread {
         Ok(finished > 0)
     }
 
-    /// Takes everything from a topic: files are no files any more, and uploads cannot be finished. Gives the rows and sizes of the files; an
+    /// Takes everything from a topic: files are no files any more, and uploads cannot be finished. Gives the files; an
     /// upload removes its row itself, whose number is taken until then.
-    fn abandon(&mut self, topic: &TopicName) -> Result<Vec<(i64, u64)>, SqliteFault> {
+    fn abandon(&mut self, topic: &TopicName) -> Result<Vec<AbandonedFile>, SqliteFault> {
         let Some(db) = self.db(false)? else { return Ok(Vec::new()) };
         let step = db.transaction()?;
-        let mut query = step.prepare("SELECT file, size FROM files WHERE topic = ?1 AND sha256 IS NOT NULL")?;
-        let rows = query.query_map([topic.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let files = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut query = step.prepare("SELECT file, author, size FROM files WHERE topic = ?1 AND sha256 IS NOT NULL")?;
+        let mut rows = query.query([topic.as_str()])?;
+        let mut files = Vec::new();
+        while let Some(row) = rows.next()? {
+            files.push(AbandonedFile { row: row.get(0)?, author: author_in(row, 1)?, bytes: row.get(2)? });
+        }
+        drop(rows);
         drop(query);
         // No topic has this name. What is left of it when the process ends is removed like any unfinished upload.
         step.execute("UPDATE files SET topic = '', sha256 = NULL WHERE topic = ?1", [topic.as_str()])?;
@@ -410,12 +434,14 @@ impl FileThread {
         Ok(truncated?)
     }
 
-    fn remove(&mut self, topic: &TopicName, id: &FileId) -> Result<Option<u64>, SqliteFault> {
+    /// Removes a file; whose it was, and its bytes.
+    fn remove(&mut self, topic: &TopicName, id: &FileId) -> Result<Option<(ParticipantId, u64)>, SqliteFault> {
+        let Some(stored) = self.find(topic, id)? else { return Ok(None) };
         let Some(db) = self.db(false)? else { return Ok(None) };
         let Some((file, size)) = row(db, topic, id)? else { return Ok(None) };
         self.delete(file)?;
         self.scrub()?;
-        Ok(Some(size))
+        Ok(Some((stored.file.author, size)))
     }
 
     fn find(&mut self, topic: &TopicName, id: &FileId) -> Result<Option<StoredFile>, SqliteFault> {
@@ -464,15 +490,22 @@ fn list(db: &Connection) -> Result<Vec<StoredFile>, SqliteFault> {
     Ok(files)
 }
 
+fn damaged() -> SqliteFault {
+    SqliteFault::Damaged { what: "a row of the files" }
+}
+
+fn author_in(row: &Row<'_>, column: usize) -> Result<ParticipantId, SqliteFault> {
+    ParticipantId::new(row.get::<_, String>(column)?).map_err(|_| damaged())
+}
+
 fn stored(row: &Row<'_>) -> Result<StoredFile, SqliteFault> {
-    let damaged = || SqliteFault::Damaged { what: "a row of the files" };
     let text = |at: usize| row.get::<_, String>(at);
     let file = NewFile {
         id: text(0)?.parse().map_err(|_| damaged())?,
         topic: TopicName::new(text(1)?).map_err(|_| damaged())?,
         name: text(2)?.parse().map_err(|_| damaged())?,
         mime_type: text(3)?,
-        author: ParticipantId::new(text(4)?).map_err(|_| damaged())?,
+        author: author_in(row, 4)?,
         created: Timestamp(row.get(5)?),
     };
     Ok(StoredFile { file, size: row.get(6)?, sha256: text(7)? })

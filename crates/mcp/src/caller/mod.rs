@@ -312,6 +312,16 @@ impl Caller {
         Some(id)
     }
 
+    /// A request waits for somebody's approval before the server gets it. It is waited for until `deadline`, or until
+    /// [`progressed`](Self::progressed) is called when the server has it.
+    pub fn wait_for_approval(&mut self, request: RequestId, deadline: Instant) {
+        if let Some(id) = self.requests.get(&request).copied()
+            && self.profile.silence_timeout.is_some()
+        {
+            self.wait_until(id, Some(deadline));
+        }
+    }
+
     /// The server has started over and knows of no handshake: what waits for one begins another. Requests it was sent before are the
     /// owner's to give up.
     pub fn restarted(&mut self, era: Era, now: Instant) {

@@ -293,6 +293,23 @@ fn a_server_that_only_asks_is_given_up() {
 }
 
 #[test]
+fn a_call_that_waits_for_approval_has_its_time_when_the_server_gets_it() {
+    let mut script = CallerScript::with(Caller::after_handshake(profile("{}"), Era::Legacy));
+    script.call("tools/call", r#"{"name":"a"}"#);
+    script.steps();
+    script.caller.wait_for_approval(script.sent[0], script.now + 9 * SILENCE);
+    script.after(8 * SILENCE);
+    script.caller.progressed(script.sent[0], script.now);
+    script.after(SILENCE / 2);
+    assert_snapshot!(script.steps(), @"");
+    script.after(SILENCE / 2);
+    assert_snapshot!(script.steps(), @r"
+    withdraw: the answer took too long
+    failed: TimedOut
+    ");
+}
+
+#[test]
 fn silence_ends_a_call_and_progress_renews_it() {
     let mut script = CallerScript::with(Caller::after_handshake(profile("{}"), Era::Legacy));
     let call = script.call("tools/call", r#"{"name":"a"}"#);

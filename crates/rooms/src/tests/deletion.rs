@@ -35,3 +35,31 @@ async fn a_deletion_is_witnessed_once() {
         log.close().await;
     }
 }
+
+/// The notice may be witnessed before the room reads it, together with others: those are witnessed when it does.
+#[tokio::test]
+async fn what_comes_with_a_deletion_is_witnessed() {
+    let (log, seen) = (Faulty::new(), Arc::<Mutex<Vec<String>>>::default());
+    let noted = seen.clone();
+    let witness: Witness = Box::new(move |_, batch| {
+        let ids = batch.entries().iter().map(|entry| entry.envelope.id().to_string());
+        noted.lock().expect("unpoisoned").extend(ids);
+    });
+    let rooms = log.rooms_with(Settings { witness: Some(witness), ..settings() });
+    let topic = TopicName::new("room:gone").expect("a name");
+    log.append(&topic, chat("e1")).await.expect("stored");
+    let cursor = rooms.observe(&topic, None, Interest::default(), None).await.expect("a cursor");
+    let visit = rooms.visit_open(&topic).expect("an open room");
+    visit.room().is_deletion_witnessed.store(true, Ordering::SeqCst);
+    let entry = |offset, envelope| {
+        let position = Position { epoch: 1, offset };
+        Arc::new(Entry { position, arrived: salon_protocol::Timestamp(0), stamp: None, envelope })
+    };
+    let entries = vec![entry(1000, chat("e2")), entry(1001, deletion())];
+    let taken = visit.room().fold_in(entries).expect("entries");
+    visit.room().report(&taken);
+    assert_eq!(*seen.lock().expect("unpoisoned"), ["e2"]);
+    drop((cursor, visit));
+    rooms.close().await;
+    log.close().await;
+}

@@ -257,6 +257,29 @@ fn progress_comes_with_its_request_and_lengthens_the_wait() {
 }
 
 #[test]
+fn a_held_request_waits_for_its_approval_and_then_for_its_answer() {
+    let mut play = Play::seated().after(
+        r#"request m1 bob {"tool":{"id":"t"}}
+        list bob {"tools":[{"name":"t"}]}
+        hold
+        bob: initialize
+        take
+        await-approval
+        tick 86400000"#,
+    );
+    // One of two approvals is none.
+    play.run(r#"system:gateway* notifications/approval/decided {"id":"m1","decision":"approved"}"#);
+    play.told.clear();
+    play.run("tick 86400000\nstored m1\ntick 59999");
+    assert_snapshot!(play.told, @"");
+    play.run("tick 1");
+    assert_snapshot!(play.told, @r#"
+    ⇒ bob s-4 re m1 {"method":"notifications/cancelled","params":{"reason":"the answer took too long","requestId":"m1"}}
+    ← [timeout] {"header":{"id":"s-5","type":"error","requestId":"m1","source":"system:gateway","destination":"alice"},"error":{"code":"timeout","message":"`bob` did not answer within 60 seconds"}}
+    "#);
+}
+
+#[test]
 fn what_is_taken_back_is_told_when_it_can_be() {
     for code in ["rate_limited", "closing"] {
         let mut play = Play::seated().after(

@@ -7,7 +7,8 @@
 //! `list bob {tools}` what was looked up (`list bob none`), `bob? e1 METHOD {params}` asks the client with the JSON-RPC id 5,
 //! `bob! METHOD {params}` tells it something, `bob* METHOD {params}` everybody. `permit bob read write` is what bob's entries are stamped with from then on. `join`,
 //! `leave`, `gone m1 bob`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events. What is published is taken at once, unless `refuse CODE` or
-//! `repeat` comes before it, or it is to `hold`: then `take` takes the oldest that waits, and `drop CODE` refuses it. What comes out: `⇒` to the room, `↩` the door's own
+//! `repeat` comes before it, or it is to `hold`: then `take` takes the oldest that waits, `drop CODE` refuses it, and `await-approval` has it wait for approval; `stored m1` is
+//! the client's own request in the room. What comes out: `⇒` to the room, `↩` the door's own
 //! replies, `←` to the client, without versions and times.
 
 mod asking;
@@ -231,6 +232,15 @@ impl Play {
                 self.fate = Code::ALL.into_iter().find(|code| code.word() == rest).map(Some);
                 self.settle(ticket, draft);
                 self.collect();
+            }
+            "await-approval" => {
+                let (ticket, draft) = self.held.as_mut().and_then(VecDeque::pop_front).unwrap();
+                let held = crate::held_for_test(draft.envelope());
+                self.event(DialectEvent::Held { ticket, held });
+            }
+            "stored" => {
+                let payload = format!(r#"{{"jsonrpc":"2.0","id":"{rest}","method":"tools/call"}}"#);
+                self.entry(Some(rest), "alice", &[id("bob")], EnvelopeKind::Mcp, None, &payload);
             }
             "join" | "leave" => {
                 let participant = serde_json::to_string(&somebody(rest)).unwrap();

@@ -1,8 +1,8 @@
 //! What happens in the room, as far as the client is to know.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use salon_control::{APPROVAL_DECIDED_METHOD, ApprovalRequest, SETTINGS_METHOD};
+use salon_control::{ApprovalRequest, SETTINGS_METHOD};
 use salon_mcp::listing::Listing;
 use salon_mcp::{Era, meta};
 use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Kind, LogLevel, Members, Message, ParticipantId, rpc};
@@ -13,14 +13,13 @@ use super::calls::CALL_TIMEOUT;
 use super::door_call::CallPurpose;
 use super::incoming::text_of;
 use super::{Door, RoomQuery};
+use crate::MAX_HOLD;
 use crate::streams::Channel;
-
-/// How long a call may be held at most, which the rules of topics are bounded by.
-const MAX_HOLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 impl Door {
     pub(super) fn overhear(&mut self, envelope: &Envelope, now: Instant) {
         if *envelope.from() == self.options.me {
+            self.call_stored(envelope.id(), now);
             return self.sessions.note(envelope, self.outbox.made(envelope.id()));
         }
         if !envelope.concerns_session(self.outbox.session()) && envelope.to().contains(&self.options.me) {
@@ -67,10 +66,8 @@ impl Door {
         if !self.peers.has(from) {
             return;
         }
-        match method {
-            SETTINGS_METHOD if from.is_host() => return self.settings_changed(now),
-            APPROVAL_DECIDED_METHOD if from.is_host() => return self.decided(envelope, now),
-            _ => {}
+        if method == SETTINGS_METHOD && from.is_host() {
+            return self.settings_changed(now);
         }
         // What names a call of another session of the same participant is for that one, and so is what names a question to it.
         let is_elsewhere = |request: &EnvelopeId| {
@@ -122,9 +119,10 @@ impl Door {
         self.report_progress(number, &params);
     }
 
-    /// Somebody has decided about a held call. The time for its callee begins.
-    fn decided(&mut self, envelope: &Envelope, now: Instant) {
-        if let Some(number) = envelope.correlation().and_then(|request| self.calls.of_envelope(request)) {
+    /// A call of the client's is in the room. The time for its callee begins, which for a held call is when enough have approved it.
+    fn call_stored(&mut self, envelope: &EnvelopeId, now: Instant) {
+        let number = self.calls.of_envelope(envelope).filter(|number| self.calls.client(*number).is_some());
+        if let Some(number) = number {
             self.calls.renew(number, now + CALL_TIMEOUT);
         }
     }

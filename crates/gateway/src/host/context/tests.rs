@@ -41,6 +41,7 @@ async fn next_answer(log: Arc<Sqlite>, topic: &TopicName, after: &Entry) -> serd
     let host_settings = HostSettings {
         searches: Arc::new(crate::search::Searches::new(log.clone())),
         files: log.clone(),
+        audit: crate::audit::Audit::off(),
         history_off: HashSet::new(),
         message_limit: 0,
         namespace: [7; 16],

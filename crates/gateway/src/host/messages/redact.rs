@@ -17,6 +17,7 @@ use serde_json::json;
 use super::MessageCall;
 use super::related::RelatedEntries;
 use super::repeated::repeats;
+use crate::audit::{AuditEvent, AuditKind};
 use crate::clock;
 use crate::files::{linked_files, not_removed};
 use crate::host::arguments::Arguments;
@@ -153,6 +154,9 @@ impl MessageCall<'_> {
                 let found = files.find(topic, &id).await.map_err(|error| unreadable(&error).message)?;
                 if found.is_some_and(|stored| stored.file.author == *entry.envelope.from()) {
                     files.remove(topic, &id).await.map_err(|error| not_removed(topic, &error).message)?;
+                    let event = AuditEvent::new(AuditKind::FileRemoved, clock::now()).topic(topic);
+                    let event = event.participant(self.request.caller()).reason(id.to_string());
+                    self.office.toolbox.audit.record(event);
                 }
             }
         }

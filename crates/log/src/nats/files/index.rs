@@ -103,6 +103,8 @@ pub(super) struct FileIndex {
     total: u64,
     topics: HashMap<String, TopicBytes>,
     files: HashMap<FileKey, IndexedFile>,
+    /// The files and uploads of each author.
+    authors: HashMap<ParticipantId, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -138,8 +140,14 @@ impl FileIndex {
         match FileRecord::of(stored) {
             Ok(None) => self.remove(&key),
             Ok(Some(record)) => {
+                let author = record.author.clone();
                 let file = self.file(&key);
-                (file.record, file.newest) = (Some(record), stored.time.0);
+                let before = file.record.replace(record).map(|before| before.author);
+                file.newest = stored.time.0;
+                if let Some(before) = before {
+                    self.release_author(&before);
+                }
+                *self.authors.entry(author).or_default() += 1;
             }
             Err(_) => tracing::error!(file = id, "files: record unreadable, ignoring it"),
         }
@@ -165,8 +173,20 @@ impl FileIndex {
         topic.bytes = (topic.bytes + now).saturating_sub(before);
     }
 
+    fn release_author(&mut self, author: &ParticipantId) {
+        if let Some(files) = self.authors.get_mut(author) {
+            *files = files.saturating_sub(1);
+            if *files == 0 {
+                self.authors.remove(author);
+            }
+        }
+    }
+
     fn remove(&mut self, key: &FileKey) {
         let Some(file) = self.files.remove(key) else { return };
+        if let Some(record) = &file.record {
+            self.release_author(&record.author);
+        }
         let bytes: u64 = file.chunks.values().sum();
         self.total = self.total.saturating_sub(bytes);
         if let Some(topic) = self.topics.get_mut(&key.topic) {
@@ -204,13 +224,22 @@ impl FileIndex {
         }
     }
 
-    /// Whether a topic, by its digest, may have one more file or upload.
-    pub(super) fn check_count(&self, topic: &str) -> Result<(), FileError> {
+    /// Whether a topic, by its digest, and an author may have one more file or upload.
+    pub(super) fn check_count(
+        &self,
+        topic: &str,
+        author: &ParticipantId,
+        quotas: &FileQuotas,
+    ) -> Result<(), FileError> {
         if self.files.len() as u64 >= MAX_FILES {
             return Err(FileError::TooMany { scope: FileScope::Gateway, limit: MAX_FILES });
         }
-        match self.topics.get(topic).is_some_and(|topic| topic.files >= MAX_TOPIC_FILES) {
-            true => Err(FileError::TooMany { scope: FileScope::Topic, limit: MAX_TOPIC_FILES }),
+        if self.topics.get(topic).is_some_and(|topic| topic.files >= MAX_TOPIC_FILES) {
+            return Err(FileError::TooMany { scope: FileScope::Topic, limit: MAX_TOPIC_FILES });
+        }
+        let limit = quotas.author_files;
+        match self.authors.get(author).is_some_and(|files| *files >= limit) {
+            true => Err(FileError::TooMany { scope: FileScope::Author, limit }),
             false => Ok(()),
         }
     }
@@ -245,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    const QUOTAS: FileQuotas = FileQuotas { topic: 100, total: 150 };
+    const QUOTAS: FileQuotas = FileQuotas { topic: 100, total: 150, author_files: 2 };
 
     fn key(topic: &str, number: u8) -> FileKey {
         FileKey::new(&TopicName::new(topic).expect("a topic"), &FileId::from_bytes([number; 16]))
@@ -311,6 +340,20 @@ mod tests {
         assert_eq!(index.unfinished_before(Timestamp(u64::MAX)), []);
         tombstone(&mut index, &one, 4);
         assert_eq!((index.finished(), index.total, index.topics.len(), index.head()), (Vec::new(), 0, 0, 4));
+    }
+
+    #[test]
+    fn an_author_has_its_share() {
+        let (mut index, topic, alice) = (FileIndex::default(), token("room:a"), ParticipantId::new("alice"));
+        let alice = alice.expect("an id");
+        record(&mut index, &key("room:a", 1), 1, None);
+        record(&mut index, &key("room:a", 1), 2, Some("00ff"));
+        assert_eq!(index.check_count(&topic, &alice, &QUOTAS), Ok(()), "two records of one file were counted twice");
+        record(&mut index, &key("room:b", 2), 3, None);
+        let too_many = Err(FileError::TooMany { scope: FileScope::Author, limit: 2 });
+        assert_eq!(index.check_count(&topic, &alice, &QUOTAS), too_many);
+        tombstone(&mut index, &key("room:b", 2), 4);
+        assert_eq!(index.check_count(&topic, &alice, &QUOTAS), Ok(()));
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl FilesCore {
         }
         self.freshen().await.map_err(not_stored)?;
         let key = FileKey::new(&file.topic, &file.id);
-        self.index().check_count(&token(file.topic.as_str()))?;
+        self.index().check_count(&token(file.topic.as_str()), &file.author, &self.quotas)?;
         let chunk = self.chunk_bytes();
         // What it has stored is removed when it is dropped, wherever this ends.
         let mut upload =

@@ -274,6 +274,23 @@ fn who_is_silent_for_too_long_is_given_up_and_who_gets_on_is_not() {
 }
 
 #[test]
+fn a_held_call_waits_for_its_approval_and_then_for_its_answer() {
+    let mut play = room();
+    play.run(r#"call 1 tools/call {"name":"bob__t"}"#);
+    let call = play.published.last().map(|(_, envelope)| envelope.id().to_string()).expect("the call");
+    play.run(&format!("held {call}\ntick 86400000"));
+    play.told.clear();
+    // One of two approvals is none.
+    let decided = r#"{"jsonrpc":"2.0","method":"notifications/approval/decided","params":{"decision":"approved"}}"#;
+    play.entry_to(&[], "system:gateway", Kind::Mcp, Some(&call), decided);
+    play.run(&format!("tick 86400000\nstored {call}\ntick 599999"));
+    assert_snapshot!(play.told, @"");
+    play.run("tick 1");
+    assert_eq!(play.told.lines().filter(|line| line.contains(r#""id":1,"error""#)).count(), 1, "{}", play.told);
+    assert_eq!(play.told.lines().filter(|line| line.contains("notifications/cancelled")).count(), 1, "{}", play.told);
+}
+
+#[test]
 fn what_the_host_has_waits_for_nobody() {
     let play = Play::introduced(DoorScope::Room, "bob", "2025-06-18", "{}");
     let script = r#"

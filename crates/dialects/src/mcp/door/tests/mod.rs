@@ -7,7 +7,7 @@
 //! `settle` answers every handshake and every list that is open, with what `offers` says. `bob? 5 @METHOD asked/method {params}`
 //! asks the client during such a request (`@-` during none, `@=id` by an envelope's id), `bob! @METHOD told/method {params}` tells it something, `bob* told/method {params}` everybody.
 //! `beside bob METHOD {params}` is a request that the session `s2` of the client's participant makes of bob, this one being `s`. `bob>s` instead of `bob` names the session that is meant.
-//! `idle {result}` and `happened` answer the oldest wait of the gateway's. `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
+//! `idle {result}` and `happened` answer the oldest wait of the gateway's. `join`, `leave`, `gone bob METHOD`, `refuse METHOD CODE`, `refuse-last CODE`, `refuse-id ID CODE`, `accept ID`, `held ID` (it waits for approval), `stored ID` (it is in the room), `tick MS`, `seat`, `no-seat`, `gap` and `closing` are events, `mark` is for the reader. What comes out: `⇒` to the room, `←` to the client.
 
 mod asking;
 mod calling;
@@ -369,6 +369,15 @@ impl Play {
                 let (ticket, envelope) = said.unwrap().clone();
                 let entry = Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope };
                 self.event(DialectEvent::Accepted { ticket, entry: Arc::new(entry), repeated: false });
+            }
+            "held" | "stored" => {
+                let said = self.published.iter().rfind(|(_, envelope)| envelope.id().as_str() == rest);
+                let (ticket, envelope) = said.unwrap().clone();
+                if word == "held" {
+                    return self.event(DialectEvent::Held { ticket, held: crate::held_for_test(&envelope) });
+                }
+                let entry = Entry { position: Position::start(1), arrived: Timestamp(0), stamp: None, envelope };
+                self.event(DialectEvent::Entry(Arc::new(entry)));
             }
             "get" => {
                 let after = Some(second).filter(|after| !after.is_empty()).map(Into::into);
