@@ -11,8 +11,9 @@ use salon_protocol::{Envelope, Stamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::import::SqliteImport;
-use super::writer::{AppendOutcome, SqliteWrite, WriterRequest};
+use super::writer::{SqliteWrite, WriterRequest};
 use crate::AppendError;
+use crate::append_future::OutcomeSender;
 use crate::context::WriteError;
 
 /// The most one commit takes. More would only make those at its beginning wait.
@@ -30,7 +31,7 @@ const DELIVERED_BYTES: usize = 16 << 10;
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub(super) envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-    pub(super) replies: Vec<oneshot::Sender<AppendOutcome>>,
+    pub(super) replies: Vec<OutcomeSender>,
     pub(super) writings: Vec<SqliteWrite>,
     /// Stored after the rest. It is the last of its group.
     pub(super) import: Option<SqliteImport>,
@@ -177,11 +178,13 @@ impl WaitingRequests {
 mod tests {
     use super::super::writer::SqliteAppend;
     use super::*;
+    use crate::AppendFuture;
     use crate::contract::{line, topic};
 
     fn append(name: &str, id: &str, length: usize) -> WriterRequest {
         let envelope = line(id, "alice", &"x".repeat(length));
-        WriterRequest::Append(SqliteAppend { topic: topic(name), envelope, stamp: None, reply: oneshot::channel().0 })
+        let reply = AppendFuture::channel().0;
+        WriterRequest::Append(SqliteAppend { topic: topic(name), envelope, stamp: None, reply })
     }
 
     fn group(waiting: &mut WaitingRequests, trims: &mut Vec<oneshot::Sender<()>>) -> Vec<String> {

@@ -28,6 +28,7 @@ use super::stored::StoredCounts;
 use super::sweep::Sweep;
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, redact, settled};
+use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::hash::FastMap;
 use crate::{AppendError, Appended, Durability, Fold, LogHealth, RetentionRules, StoredQuotas};
@@ -56,7 +57,7 @@ pub(super) struct SqliteAppend {
     pub(super) topic: TopicName,
     pub(super) envelope: Envelope,
     pub(super) stamp: Option<Stamp>,
-    pub(super) reply: oneshot::Sender<AppendOutcome>,
+    pub(super) reply: OutcomeSender,
 }
 
 pub(super) struct SqliteWrite {
@@ -64,8 +65,6 @@ pub(super) struct SqliteWrite {
     pub(super) write: Write,
     pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
-
-pub(super) type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
 type Accepted = FastMap<TopicName, Vec<Arc<Entry>>>;
@@ -274,15 +273,15 @@ impl<'db> Writer<'db> {
                     outcomes.pop();
                     outcomes.push(Err(AppendError::Stopped(stopped)));
                 }
+                let stored_at = Instant::now();
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    // The appender may have gone; the entry stays.
-                    let _ = reply.send(outcome);
+                    reply.send(outcome, stored_at);
                 }
                 self.topic_states.evict();
             }
             Err(not_stored) => {
                 for reply in replies {
-                    let _ = reply.send(Err(not_stored.append_error()));
+                    reply.send(Err(not_stored.append_error()), Instant::now());
                 }
                 for writing in writings {
                     let _ = writing.reply.send(Err(not_stored.write_error()));
