@@ -41,11 +41,13 @@ impl Slice {
     /// Everything at once.
     pub(super) const ALL: Self = Self { entries: usize::MAX, bytes: usize::MAX };
 
-    /// Twice what was appended since the last one, so that what waits becomes less however fast appends come.
-    pub(super) fn after(appended: Self) -> Self {
+    /// Twice the entries that were appended since the last one, so that what waits becomes less however fast appends come. Of bytes as many,
+    /// because everybody waits for a long slice, unless far too many wait.
+    pub(super) fn after(appended: Self, is_overfull: bool) -> Self {
+        let bytes = if is_overfull { appended.bytes.saturating_mul(2) } else { appended.bytes };
         Self {
             entries: Self::SMALL.entries.max(appended.entries.saturating_mul(2)),
-            bytes: Self::SMALL.bytes.max(appended.bytes.saturating_mul(2)),
+            bytes: Self::SMALL.bytes.max(bytes),
         }
     }
 

@@ -202,6 +202,7 @@ impl<'db> Writer<'db> {
     /// Works until the queue is closed and empty.
     pub(super) fn run(&mut self, requests: &WorkQueue<WriterRequest>) {
         let mut waiting = WaitingRequests::default();
+        let mut is_tidying_due = false;
         loop {
             let wait = match !waiting.is_empty() || self.is_behind() {
                 true => Duration::ZERO,
@@ -217,7 +218,17 @@ impl<'db> Writer<'db> {
             self.disk.check(self.db);
             // Between any two groups, so that what has come meanwhile can be in the next one.
             let group = waiting.next_group(&mut self.trims);
+            let is_long = group.is_long;
             self.store(group);
+            // What came during a long commit has waited: it is stored first. Not twice, or nothing would be tidied.
+            if is_long && !is_tidying_due {
+                requests.take(&mut waiting.requests, Duration::ZERO);
+                is_tidying_due = waiting.has_short();
+                if is_tidying_due {
+                    continue;
+                }
+            }
+            is_tidying_due = false;
             self.tidy_a_little();
             self.write_back();
             self.report_health();
@@ -475,7 +486,8 @@ impl<'db> Writer<'db> {
             (self.scrub, self.is_scrub_due) = (None, false);
             return self.trims.clear();
         }
-        let slice = Slice::after(std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 }));
+        let appended = std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 });
+        let slice = Slice::after(appended, self.source.fresh().is_overfull());
         if let Err(fault) = self.tidy(slice) {
             self.stop(&fault);
         }

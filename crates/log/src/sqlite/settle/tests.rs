@@ -155,9 +155,11 @@ fn a_slice_is_bounded_and_grows_with_what_is_appended() {
     assert_eq!((slice.take(&entries), slice.is_spent()), (2, true), "as many as it takes to reach the bytes");
     let mut slice = Slice { entries: 100, bytes: 1 };
     assert_eq!(slice.take(&entries), 1, "one that is larger than a slice");
-    let busy = Slice::after(Slice { entries: 1000, bytes: 1 << 20 });
+    let busy = Slice::after(Slice { entries: 1000, bytes: 1 << 20 }, true);
     assert_eq!((busy.entries, busy.bytes), (2000, 2 << 20));
-    let quiet = Slice::after(Slice { entries: 1, bytes: 300 });
+    let ahead = Slice::after(Slice { entries: 1000, bytes: 1 << 20 }, false);
+    assert_eq!((ahead.entries, ahead.bytes), (2000, 1 << 20));
+    let quiet = Slice::after(Slice { entries: 1, bytes: 300 }, true);
     assert_eq!((quiet.entries, quiet.bytes), (SLICE_ENTRIES, SLICE_BYTES));
 }
 
