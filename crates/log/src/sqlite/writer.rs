@@ -25,16 +25,13 @@ use super::redact::{Replacement, Scrub};
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
-use super::sweep::Sweep;
+use super::sweep::{SWEEP_INTERVAL, Sweep, long_ago};
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, redact, settled};
 use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::hash::FastMap;
 use crate::{AppendError, Appended, Durability, Fold, LogHealth, RetentionRules, StoredQuotas};
-
-/// How often retention is looked after.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often an idle writer looks whether the thread that writes back is done.
 const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
@@ -598,9 +595,4 @@ impl<'db> Writer<'db> {
         };
         self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
     }
-}
-
-/// When a sweep would have been for the next to be due at once.
-fn long_ago() -> Instant {
-    Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now)
 }
