@@ -273,6 +273,11 @@ pub trait Dialect: Send {
     fn forwards_entries(&self) -> bool {
         false
     }
+
+    /// Whether [`DialectEvent::Accepted`] says something to the peer where the entry is a new one. Where not, the event may come late.
+    fn awaits_acceptance(&self) -> bool {
+        true
+    }
 }
 
 /// What everybody is told of an envelope that is held, in the tests of dialects.

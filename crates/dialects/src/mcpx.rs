@@ -234,6 +234,11 @@ impl Dialect for Mcpx {
     fn forwards_entries(&self) -> bool {
         true
     }
+
+    /// The echo is the acknowledgement.
+    fn awaits_acceptance(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub(crate) struct Session<D: Dialect, C> {
     happenings: Vec<Happening>,
     in_flight: VecDeque<PendingAppend>,
     bytes_in_flight: usize,
+    /// How many of those in flight the session must run for.
+    awaited_in_flight: usize,
     pending_lookup: Option<Box<PendingLookup>>,
     keep_alive: Option<KeepAlive>,
     next_ping: Instant,
@@ -131,6 +133,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             happenings: Vec::new(),
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
+            awaited_in_flight: 0,
             pending_lookup: None,
             keep_alive,
             next_ping,

@@ -15,7 +15,7 @@ mod presence;
 mod statuses;
 mod stopping;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use salon_control::ControlNotice;
@@ -28,6 +28,7 @@ pub use self::control::{HeldCall, MAX_HELD_CALLS};
 pub use self::deletion::Deletion;
 use self::presence::PresentParticipant;
 pub use self::statuses::StatusRecord;
+use crate::hash::FastMap;
 use crate::{FailedRequest, OpenRequest, Standing};
 
 /// What one more entry changes.
@@ -67,9 +68,9 @@ pub(crate) fn may_be_ignored(envelope: &Envelope) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct Fold {
     present: BTreeMap<ParticipantId, PresentParticipant>,
-    calls: HashMap<EnvelopeId, FoldedCall>,
+    calls: FastMap<EnvelopeId, FoldedCall>,
     /// The waiting calls by caller: one caller's flood must not end the calls of another.
-    callers: HashMap<ParticipantId, CallerLoad>,
+    callers: FastMap<ParticipantId, CallerLoad>,
     /// The calls that have failed, by when they did and in the order they were made. The oldest are forgotten.
     failures: BTreeMap<(u64, u64), EnvelopeId>,
     control: ControlFold,
@@ -78,7 +79,7 @@ pub struct Fold {
     keeps_notices: bool,
     deletion: Option<Deletion>,
     /// Why calls were denied, of those that have failed.
-    denials: HashMap<EnvelopeId, Arc<str>>,
+    denials: FastMap<EnvelopeId, Arc<str>>,
     /// The offset up to which every entry is folded.
     through: u64,
     /// See [`Fold::bytes`].

@@ -4,6 +4,7 @@
 //! feature, on by default) on several.
 //! Deliberately absent: who may write what (that is `rooms`) and how anything looks on a wire (that is `dialects`).
 
+mod append_future;
 mod changes;
 pub mod cluster;
 pub mod context;
@@ -32,6 +33,7 @@ use salon_protocol::{
 };
 use tokio::sync::watch;
 
+pub use append_future::AppendFuture;
 pub use cluster::Cluster;
 pub use context::ContextStore;
 pub use files::{FileStore, FileUpload};
@@ -81,6 +83,11 @@ pub trait TopicLog: Send + Sync + 'static {
         envelope: Envelope,
         stamp: Option<Stamp>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>>;
+
+    /// The same as a future that its task need not be woken for ([`AppendFuture::poll_quietly`]), where the engine has such.
+    fn submit(&self, topic: &TopicName, envelope: Envelope, stamp: Option<Stamp>) -> AppendFuture {
+        self.append_stamped(topic, envelope, stamp).into()
+    }
 
     /// Appends an envelope that came with no credentials: one of the gateway's own.
     fn append(&self, topic: &TopicName, envelope: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {

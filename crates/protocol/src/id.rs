@@ -51,8 +51,10 @@ fn check_characters(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() {
         return Err(InvalidId::Empty);
     }
-    if let Some(other) = text.chars().find(|&c| !is_name_character(c)) {
-        return Err(InvalidId::Character(other));
+    let is_unknown = |&c: &char| !is_name_character(c);
+    // Byte by byte, because nearly all names are names; no part of another character is one of a name's.
+    if text.bytes().map(char::from).any(|c| is_unknown(&c)) {
+        return Err(text.chars().find(is_unknown).map_or(InvalidId::Empty, InvalidId::Character));
     }
     // All of them are ASCII, so these are bytes as well.
     if text.len() > MAX_CHARS { Err(InvalidId::TooLong) } else { Ok(()) }
@@ -81,7 +83,11 @@ fn check_envelope_id(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() {
         return Err(InvalidId::Empty);
     }
-    if text.chars().any(char::is_control) {
+    let has_control = match text.is_ascii() {
+        true => text.bytes().any(|byte| byte.is_ascii_control()),
+        false => text.chars().any(char::is_control),
+    };
+    if has_control {
         return Err(InvalidId::Control);
     }
     // Bytes bound characters from above, so the count is needed only for long ids.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::scan::{Field, Shape};
+use crate::scan::{Field, Shape, string_value};
 use crate::{Code, Refusal};
 
 /// The method of a chat line.
@@ -32,7 +32,7 @@ impl RpcId {
     fn read(raw: &str, shape: Shape) -> Option<Self> {
         match shape {
             Shape::Number => Some(Self::Number(raw.into())),
-            Shape::String => serde_json::from_str::<String>(raw).ok().map(|text| Self::String(text.into())),
+            Shape::String => string_value(raw).map(|text| Self::String(text.into())),
             _ => None,
         }
     }
@@ -41,7 +41,8 @@ impl RpcId {
     pub fn parse(json: &str) -> Option<Self> {
         let json = json.trim();
         match json.as_bytes().first()? {
-            b'"' => Self::read(json, Shape::String),
+            // Nobody has scanned it.
+            b'"' => serde_json::from_str::<String>(json).ok().map(|text| Self::String(text.into())),
             b'-' | b'0'..=b'9' => {
                 serde_json::from_str::<&RawValue>(json).ok().and_then(|raw| Self::read(raw.get(), Shape::Number))
             }
@@ -125,12 +126,7 @@ impl Message {
         if field("params").is_some_and(|f| !matches!(f.shape, Shape::Object | Shape::Array)) {
             return Err(invalid("`payload.params` must be an object or an array"));
         }
-        let method: String = match method.shape {
-            Shape::String => {
-                serde_json::from_str(raw(method)).map_err(|_| invalid("`payload.method` must be a string"))?
-            }
-            _ => return Err(invalid("`payload.method` must be a string")),
-        };
+        let method = string_value(raw(method)).ok_or_else(|| invalid("`payload.method` must be a string"))?;
         if method.is_empty() {
             return Err(invalid("`payload.method` must not be empty"));
         }

@@ -49,6 +49,9 @@ pub(crate) struct Outline<'a> {
 /// Objects with more keys than this are checked for duplicates with a hash set rather than pair by pair.
 const PAIRWISE_KEYS: usize = 12;
 
+/// How many fields an envelope has room for from the start.
+const USUAL_FIELDS: usize = 10;
+
 /// Scans a whole text.
 pub(crate) fn scan<'a>(text: &'a str, max_depth: usize, outline: &mut Outline<'a>) -> Result<(), ScanError> {
     let mut scanner = Scanner { text, bytes: text.as_bytes(), at: 0, max_depth };
@@ -56,6 +59,8 @@ pub(crate) fn scan<'a>(text: &'a str, max_depth: usize, outline: &mut Outline<'a
     outline.shape = scanner.shape();
     if outline.shape == Some(Shape::Object) {
         let Outline { envelope, payload, .. } = outline;
+        envelope.reserve(USUAL_FIELDS);
+        payload.reserve(USUAL_FIELDS / 2);
         scanner.object(1, Some((envelope, Some(payload))))?;
     } else {
         scanner.value(1)?;
@@ -302,25 +307,58 @@ impl<'a> Scanner<'a> {
 /// The keys of one object so far.
 #[derive(Default)]
 struct SeenKeys<'a> {
-    few: Vec<Cow<'a, str>>,
-    many: HashSet<Cow<'a, str>>,
+    /// The first ones, as long as none of them has escapes. On the stack: most objects have few keys.
+    few: [&'a str; PAIRWISE_KEYS],
+    count: usize,
+    /// All of them, once there are more.
+    many: Option<HashSet<Cow<'a, str>>>,
 }
 
 impl<'a> SeenKeys<'a> {
     fn insert(&mut self, key: Cow<'a, str>) -> Result<(), ScanError> {
-        let fresh = if !self.many.is_empty() {
-            self.many.insert(key.clone())
-        } else if self.few.contains(&key) {
-            false
-        } else {
-            self.few.push(key.clone());
-            if self.few.len() > PAIRWISE_KEYS {
-                self.many.extend(self.few.drain(..));
+        let few = &self.few[..self.count];
+        let is_fresh = match &key {
+            Cow::Borrowed(plain) if self.many.is_none() && self.count < PAIRWISE_KEYS => {
+                let is_fresh = !few.contains(plain);
+                self.few[self.count] = plain;
+                self.count += 1;
+                is_fresh
             }
-            true
+            _ => {
+                let all = || few.iter().map(|plain| Cow::Borrowed(*plain)).collect();
+                self.many.get_or_insert_with(all).insert(key.clone())
+            }
         };
-        if fresh { Ok(()) } else { Err(ScanError::DuplicateKey { key: key.chars().take(64).collect() }) }
+        if is_fresh { Ok(()) } else { Err(ScanError::DuplicateKey { key: key.chars().take(64).collect() }) }
     }
+}
+
+/// What a JSON string stands for, which the scan has passed. `None` for a value that is no string.
+pub(crate) fn string_value(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    match inner.contains('\\') {
+        false => Some(Cow::Borrowed(inner)),
+        true => serde_json::from_str(raw).ok().map(Cow::Owned),
+    }
+}
+
+/// The strings of a JSON array, which the scan has passed. `None` for another value, and where something else is among them.
+pub(crate) fn string_values(raw: &str) -> Option<Vec<Cow<'_, str>>> {
+    if raw.contains('\\') {
+        return serde_json::from_str::<Vec<String>>(raw).ok().map(|all| all.into_iter().map(Cow::Owned).collect());
+    }
+    // Without escapes, every second part between quotation marks is a string.
+    let mut parts = raw.split('"');
+    let (mut between, mut before, mut strings) = (parts.next()?.trim(), "[", Vec::new());
+    while let Some(string) = parts.next() {
+        if between != before {
+            return None;
+        }
+        strings.push(Cow::Borrowed(string));
+        (between, before) = (parts.next()?.trim(), ",");
+    }
+    let end = if strings.is_empty() { between.strip_prefix('[')?.trim_start() } else { between };
+    (end == "]").then_some(strings)
 }
 
 /// How many of the first bytes surely stand for themselves in a string, looked at eight by eight: a few at the end may do so too.
@@ -438,6 +476,30 @@ mod tests {
         assert!(!verdict(&object((0..5000).collect())).contains("twice"));
         assert!(verdict(&object((0..5000).chain([3]).collect())).contains("twice"));
         assert!(verdict(&object((0..13).chain([12]).collect())).contains("twice"));
+    }
+
+    #[test]
+    fn strings_of_an_array_are_what_serde_reads() {
+        for raw in [
+            "[]",
+            "[ ]",
+            r#"["a"]"#,
+            "[ \"a\" ,\t\"b, [c]\"\n]",
+            r#"["a\u0062","c"]"#,
+            r#"["",""]"#,
+            r#""a""#,
+            r#"{"a":"b"}"#,
+            r#"["a",1]"#,
+            r#"[1,"a"]"#,
+            r#"["a",["b"]]"#,
+            r#"[["a"]]"#,
+            r#"[null]"#,
+            "7",
+            "null",
+        ] {
+            let strings = string_values(raw).map(|all| all.into_iter().map(Cow::into_owned).collect::<Vec<_>>());
+            assert_eq!(strings, serde_json::from_str::<Vec<String>>(raw).ok(), "{raw}");
+        }
     }
 
     #[test]

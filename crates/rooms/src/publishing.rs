@@ -3,11 +3,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use salon_control::{Authority, TopicLimits, is_client_request};
-use salon_log::{AppendError, Appended, CallClosure, Fold, answered_request};
+use salon_log::{AppendError, AppendFuture, Appended, CallClosure, Fold, answered_request};
 use salon_protocol::{CHAT_METHOD, Code, Draft, Entry, Envelope, EnvelopeId, Message, ParticipantId, Refusal, Stamp};
 
 use crate::control::authority;
@@ -154,7 +154,7 @@ impl Room {
     /// Submits an envelope. Two answers to one call may be submitted at once: the log takes the first and refuses the other.
     fn submit(&self, envelope: Envelope, stamp: Option<Stamp>) -> Submission {
         let (id, answers) = (envelope.id().clone(), answered_request(&envelope).cloned());
-        Submission { append: self.log.append_stamped(&self.topic, envelope, stamp), id, answers }
+        Submission { append: self.log.submit(&self.topic, envelope, stamp), id, answers }
     }
 
     /// Judges an answer to a request that the fold does not know: answered before, older than what it remembers, or not folded yet.
@@ -351,21 +351,37 @@ impl Publishing {
 
 /// A draft on its way into the log.
 pub struct Submission {
-    append: BoxFuture<'static, Result<Appended, AppendError>>,
+    append: AppendFuture,
     id: EnvelopeId,
     /// The request it answers.
     answers: Option<EnvelopeId>,
+}
+
+impl Submission {
+    /// Like `poll`, but the task need not be woken for an envelope that is stored as a new one ([`AppendFuture::poll_quietly`]).
+    pub fn poll_quietly(&mut self, cx: &mut Context<'_>) -> Poll<Result<Appended, Refusal>> {
+        self.append.poll_quietly(cx).map_err(|error| self.refusal(error))
+    }
+
+    /// When it was decided, where the log says so ([`AppendFuture::stored_at`]).
+    pub fn stored_at(&self) -> Option<Instant> {
+        self.append.stored_at()
+    }
+
+    fn refusal(&self, error: AppendError) -> Refusal {
+        let refusal = match (error, &self.answers) {
+            (AppendError::CallEnded(end), Some(request)) => rules::call_ended(request, end),
+            (error, _) => unwritable(&error),
+        };
+        refusal.regarding(Some(self.id.clone()))
+    }
 }
 
 impl Future for Submission {
     type Output = Result<Appended, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = ready!(self.append.as_mut().poll(cx));
-        let refusal = |error| match (error, &self.answers) {
-            (AppendError::CallEnded(end), Some(request)) => rules::call_ended(request, end),
-            (error, _) => unwritable(&error),
-        };
-        Poll::Ready(outcome.map_err(|error| refusal(error).regarding(Some(self.id.clone()))))
+        let outcome = ready!(Pin::new(&mut self.append).poll(cx));
+        Poll::Ready(outcome.map_err(|error| self.refusal(error)))
     }
 }

@@ -328,6 +328,9 @@ impl Room {
             (first, batches, attendance.fold().next_status_end() != status_end, ends_holds)
         };
         self.folded.send_replace(last);
+        for batch in &batches {
+            self.solicited.note_answered(batch.entries());
+        }
         Some(TakenEntries { first, batches, changes_control, changes_status_end, ends_holds, is_deleted })
     }
 

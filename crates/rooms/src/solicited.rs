@@ -5,11 +5,12 @@
 //! one call pays for so much of it and no more: nobody's budget can be spent by whom they called once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use salon_log::Fold;
-use salon_protocol::{Envelope, EnvelopeId, Message, ParticipantId, RateLimit, TokenBucket};
+use salon_log::{Fold, answered_request};
+use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, RateLimit, TokenBucket};
 
 /// The progress notifications that one call pays for: a second in the long run, and at once.
 const PROGRESS_PER_SECOND: u32 = 20;
@@ -96,6 +97,16 @@ impl Solicited {
         }
     }
 
+    /// Forgets the calls that some entries answer. Without this a busy room would have every call of a minute here.
+    pub(crate) fn note_answered(&self, entries: &[Arc<Entry>]) {
+        let mut answered = entries.iter().filter_map(|entry| answered_request(&entry.envelope)).peekable();
+        if answered.peek().is_none() {
+            return;
+        }
+        let mut calls = self.calls.lock();
+        answered.for_each(|request| _ = calls.remove(request));
+    }
+
     /// Forgets the calls that have ended.
     pub(crate) fn sweep(&self, fold: &Fold) {
         self.calls.lock().retain(|request, _| fold.call(request).is_some_and(|call| !call.has_failed));
@@ -104,9 +115,7 @@ impl Solicited {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use salon_protocol::{Draft, Entry, Limits, Position, Timestamp};
+    use salon_protocol::{Draft, Limits, Position, Timestamp};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use salon_control::ControlNotice;
 use salon_dialects::{Dialect, DialectEvent, Ticket};
 use salon_log::Appended;
-use salon_protocol::{Code, Draft, Entry, Message, Refusal};
+use salon_protocol::{Code, Draft, Envelope, Message, Refusal};
 use salon_rooms::{Publishing, Seat, Submission};
 
 use super::Session;
@@ -21,11 +21,16 @@ const MAX_IN_FLIGHT: usize = 256;
 /// How many bytes of text they may have, but for the last of them.
 const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 
+/// How many bytes of drafts whose outcomes nobody waits for. An idle session has their entries in memory until it runs again.
+const MAX_QUIET_BYTES: usize = 16 << 10;
+
 /// A draft on its way into the log.
 pub(super) struct PendingAppend {
     ticket: Ticket,
     since: Instant,
     bytes: usize,
+    /// Whether the session must run when it is stored.
+    is_awaited: bool,
     submission: Submission,
 }
 
@@ -64,10 +69,14 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         let stamp = self.connection.stamps.of(draft.envelope().id());
         let draft = draft.stamped(stamp);
         let bytes = draft.envelope().text().len();
+        let is_awaited = self.dialect.awaits_acceptance()
+            || self.bytes_in_flight + bytes > MAX_QUIET_BYTES
+            || !(draft.envelope().to().is_empty() || is_call(draft.envelope()));
         match submit(seat, draft) {
             Publishing::Submitted(submission) => {
                 self.bytes_in_flight += bytes;
-                self.in_flight.push_back(PendingAppend { ticket, since: now, bytes, submission });
+                self.awaited_in_flight += usize::from(is_awaited);
+                self.in_flight.push_back(PendingAppend { ticket, since: now, bytes, is_awaited, submission });
             }
             Publishing::LookUp(outcome) => {
                 self.pending_lookup = Some(Box::new(PendingLookup { ticket, outcome, behind: VecDeque::new() }));
@@ -91,12 +100,23 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// Tells the dialect what became of its drafts, in the order they were published.
     pub(super) fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut progress = false;
+        // They come in order, so whoever waits for a later one waits for the first. A session that does not read waits for all of them.
+        let is_awaited = self.awaited_in_flight > 0 || !self.may_publish();
         while let Some(first) = self.in_flight.front_mut() {
-            let Poll::Ready(outcome) = Pin::new(&mut first.submission).poll(cx) else { break };
-            let (ticket, since) = (first.ticket, first.since);
+            let polled = match is_awaited {
+                true => Pin::new(&mut first.submission).poll(cx),
+                false => first.submission.poll_quietly(cx),
+            };
+            let Poll::Ready(outcome) = polled else { break };
+            let ticket = first.ticket;
+            let took = match first.submission.stored_at() {
+                Some(stored_at) => stored_at.saturating_duration_since(first.since),
+                None => first.since.elapsed(),
+            };
             self.bytes_in_flight -= first.bytes;
+            self.awaited_in_flight -= usize::from(first.is_awaited);
             self.in_flight.pop_front();
-            self.connection.meters.append_seconds.record(since.elapsed().as_secs_f64());
+            self.connection.meters.append_seconds.record(took.as_secs_f64());
             self.settle(ticket, outcome, now);
             progress = true;
         }
@@ -128,7 +148,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
                 // One that lies ahead is still to be delivered in its place.
                 let repeated = repeated && self.seat.as_ref().is_none_or(|seat| seat.has_passed(&entry));
                 let absent = match &self.seat {
-                    Some(seat) if !repeated && !is_call(&entry) => seat.absent(&entry.envelope),
+                    Some(seat) if !repeated && !is_call(&entry.envelope) => seat.absent(&entry.envelope),
                     _ => Vec::new(),
                 };
                 let id = entry.envelope.id().clone();
@@ -142,7 +162,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     }
 }
 
-/// Whether an entry is part of a call: its parties hear of an absent one otherwise.
-fn is_call(entry: &Entry) -> bool {
-    !matches!(entry.envelope.message(), Some(Message::Notification { .. })) || entry.envelope.concerned_call().is_some()
+/// Whether an envelope is part of a call: its parties hear of an absent one otherwise.
+fn is_call(envelope: &Envelope) -> bool {
+    !matches!(envelope.message(), Some(Message::Notification { .. })) || envelope.concerned_call().is_some()
 }

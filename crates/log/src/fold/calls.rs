@@ -107,7 +107,9 @@ impl Fold {
         if !caller.is_host() && self.waiting_of(&caller) > MAX_FOLDED_OF_CALLER {
             fails |= self.fail_oldest_of(&caller, at);
         }
-        if self.calls.len() - self.failures.len() - self.waiting_of(&ParticipantId::host()) > Standing::MAX_CALLS {
+        // The host's are looked up only where they matter.
+        let unfailed = self.calls.len() - self.failures.len();
+        if unfailed > Standing::MAX_CALLS && unfailed - self.waiting_of(&ParticipantId::host()) > Standing::MAX_CALLS {
             let callers = self.callers.iter().filter(|(id, _)| !id.is_host());
             if let Some(busiest) = callers.max_by_key(|(id, made)| (made.waiting, *id)).map(|(id, _)| id.clone()) {
                 fails |= self.fail_oldest_of(&busiest, at);
@@ -158,7 +160,9 @@ impl Fold {
     pub(super) fn remove_call(&mut self, request: &EnvelopeId) -> Option<FoldedCall> {
         let call = self.calls.remove(request)?;
         self.bytes -= call.bytes(request);
-        if let Some(reason) = self.denials.remove(request) {
+        if !self.denials.is_empty()
+            && let Some(reason) = self.denials.remove(request)
+        {
             self.bytes -= BYTES_BESIDE_TEXTS + reason.len();
         }
         Some(call)
@@ -255,6 +259,11 @@ impl Fold {
     pub(crate) fn forgotten_failures(&self) -> Option<u64> {
         let oldest = self.failures.first_key_value().map(|((at, _), _)| *at);
         oldest.filter(|_| self.failures.len() >= Standing::MAX_CALLS)
+    }
+
+    /// The offset of a request that waits for an answer.
+    pub(crate) fn requested_at(&self, request: &EnvelopeId) -> Option<u64> {
+        self.calls.get(request).filter(|call| call.failed.is_none()).map(|call| call.requested_at)
     }
 
     /// A call that waits, or has failed.

@@ -22,8 +22,10 @@ const BEGIN_BYTES: u64 = WAL_PAGES * PAGE / 4 * 3;
 /// The length at which the writer waits for the thread, so that a slow disk does not make it grow without end.
 const MAX_BYTES: u64 = 2 * WAL_PAGES * PAGE;
 
-/// How often the thread writes back before the writer does: each time is shorter, because less has come meanwhile.
-const ROUNDS: usize = 2;
+/// How often the thread writes back before the writer does, and at how few pages it stops. Each time is shorter, because less has come meanwhile,
+/// and everybody waits while the writer does the rest.
+const MAX_ROUNDS: usize = 8;
+const FEW_PAGES: i64 = 64;
 
 /// What a commit changes beside what it was given: the pages on the way to it.
 const OVERHEAD_BYTES: u64 = 4 * PAGE;
@@ -47,9 +49,15 @@ impl Checkpointer {
         let (finish, done) = sync_channel(1);
         let thread = super::spawn("log-checkpoint", path, move || {
             for () in requested {
-                for _ in 0..ROUNDS {
+                let mut length = 0;
+                for round in 0..MAX_ROUNDS {
                     // The writer's own turn says what is wrong, if anything is.
-                    let _ = write_back(&db).map(|_| database.sync_data());
+                    let Ok((longer, _)) = write_back(&db) else { break };
+                    let _ = database.sync_data();
+                    let is_little = longer - std::mem::replace(&mut length, longer) <= FEW_PAGES;
+                    if is_little && round > 0 {
+                        break;
+                    }
                 }
                 // Nobody may wait any more.
                 let _ = finish.send(());
@@ -93,8 +101,8 @@ impl Checkpointer {
         if is_done {
             self.is_running = false;
             // A reader may keep some of it from being written back; then it is tried again before long.
-            let is_all = write_back(db)?;
-            self.bytes = if is_all { 0 } else { BEGIN_BYTES / 2 };
+            let (length, written) = write_back(db)?;
+            self.bytes = if length == written { 0 } else { BEGIN_BYTES / 2 };
         }
         Ok(())
     }
@@ -110,11 +118,10 @@ impl Drop for Checkpointer {
     }
 }
 
-/// Writes back what it can without waiting for anybody; whether that was everything.
-fn write_back(db: &Connection) -> Result<bool, SqliteFault> {
+/// Writes back what it can without waiting for anybody; says how many pages the log has, and how many of them are written back.
+fn write_back(db: &Connection) -> Result<(i64, i64), SqliteFault> {
     let lengths = |row: &rusqlite::Row<'_>| Ok((row.get(1)?, row.get(2)?));
-    let (length, written): (i64, i64) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], lengths)?;
-    Ok(length == written)
+    Ok(db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], lengths)?)
 }
 
 #[cfg(test)]

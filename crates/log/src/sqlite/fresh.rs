@@ -13,6 +13,8 @@ use crate::hash::FastMap;
 /// the byte it costs the same.
 const FULL_ENTRIES: usize = 8192;
 const FULL_BYTES: usize = 2 << 20;
+/// Settling must become faster.
+const OVERFULL_BYTES: usize = 4 * FULL_BYTES;
 
 #[derive(Default)]
 pub(super) struct FreshEntries {
@@ -88,6 +90,10 @@ impl FreshEntries {
 
     pub(super) fn is_full(&self) -> bool {
         self.entries >= FULL_ENTRIES || self.bytes >= FULL_BYTES
+    }
+
+    pub(super) fn is_overfull(&self) -> bool {
+        self.bytes >= OVERFULL_BYTES
     }
 }
 

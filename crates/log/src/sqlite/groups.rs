@@ -1,7 +1,8 @@
 //! Which of the waiting requests are committed together.
 //!
-//! Everybody in a group waits until all of it is flushed, so a group is bounded in bytes, and so is what one topic has in it: large messages
-//! in one room hold up messages in others for one flush of a bounded length, however many of them wait. Within a topic nothing changes places.
+//! Everybody in a group waits until all of it is flushed, so a group is bounded in bytes, and so is what one topic has in it. A message that is longer
+//! than a topic's share lets the short ones of other topics go first: they wait for the long commit that is under way, and not for those that
+//! wait with them. Within a topic nothing changes places.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,16 +12,21 @@ use salon_protocol::{Envelope, Stamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::import::SqliteImport;
-use super::writer::{AppendOutcome, SqliteWrite, WriterRequest};
+use super::writer::{SqliteWrite, WriterRequest};
 use crate::AppendError;
+use crate::append_future::OutcomeSender;
 use crate::context::WriteError;
 
 /// The most one commit takes. More would only make those at its beginning wait.
 const GROUP_ENTRIES: usize = 1024;
 const GROUP_BYTES: usize = 1 << 20;
 
-/// The most bytes of one topic in a commit, unless a single message has more.
+/// The most bytes of one topic in a commit, unless a single message has more: where it is the only one, and where others wait.
 const GROUP_BYTES_OF_TOPIC: usize = 256 << 10;
+const SHARED_BYTES_OF_TOPIC: usize = 64 << 10;
+
+/// How many groups of others a long message lets pass.
+const MAX_PASSED_GROUPS: usize = 4;
 
 /// What is little enough to be delivered by the thread that has stored it. Under load groups are larger, and storing goes on beside delivering.
 const DELIVERED_ENTRIES: usize = 4;
@@ -30,12 +36,14 @@ const DELIVERED_BYTES: usize = 16 << 10;
 #[derive(Default)]
 pub(super) struct WriteBatch {
     pub(super) envelopes: Vec<(TopicName, Envelope, Option<Stamp>)>,
-    pub(super) replies: Vec<oneshot::Sender<AppendOutcome>>,
+    pub(super) replies: Vec<OutcomeSender>,
     pub(super) writings: Vec<SqliteWrite>,
     /// Stored after the rest. It is the last of its group.
     pub(super) import: Option<SqliteImport>,
     /// It is little, and nothing else waits: there is time to deliver it before the next group.
     pub(super) has_time: bool,
+    /// It is so much that others may have come before it is stored.
+    pub(super) is_long: bool,
 }
 
 impl WriteBatch {
@@ -106,12 +114,19 @@ impl WriterRequest {
 #[derive(Default)]
 pub(super) struct WaitingRequests {
     pub(super) requests: VecDeque<WriterRequest>,
+    /// How many groups in a row a long message has let pass.
+    passed: usize,
 }
 
 /// How many bytes a group has of each topic.
 struct TopicShares {
     /// `None` where everything fits, so that nothing has to be looked up.
     bytes: Option<HashMap<TopicName, usize>>,
+    /// The most bytes of one topic.
+    share: usize,
+    /// Whether a message that is longer than that has to wait.
+    are_long_held_back: bool,
+    has_held_back_long: bool,
 }
 
 impl TopicShares {
@@ -119,7 +134,9 @@ impl TopicShares {
     fn admit(&mut self, topic: &TopicName, bytes: usize) -> bool {
         let Some(shares) = &mut self.bytes else { return true };
         let share = shares.entry(topic.clone()).or_default();
-        let is_admitted = *share == 0 || share.saturating_add(bytes) <= GROUP_BYTES_OF_TOPIC;
+        let is_held_back = bytes > self.share && self.are_long_held_back;
+        self.has_held_back_long |= is_held_back && *share == 0;
+        let is_admitted = !is_held_back && (*share == 0 || share.saturating_add(bytes) <= self.share);
         *share = if is_admitted { (*share).saturating_add(bytes.max(1)) } else { usize::MAX };
         is_admitted
     }
@@ -132,8 +149,19 @@ impl WaitingRequests {
 
     /// Takes the next group. A trim ends it, because it is about what was appended before.
     pub(super) fn next_group(&mut self, trims: &mut Vec<oneshot::Sender<()>>) -> WriteBatch {
+        let mut shares = self.shares();
+        let mut group = self.take_group(&mut shares, trims);
+        if group.len() == 0 && shares.has_held_back_long {
+            // Only long ones wait.
+            (shares.are_long_held_back, shares.has_held_back_long, shares.bytes) = (false, false, Some(HashMap::new()));
+            group = self.take_group(&mut shares, trims);
+        }
+        self.passed = if shares.has_held_back_long { self.passed + 1 } else { 0 };
+        group
+    }
+
+    fn take_group(&mut self, shares: &mut TopicShares, trims: &mut Vec<oneshot::Sender<()>>) -> WriteBatch {
         let (mut group, mut bytes) = (WriteBatch::default(), 0);
-        let mut shares = TopicShares { bytes: (!self.all_fit()).then(HashMap::new) };
         let mut held_back = VecDeque::new();
         while group.len() < GROUP_ENTRIES
             && bytes < GROUP_BYTES
@@ -162,14 +190,28 @@ impl WaitingRequests {
             self.requests.push_front(request);
         }
         group.has_time = self.requests.is_empty() && group.len() <= DELIVERED_ENTRIES && bytes <= DELIVERED_BYTES;
+        group.is_long = bytes > SHARED_BYTES_OF_TOPIC;
         group
     }
 
-    /// Whether everything that can be in the next group is less than a topic's share.
-    fn all_fit(&self) -> bool {
-        let sizes =
-            self.requests.iter().take(GROUP_ENTRIES).map(|request| request.weight().map_or(0, |(_, size)| size));
-        sizes.sum::<usize>() <= GROUP_BYTES_OF_TOPIC
+    /// Which share of the next group each topic has.
+    fn shares(&self) -> TopicShares {
+        let next = || self.requests.iter().take(GROUP_ENTRIES).filter_map(WriterRequest::weight);
+        let bytes: usize = next().map(|(_, size)| size).sum();
+        let first = next().next().map(|(topic, _)| topic);
+        let is_shared = bytes > SHARED_BYTES_OF_TOPIC && next().any(|(topic, _)| Some(topic) != first);
+        let share = if is_shared { SHARED_BYTES_OF_TOPIC } else { GROUP_BYTES_OF_TOPIC };
+        TopicShares {
+            bytes: (bytes > share).then(HashMap::new),
+            share,
+            are_long_held_back: is_shared && self.passed < MAX_PASSED_GROUPS,
+            has_held_back_long: false,
+        }
+    }
+
+    /// Whether something short waits.
+    pub(super) fn has_short(&self) -> bool {
+        self.requests.iter().filter_map(WriterRequest::weight).any(|(_, size)| size <= SHARED_BYTES_OF_TOPIC)
     }
 }
 
@@ -177,11 +219,13 @@ impl WaitingRequests {
 mod tests {
     use super::super::writer::SqliteAppend;
     use super::*;
+    use crate::AppendFuture;
     use crate::contract::{line, topic};
 
     fn append(name: &str, id: &str, length: usize) -> WriterRequest {
         let envelope = line(id, "alice", &"x".repeat(length));
-        WriterRequest::Append(SqliteAppend { topic: topic(name), envelope, stamp: None, reply: oneshot::channel().0 })
+        let reply = AppendFuture::channel().0;
+        WriterRequest::Append(SqliteAppend { topic: topic(name), envelope, stamp: None, reply })
     }
 
     fn group(waiting: &mut WaitingRequests, trims: &mut Vec<oneshot::Sender<()>>) -> Vec<String> {
@@ -191,7 +235,7 @@ mod tests {
 
     #[test]
     fn large_messages_of_one_topic_do_not_hold_up_others() {
-        let (large, mut trims) = (GROUP_BYTES_OF_TOPIC / 2, Vec::new());
+        let (large, mut trims) = (SHARED_BYTES_OF_TOPIC / 2, Vec::new());
         let requests = [("a", "a1", large), ("a", "a2", large), ("a", "a3", large), ("a", "a4", 1), ("b", "b1", 1)];
         let mut waiting = WaitingRequests::default();
         waiting.requests.extend(requests.map(|(name, id, length)| append(name, id, length)));
@@ -207,6 +251,30 @@ mod tests {
         let mut waiting = WaitingRequests::default();
         waiting.requests.extend([append("a", "a1", 2 * GROUP_BYTES_OF_TOPIC), append("a", "a2", 1)]);
         assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1"]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a2"]);
+    }
+
+    #[test]
+    fn a_long_message_lets_short_ones_of_others_pass_but_not_for_ever() {
+        let mut waiting = WaitingRequests::default();
+        waiting.requests.extend([append("a", "a1", 8 * SHARED_BYTES_OF_TOPIC), append("a", "a2", 1)]);
+        for number in 0..MAX_PASSED_GROUPS {
+            let short = format!("b{number}");
+            waiting.requests.push_back(append("b", &short, 1));
+            assert_eq!(group(&mut waiting, &mut Vec::new()), [short]);
+        }
+        waiting.requests.push_back(append("b", "b9", 1));
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1", "b9"]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a2"]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn long_messages_of_several_topics_are_stored() {
+        let mut waiting = WaitingRequests::default();
+        let large = 8 * SHARED_BYTES_OF_TOPIC;
+        waiting.requests.extend([append("a", "a1", large), append("b", "b1", large), append("a", "a2", large)]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1", "b1"]);
         assert_eq!(group(&mut waiting, &mut Vec::new()), ["a2"]);
     }
 

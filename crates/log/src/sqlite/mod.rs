@@ -59,8 +59,8 @@ use self::writer::{SqliteAppend, Writer, WriterLimits, WriterRequest};
 use crate::files::FileQuotas;
 use crate::lease::Leases;
 use crate::{
-    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RetentionRules, Span, Standing,
-    StoredQuotas, Tail, TailSink, TopicLog, TopicSummary,
+    AppendError, AppendFuture, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RetentionRules, Span,
+    Standing, StoredQuotas, Tail, TailSink, TopicLog, TopicSummary,
 };
 
 /// The database in a log's directory.
@@ -321,13 +321,15 @@ impl TopicLog for Sqlite {
         envelope: Envelope,
         stamp: Option<Stamp>,
     ) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        let closed = || Err(AppendError::Stopped(CLOSED.into()));
-        let (reply, outcome) = oneshot::channel();
-        let append = SqliteAppend { topic: topic.clone(), envelope, stamp, reply };
-        if self.requests.push(WriterRequest::Append(append)).is_err() {
-            return std::future::ready(closed()).boxed();
-        }
-        outcome.map(move |outcome| outcome.unwrap_or_else(|_| closed())).boxed()
+        self.submit(topic, envelope, stamp).boxed()
+    }
+
+    fn submit(&self, topic: &TopicName, envelope: Envelope, stamp: Option<Stamp>) -> AppendFuture {
+        let (reply, outcome) = AppendFuture::channel();
+        // A queue that is closed gives the request back, and dropping that says so.
+        let _ =
+            self.requests.push(WriterRequest::Append(SqliteAppend { topic: topic.clone(), envelope, stamp, reply }));
+        outcome
     }
 
     fn delete(&self, topic: &TopicName, notice: Envelope) -> BoxFuture<'static, Result<Appended, AppendError>> {

@@ -7,11 +7,11 @@
 //! Invariant: the tables always are what follows from a topic's settled entries alone, for which there is a fold of those
 //! ([`TopicState::settled_fold`]).
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rusqlite::{Transaction, TransactionBehavior, params};
-use salon_protocol::{Entry, EnvelopeId, Message, ParticipantId, Stamp, TopicName};
+use salon_protocol::{Entry, Message, ParticipantId, Stamp, TopicName};
 use tokio::sync::oneshot;
 
 use super::SqliteFault;
@@ -19,7 +19,7 @@ use super::schema::{LAST_OFFSET, key};
 use super::stored;
 use super::topic_states::TopicState;
 use super::writer::Writer;
-use crate::{Durability, Fold};
+use crate::{Durability, Fold, answered_request};
 
 /// How much is settled, removed or deleted from the journal before appends get their turn: what takes about a millisecond.
 const SLICE_ENTRIES: usize = 128;
@@ -41,11 +41,13 @@ impl Slice {
     /// Everything at once.
     pub(super) const ALL: Self = Self { entries: usize::MAX, bytes: usize::MAX };
 
-    /// Twice what was appended since the last one, so that what waits becomes less however fast appends come.
-    pub(super) fn after(appended: Self) -> Self {
+    /// Twice the entries that were appended since the last one, so that what waits becomes less however fast appends come. Of bytes as many,
+    /// because everybody waits for a long slice, unless far too many wait.
+    pub(super) fn after(appended: Self, is_overfull: bool) -> Self {
+        let bytes = if is_overfull { appended.bytes.saturating_mul(2) } else { appended.bytes };
         Self {
             entries: Self::SMALL.entries.max(appended.entries.saturating_mul(2)),
-            bytes: Self::SMALL.bytes.max(appended.bytes.saturating_mul(2)),
+            bytes: Self::SMALL.bytes.max(bytes),
         }
     }
 
@@ -88,11 +90,23 @@ struct TopicSlice {
     /// The offset of the newest settled entry before them.
     settled: u64,
     entries: Vec<Arc<Entry>>,
+    /// The offsets of settled requests that they answer.
+    answered: Vec<u64>,
 }
 
 impl TopicSlice {
     fn last(&self) -> u64 {
         self.settled + self.entries.len() as u64
+    }
+
+    /// Folds the entries.
+    fn apply(&mut self, fold: &mut Fold) {
+        for entry in &self.entries {
+            // A request of the same slice that is answered is never stored as waiting.
+            let request = answered_request(&entry.envelope).and_then(|request| fold.requested_at(request));
+            self.answered.extend(request.filter(|offset| *offset <= self.settled));
+            fold.apply(entry);
+        }
     }
 }
 
@@ -137,6 +151,7 @@ impl Writer<'_> {
                 topic: recent.topic,
                 settled: recent.settled,
                 entries: recent.entries()[..slice.take(recent.entries())].to_vec(),
+                answered: Vec::new(),
             });
             drop(fresh);
             if taken.as_ref().is_none_or(|taken| taken.last() >= *head) {
@@ -144,16 +159,16 @@ impl Writer<'_> {
             }
             topics.extend(taken);
         }
-        self.settle_slices(&topics)?;
+        self.settle_slices(&mut topics)?;
         Ok(false)
     }
 
-    fn settle_slices(&mut self, topics: &[TopicSlice]) -> Result<(), SqliteFault> {
-        for slice in topics {
-            self.topic_states.update(&slice.name, |state| {
-                slice.entries.iter().for_each(|entry| _ = state.settled_fold.apply(entry));
-            });
+    fn settle_slices(&mut self, topics: &mut [TopicSlice]) -> Result<(), SqliteFault> {
+        for slice in topics.iter_mut() {
+            let name = slice.name.clone();
+            self.topic_states.update(&name, |state| slice.apply(&mut state.settled_fold));
         }
+        let topics = &*topics;
         self.without_flush(|writer| {
             let step = Transaction::new_unchecked(writer.db, TransactionBehavior::Immediate)?;
             for slice in topics {
@@ -259,26 +274,16 @@ fn settle_control(step: &Transaction<'_>, topic: i64, fold: &Fold) -> Result<(),
 /// Stores which calls wait and which have failed, as far as the entries have changed that.
 fn settle_calls(step: &Transaction<'_>, slice: &TopicSlice, state: &TopicState) -> Result<(), SqliteFault> {
     let fold = &state.settled_fold;
-    let mut requests: HashSet<&EnvelopeId> = HashSet::new();
+    let mut wait = step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?;
     for entry in &slice.entries {
         let envelope = &entry.envelope;
-        match (envelope.message(), envelope.correlation()) {
-            (Some(Message::Request { .. }), _) => {
-                requests.insert(envelope.id());
-                if fold.call(envelope.id()).is_some_and(|call| !call.has_failed) {
-                    step.prepare_cached("INSERT INTO unanswered (key) VALUES (?1)")?
-                        .execute([key(slice.topic, entry.position.offset)])?;
-                }
-            }
-            // A request of the same slice that is answered was never stored as waiting.
-            (Some(Message::Response { .. }), Some(request)) if !requests.contains(request) => {
-                step.prepare_cached(
-                    "DELETE FROM unanswered WHERE key = (SELECT key FROM entries WHERE topic = ?1 AND id = ?2)",
-                )?
-                .execute(params![slice.topic, request.as_str()])?;
-            }
-            _ => {}
+        if matches!(envelope.message(), Some(Message::Request { .. })) && fold.requested_at(envelope.id()).is_some() {
+            wait.execute([key(slice.topic, entry.position.offset)])?;
         }
+    }
+    let mut end = step.prepare_cached("DELETE FROM unanswered WHERE key = ?1")?;
+    for request in &slice.answered {
+        end.execute([key(slice.topic, *request)])?;
     }
     // A request that retention has removed leaves no row: nothing would ever delete it.
     for (at, asked) in fold.failures_after(slice.settled).filter(|(_, asked)| *asked > state.trimmed) {

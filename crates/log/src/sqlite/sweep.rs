@@ -1,5 +1,7 @@
 //! Removing what retention no longer keeps, a slice at a time.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use salon_control::TopicRetention;
 use salon_protocol::{Timestamp, TopicName};
@@ -12,6 +14,14 @@ use super::settle::Slice;
 use super::settled::{self, Extent};
 use super::stored;
 use super::writer::Writer;
+
+/// How often retention is looked after.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// When a sweep would have been for the next to be due at once.
+pub(super) fn long_ago() -> Instant {
+    Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now)
+}
 
 /// How many topics are looked at before appends get their turn.
 const SLICE_TOPICS: usize = 32;

@@ -25,15 +25,13 @@ use super::redact::{Replacement, Scrub};
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
-use super::sweep::Sweep;
+use super::sweep::{SWEEP_INTERVAL, Sweep, long_ago};
 use super::topic_states::{KnownTopics, TopicState};
 use super::{Clock, SqliteFault, context, journal, redact, settled};
+use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};
 use crate::hash::FastMap;
 use crate::{AppendError, Appended, Durability, Fold, LogHealth, RetentionRules, StoredQuotas};
-
-/// How often retention is looked after.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often an idle writer looks whether the thread that writes back is done.
 const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
@@ -56,7 +54,7 @@ pub(super) struct SqliteAppend {
     pub(super) topic: TopicName,
     pub(super) envelope: Envelope,
     pub(super) stamp: Option<Stamp>,
-    pub(super) reply: oneshot::Sender<AppendOutcome>,
+    pub(super) reply: OutcomeSender,
 }
 
 pub(super) struct SqliteWrite {
@@ -64,8 +62,6 @@ pub(super) struct SqliteWrite {
     pub(super) write: Write,
     pub(super) reply: oneshot::Sender<Result<Written, WriteError>>,
 }
-
-pub(super) type AppendOutcome = Result<Appended, AppendError>;
 
 /// The new entries of a commit.
 type Accepted = FastMap<TopicName, Vec<Arc<Entry>>>;
@@ -203,6 +199,7 @@ impl<'db> Writer<'db> {
     /// Works until the queue is closed and empty.
     pub(super) fn run(&mut self, requests: &WorkQueue<WriterRequest>) {
         let mut waiting = WaitingRequests::default();
+        let mut is_tidying_due = false;
         loop {
             let wait = match !waiting.is_empty() || self.is_behind() {
                 true => Duration::ZERO,
@@ -218,7 +215,17 @@ impl<'db> Writer<'db> {
             self.disk.check(self.db);
             // Between any two groups, so that what has come meanwhile can be in the next one.
             let group = waiting.next_group(&mut self.trims);
+            let is_long = group.is_long;
             self.store(group);
+            // What came during a long commit has waited: it is stored first. Not twice, or nothing would be tidied.
+            if is_long && !is_tidying_due {
+                requests.take(&mut waiting.requests, Duration::ZERO);
+                is_tidying_due = waiting.has_short();
+                if is_tidying_due {
+                    continue;
+                }
+            }
+            is_tidying_due = false;
             self.tidy_a_little();
             self.write_back();
             self.report_health();
@@ -274,15 +281,15 @@ impl<'db> Writer<'db> {
                     outcomes.pop();
                     outcomes.push(Err(AppendError::Stopped(stopped)));
                 }
+                let stored_at = Instant::now();
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    // The appender may have gone; the entry stays.
-                    let _ = reply.send(outcome);
+                    reply.send(outcome, stored_at);
                 }
                 self.topic_states.evict();
             }
             Err(not_stored) => {
                 for reply in replies {
-                    let _ = reply.send(Err(not_stored.append_error()));
+                    reply.send(Err(not_stored.append_error()), Instant::now());
                 }
                 for writing in writings {
                     let _ = writing.reply.send(Err(not_stored.write_error()));
@@ -476,7 +483,8 @@ impl<'db> Writer<'db> {
             (self.scrub, self.is_scrub_due) = (None, false);
             return self.trims.clear();
         }
-        let slice = Slice::after(std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 }));
+        let appended = std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 });
+        let slice = Slice::after(appended, self.source.fresh().is_overfull());
         if let Err(fault) = self.tidy(slice) {
             self.stop(&fault);
         }
@@ -587,9 +595,4 @@ impl<'db> Writer<'db> {
         };
         self.health.send_if_modified(|health| std::mem::replace(health, now.clone()) != now);
     }
-}
-
-/// When a sweep would have been for the next to be due at once.
-fn long_ago() -> Instant {
-    Instant::now().checked_sub(SWEEP_INTERVAL).unwrap_or_else(Instant::now)
 }

@@ -1,9 +1,10 @@
 //! The members of an envelope: each is what it must be, or the envelope is refused.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Kind, Limits, PROTOCOL};
-use crate::scan::{Field, Outline, Shape};
+use crate::scan::{Field, Outline, Shape, string_value, string_values};
 use crate::{Code, EnvelopeId, Message, ParticipantId, Refusal, SessionId, Timestamp};
 
 /// The members of an envelope, and where its text has its payload.
@@ -39,7 +40,7 @@ impl EnvelopeHead {
         }
         let from = name(&fields, "from", ParticipantId::new)?;
         let to = fields.recipients(limits.recipients)?;
-        let kind = match fields.string("kind")?.as_str() {
+        let kind = match &*fields.string("kind")? {
             "mcp" => Kind::Mcp,
             "presence" => Kind::Presence,
             "system" => Kind::System,
@@ -70,10 +71,10 @@ fn invalid(message: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidEnvelope, message)
 }
 
-fn name<T>(
-    fields: &EnvelopeFields<'_>,
+fn name<'a, T>(
+    fields: &EnvelopeFields<'a>,
     key: &str,
-    check: fn(String) -> Result<T, crate::InvalidId>,
+    check: fn(Cow<'a, str>) -> Result<T, crate::InvalidId>,
 ) -> Result<T, Refusal> {
     check(fields.string(key)?).map_err(|error| invalid(format!("`{key}` is not acceptable: {error}")))
 }
@@ -88,21 +89,21 @@ impl<'a> EnvelopeFields<'a> {
         self.fields.iter().find(|f| f.key == key)
     }
 
-    fn string(&self, key: &str) -> Result<String, Refusal> {
+    fn string(&self, key: &str) -> Result<Cow<'a, str>, Refusal> {
         let field = self.find(key).ok_or_else(|| invalid(format!("`{key}` is missing")))?;
-        serde_json::from_str(&self.text[field.value.clone()]).map_err(|_| invalid(format!("`{key}` must be a string")))
+        string_value(&self.text[field.value.clone()]).ok_or_else(|| invalid(format!("`{key}` must be a string")))
     }
 
     /// An extension of ours, so it is never a reason to refuse an envelope: what cannot be read as a session names none.
     fn session(&self, key: &str) -> Option<SessionId> {
         let field = self.find(key)?;
-        SessionId::new(serde_json::from_str::<String>(&self.text[field.value.clone()]).ok()?).ok()
+        SessionId::new(string_value(&self.text[field.value.clone()])?).ok()
     }
 
     fn recipients(&self, limit: usize) -> Result<Box<[ParticipantId]>, Refusal> {
         let Some(field) = self.find("to") else { return Ok(Box::default()) };
-        let names: Vec<String> = serde_json::from_str(&self.text[field.value.clone()])
-            .map_err(|_| invalid("`to` must be an array of participant ids"))?;
+        let names = string_values(&self.text[field.value.clone()])
+            .ok_or_else(|| invalid("`to` must be an array of participant ids"))?;
         if limit > 0 && names.len() > limit {
             return Err(invalid(format!("`to` has {} entries; the limit is {limit}", names.len())));
         }

@@ -1,9 +1,10 @@
 //! A writer without its thread, which can be stopped between any two slices as a killed process is.
 
+use futures_util::FutureExt;
 use proptest::prelude::*;
 use rusqlite::Connection;
 use salon_protocol::{Envelope, Position, Timestamp};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::super::disk::DiskGuard;
 use super::super::groups::WaitingRequests;
@@ -13,7 +14,7 @@ use super::super::writer::{SqliteAppend, WriterLimits, WriterRequest};
 use super::super::{copy, schema, settled};
 use super::*;
 use crate::contract::{line, presence, request, response, topic};
-use crate::{LogHealth, Retention, RetentionRules, StoredQuotas};
+use crate::{AppendFuture, LogHealth, Retention, RetentionRules, StoredQuotas};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -28,11 +29,12 @@ fn writer(db: &Connection, keep: Option<u64>) -> Writer<'_> {
 
 /// Stores an envelope; `None` where it is refused.
 fn store(writer: &mut Writer<'_>, name: &str, envelope: Envelope) -> Option<Arc<Entry>> {
-    let (reply, mut outcome) = oneshot::channel();
+    let (reply, outcome) = AppendFuture::channel();
     let append = SqliteAppend { topic: topic(name), envelope, stamp: None, reply };
-    let mut waiting = WaitingRequests { requests: VecDeque::from([WriterRequest::Append(append)]) };
+    let mut waiting = WaitingRequests::default();
+    waiting.requests.push_back(WriterRequest::Append(append));
     writer.store(waiting.next_group(&mut Vec::new()));
-    outcome.try_recv().expect("an answer").ok().map(|appended| appended.entry)
+    outcome.now_or_never().expect("an answer").ok().map(|appended| appended.entry)
 }
 
 /// What a fold says, in a form that can be compared.
@@ -153,9 +155,11 @@ fn a_slice_is_bounded_and_grows_with_what_is_appended() {
     assert_eq!((slice.take(&entries), slice.is_spent()), (2, true), "as many as it takes to reach the bytes");
     let mut slice = Slice { entries: 100, bytes: 1 };
     assert_eq!(slice.take(&entries), 1, "one that is larger than a slice");
-    let busy = Slice::after(Slice { entries: 1000, bytes: 1 << 20 });
+    let busy = Slice::after(Slice { entries: 1000, bytes: 1 << 20 }, true);
     assert_eq!((busy.entries, busy.bytes), (2000, 2 << 20));
-    let quiet = Slice::after(Slice { entries: 1, bytes: 300 });
+    let ahead = Slice::after(Slice { entries: 1000, bytes: 1 << 20 }, false);
+    assert_eq!((ahead.entries, ahead.bytes), (2000, 1 << 20));
+    let quiet = Slice::after(Slice { entries: 1, bytes: 300 }, true);
     assert_eq!((quiet.entries, quiet.bytes), (SLICE_ENTRIES, SLICE_BYTES));
 }
 

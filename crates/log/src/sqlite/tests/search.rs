@@ -109,5 +109,7 @@ async fn a_scan_that_meets_its_bound_goes_on_behind_it() {
         rest.push(found(&page));
         request.before = page.next;
     }
-    assert_eq!(rest.join(" ").trim(), "e100 e0");
+    // A part without a match is a page as well. How much a part reads depends on how much is settled.
+    rest.retain(|page| !page.is_empty());
+    assert_eq!(rest.join(" "), "e100 e0");
 }
