@@ -219,7 +219,7 @@ impl ApprovalForm {
         let id = derived_id(&office.toolbox.namespace, "decided by form", answer.0.envelope.id());
         let id = EnvelopeId::new(id).expect("a UUID is an id");
         if let Err(why) = approver.decide(&self.hold, decision, reason, &id).await {
-            tracing::debug!(topic = %office.desk.topic(), %why, "approvals: decision by a form not stored");
+            tracing::debug!(topic = %office.desk.topic(), %why, "approvals: decision by a form refused, the call stays held");
         }
         FormOutcome::Over
     }

@@ -274,7 +274,7 @@ impl Shared {
                             tokio::time::sleep(RETRY_DELAY).await;
                             let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));
                         }
-                        Err(fault) => tracing::warn!(%topic, %fault, "seats: claim after an outage failed"),
+                        Err(fault) => tracing::warn!(%topic, %fault, "seats: claim after an outage failed, not retried"),
                     }
                 }
             }
