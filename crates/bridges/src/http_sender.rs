@@ -52,13 +52,13 @@ pub(crate) struct ApiAnswer {
 /// A request that has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub(crate) struct NoAnswer {
+pub(crate) struct ApiRequestError {
     pub(crate) reason: String,
     /// Whether the platform certainly has not seen the request, because there was no connection.
     pub(crate) is_unsent: bool,
 }
 
-impl NoAnswer {
+impl ApiRequestError {
     fn after_sending(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), is_unsent: false }
     }
@@ -93,7 +93,7 @@ impl ApiSender {
         Ok(Self { client, authorization })
     }
 
-    pub(crate) async fn send(&self, request: &ApiRequest) -> Result<ApiAnswer, NoAnswer> {
+    pub(crate) async fn send(&self, request: &ApiRequest) -> Result<ApiAnswer, ApiRequestError> {
         let mut builder = self.client.request(request.method.clone(), request.url.clone());
         builder = builder.header(AUTHORIZATION, self.authorization.clone());
         builder = match &request.body {
@@ -110,7 +110,7 @@ impl ApiSender {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| describe(&error))? {
             if body.len() + chunk.len() > MAX_ANSWER {
-                return Err(NoAnswer::after_sending(format!("the answer is larger than {MAX_ANSWER} bytes")));
+                return Err(ApiRequestError::after_sending(format!("the answer is larger than {MAX_ANSWER} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -139,7 +139,7 @@ pub(crate) fn bounded_wait(seconds: f64) -> Option<Duration> {
 }
 
 /// Without the address, whose path or query may hold a secret.
-fn describe(error: &reqwest::Error) -> NoAnswer {
+fn describe(error: &reqwest::Error) -> ApiRequestError {
     let kind = if error.is_timeout() {
         "no answer in time"
     } else if error.is_connect() {
@@ -152,5 +152,5 @@ fn describe(error: &reqwest::Error) -> NoAnswer {
         cause = Some(deeper);
     }
     let reason = cause.map_or_else(|| kind.to_owned(), |cause| format!("{kind}: {cause}"));
-    NoAnswer { reason, is_unsent: error.is_connect() }
+    ApiRequestError { reason, is_unsent: error.is_connect() }
 }

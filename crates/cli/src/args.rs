@@ -209,19 +209,19 @@ The token alone goes to stdout:
 An agent that may enter every room for a week:
   salon token 'room:*' --as helper --kind agent --ttl 7d")]
 pub(crate) struct TokenArgs {
-    /// Topics the token opens, or all that begin so: `room:*`
+    /// Topics that the token opens; `room:*` is every topic that begins with `room:`
     #[arg(value_name = "TOPIC", required_unless_present = "topic")]
     pub(crate) topics: Vec<TopicPattern>,
     /// The same, as earlier versions had it
     #[arg(long, value_name = "TOPIC", hide = true)]
     pub(crate) topic: Vec<TopicPattern>,
-    /// Who the token is for
+    /// Id of the participant
     #[arg(long = "as", alias = "id", value_name = "ID", value_parser = own_id)]
     pub(crate) id: ParticipantId,
     /// Name shown to people
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// What they are
+    /// Kind of the participant
     #[arg(long, value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
     pub(crate) kind: Option<ParticipantKind>,
     /// How long the token is valid: 30s, 15m, 12h, 7d; at most 365d
@@ -242,10 +242,10 @@ pub(crate) struct TokenArgs {
     /// What its ghosts may be; may be repeated [default: human]
     #[arg(long, value_name = "KIND", requires = "acts_for", value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
     pub(crate) ghost_kind: Vec<ParticipantKind>,
-    /// Let its ghosts call the tools of others, and not only chat
+    /// Let its ghosts call tools of others
     #[arg(long, requires = "acts_for")]
     pub(crate) ghosts_call: bool,
-    /// Have every message signed; the token is then good for the Machine Context Protocol alone
+    /// Require a signature on every message; such a token works only for the Machine Context Protocol
     #[arg(long)]
     pub(crate) require_integrity: bool,
     /// Ed25519 public key of the token's participant, in base64url; its messages are verified with it

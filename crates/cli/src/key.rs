@@ -44,7 +44,7 @@ enum KeyAction {
     },
     /// Make a new key, and sign new tokens with it
     Rotate {
-        /// Sign with it only after this time; its tokens are good at once
+        /// Sign with it only after this time; the gateway accepts its tokens at once
         #[arg(long, value_name = "TIME")]
         after: Option<Span>,
         #[command(flatten)]

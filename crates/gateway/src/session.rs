@@ -41,7 +41,7 @@ const ROUNDS: usize = 16;
 const CLOSING_TIME: Duration = Duration::from_secs(2);
 
 /// What a session begins with, but for its seat.
-pub(crate) struct Beginning<D: Dialect, C> {
+pub(crate) struct SessionStart<D: Dialect, C> {
     pub(crate) dialect: D,
     /// Answers what the dialect asks; `None` for one that asks nothing.
     pub(crate) resolver: Option<Resolver<D>>,
@@ -100,21 +100,21 @@ struct Acted {
 
 impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// A session for a peer that has its seat; it is welcomed first of all.
-    pub(crate) fn seated(seat: Seat, joined: Joined, beginning: Beginning<D, C>) -> Self {
+    pub(crate) fn seated(seat: Seat, joined: Joined, beginning: SessionStart<D, C>) -> Self {
         let mut session = Self::new(beginning);
         session.sit(seat, joined, session.last_received);
         session
     }
 
     /// A session for a peer that is yet to introduce itself.
-    pub(crate) fn outside(entrance: Entrance, beginning: Beginning<D, C>) -> Self {
+    pub(crate) fn outside(entrance: Entrance, beginning: SessionStart<D, C>) -> Self {
         let mut session = Self::new(beginning);
         session.entrance = Some(Box::new(entrance));
         session
     }
 
-    fn new(beginning: Beginning<D, C>) -> Self {
-        let Beginning { mut dialect, resolver, carrier, keep_alive, expires, connection } = beginning;
+    fn new(beginning: SessionStart<D, C>) -> Self {
+        let SessionStart { mut dialect, resolver, carrier, keep_alive, expires, connection } = beginning;
         let now = Instant::now();
         if C::DUPLEX {
             dialect.handle_event(DialectEvent::StreamOpened(StreamId::ONLY, D::Opening::default()), now);

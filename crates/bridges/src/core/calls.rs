@@ -12,7 +12,7 @@ use crate::room::{HeldNotice, RoomCall};
 /// Calls without an answer that are remembered.
 const MAX_OPEN_CALLS: usize = 1_000;
 /// Held calls that are remembered. A topic holds at most 256.
-const MAX_HELD: usize = 256;
+const MAX_HELD_CALLS: usize = 256;
 /// How much of arguments and results a summary shows.
 const MAX_SUMMARY_CHARS: usize = 160;
 /// The shortest beginning of a digest that names a held call.
@@ -105,7 +105,7 @@ impl HeldCalls {
         // After a restart the room reports it once more.
         self.remove(&notice.id);
         self.held.push_back(notice);
-        if self.held.len() > MAX_HELD { self.held.pop_front() } else { None }
+        if self.held.len() > MAX_HELD_CALLS { self.held.pop_front() } else { None }
     }
 
     pub(crate) fn remove(&mut self, id: &EnvelopeId) -> Option<HeldNotice> {

@@ -23,7 +23,7 @@ const MAX_ATTACHMENTS: usize = 16;
 /// How long to wait before something is sent again whose outcome is unknown.
 const RESEND_DELAY: Duration = Duration::from_secs(2);
 /// From how long a wait on the room is told of it.
-const TELL_WAIT: Duration = Duration::from_secs(10);
+const WAIT_NOTICE_AFTER: Duration = Duration::from_secs(10);
 
 impl BridgeCore {
     pub(super) fn on_platform_event(&mut self, event: PlatformEvent, ticket: Option<EventTicket>, now: Timestamp) {
@@ -305,7 +305,7 @@ impl BridgeCore {
             }
             Err(PlatformFailure::RetryAfter { after: wait, reason }) => {
                 self.outbound.not_before = after(now, wait.max(Duration::from_millis(50)));
-                if wait >= TELL_WAIT {
+                if wait >= WAIT_NOTICE_AFTER {
                     let waiting = self.outbound.len();
                     let text = format!(
                         "{} is limited ({reason}): {waiting} messages wait {} s.",

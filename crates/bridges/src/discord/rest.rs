@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::gateway_payload::DiscordMessage;
 use super::rate_limits::{DiscordLimits, DiscordRoute};
-use crate::http_sender::{ApiAnswer, ApiBody, ApiRequest, ApiSender, NoAnswer};
+use crate::http_sender::{ApiAnswer, ApiBody, ApiRequest, ApiRequestError, ApiSender};
 use crate::platform::{DriverError, PlatformFailure};
 
 /// A wait of this length is part of the request; a longer one is the core's, which can tell people of it.
@@ -28,7 +28,7 @@ pub(super) struct DiscordApi {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DiscordFailure {
     #[error("{0}")]
-    NoAnswer(#[from] NoAnswer),
+    ApiRequestError(#[from] ApiRequestError),
     #[error("Discord's rate limit is used up")]
     Limited { after: Duration },
     #[error("Discord refused with {status}: {message}")]
@@ -136,7 +136,7 @@ impl DiscordApi {
         let answer = self.send(method, name, resource, path, query, body).await?;
         answer.json().map_err(|error| {
             let reason = format!("the answer of Discord is unreadable: {error}");
-            DiscordFailure::NoAnswer(NoAnswer { reason, is_unsent: false })
+            DiscordFailure::ApiRequestError(ApiRequestError { reason, is_unsent: false })
         })
     }
 
@@ -193,7 +193,7 @@ impl DiscordFailure {
     pub(super) fn into_failure(self) -> PlatformFailure {
         let reason = self.to_string();
         match self {
-            Self::NoAnswer(no_answer) => no_answer.into_failure(),
+            Self::ApiRequestError(no_answer) => no_answer.into_failure(),
             Self::Limited { after } => PlatformFailure::RetryAfter { after, reason },
             Self::Refused { status: 500.., .. } => PlatformFailure::Unknown { reason },
             Self::Refused { .. } => PlatformFailure::Permanent { reason },

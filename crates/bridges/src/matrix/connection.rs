@@ -63,7 +63,7 @@ impl CallbackPlatform for MatrixDriver {
         self.ready.send_replace(true);
         // A homeserver without this endpoint sends what it kept in its own time.
         if let Err(failure) = self.homeserver.ping(&self.appservice).await {
-            tracing::warn!(%failure, listen = %self.listen, "matrix bridge: the homeserver cannot reach the bridge");
+            tracing::warn!(%failure, listen = %self.listen, "matrix bridge: homeserver cannot reach the bridge, check `url` in its registration");
         }
         Ok(Ok(()))
     }

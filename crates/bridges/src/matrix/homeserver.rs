@@ -9,7 +9,7 @@ use salon_protocol::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http_sender::{ApiBody, ApiRequest, ApiSender, NoAnswer, bounded_wait};
+use crate::http_sender::{ApiBody, ApiRequest, ApiRequestError, ApiSender, bounded_wait};
 use crate::platform::{DriverError, PlatformFailure};
 
 /// The wait where a homeserver asks for one without saying how long.
@@ -30,7 +30,7 @@ pub(super) struct Homeserver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HomeserverFailure {
     #[error("{0}")]
-    NoAnswer(#[from] NoAnswer),
+    ApiRequestError(#[from] ApiRequestError),
     #[error("the homeserver refused with {status} {code}: {message}")]
     Refused { status: u16, code: String, message: String, retry_after: Option<Duration> },
 }
@@ -245,7 +245,7 @@ impl Homeserver {
 impl HomeserverFailure {
     /// A success that says nothing understandable: what happened is not known.
     fn unreadable(reason: &str) -> Self {
-        Self::NoAnswer(NoAnswer {
+        Self::ApiRequestError(ApiRequestError {
             reason: format!("the answer of the homeserver is unreadable: {reason}"),
             is_unsent: false,
         })
@@ -259,7 +259,7 @@ impl HomeserverFailure {
     pub(super) fn into_failure(self) -> PlatformFailure {
         let reason = self.to_string();
         match self {
-            Self::NoAnswer(no_answer) => no_answer.into_failure(),
+            Self::ApiRequestError(no_answer) => no_answer.into_failure(),
             Self::Refused { status: 429, retry_after, .. } => {
                 PlatformFailure::RetryAfter { after: retry_after.unwrap_or(DEFAULT_RETRY_AFTER), reason }
             }

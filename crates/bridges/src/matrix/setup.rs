@@ -225,7 +225,7 @@ impl MatrixDriver {
 
 fn homeserver_problem(failure: &HomeserverFailure) -> CheckFinding {
     let hint = match failure {
-        HomeserverFailure::NoAnswer(_) => "start the homeserver, or correct `homeserver`",
+        HomeserverFailure::ApiRequestError(_) => "start the homeserver, or correct `homeserver`",
         _ if failure.is_code("M_UNKNOWN_TOKEN") => {
             "list the registration file in `app_service_config_files` of the homeserver and restart it"
         }

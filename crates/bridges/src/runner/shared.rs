@@ -86,7 +86,7 @@ impl SharedChannel {
     pub(super) async fn committed(&mut self, changes: &[StoreChange]) {
         self.messages.apply(changes);
         if let Err(error) = self.messages.write().await {
-            tracing::warn!(channel = %self.name, error, "bridge: messages not shared");
+            tracing::warn!(channel = %self.name, error, "bridge: messages not stored for other gateways, retrying with the next change");
         }
         let before = self.progress.clone();
         for change in changes {
@@ -101,7 +101,7 @@ impl SharedChannel {
         }
         let value = serde_json::to_vec(&self.progress).expect("texts are JSON");
         if let Err(error) = self.state.keep(&self.name, value).await {
-            tracing::warn!(channel = %self.name, error, "bridge: progress not shared");
+            tracing::warn!(channel = %self.name, error, "bridge: progress not stored for other gateways, retrying with the next change");
         }
     }
 }

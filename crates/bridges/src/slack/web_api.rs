@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::events::SlackMessage;
-use crate::http_sender::{ApiBody, ApiRequest, ApiSender, NoAnswer};
+use crate::http_sender::{ApiBody, ApiRequest, ApiRequestError, ApiSender};
 use crate::platform::{DriverError, PlatformFailure};
 
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) struct SlackApi {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SlackFailure {
     #[error("{0}")]
-    NoAnswer(#[from] NoAnswer),
+    ApiRequestError(#[from] ApiRequestError),
     #[error("Slack's rate limit is used up")]
     Limited { after: Duration },
     #[error("Slack answered HTTP {0}")]
@@ -152,7 +152,10 @@ fn messages(mut answer: Value) -> Vec<SlackMessage> {
 
 impl SlackFailure {
     fn unreadable(reason: &str) -> Self {
-        Self::NoAnswer(NoAnswer { reason: format!("the answer of Slack is unreadable: {reason}"), is_unsent: false })
+        Self::ApiRequestError(ApiRequestError {
+            reason: format!("the answer of Slack is unreadable: {reason}"),
+            is_unsent: false,
+        })
     }
 
     pub(super) fn is_error(&self, wanted: &str) -> bool {
@@ -163,7 +166,7 @@ impl SlackFailure {
     pub(super) fn into_failure(self) -> PlatformFailure {
         let reason = self.to_string();
         match self {
-            Self::NoAnswer(no_answer) => no_answer.into_failure(),
+            Self::ApiRequestError(no_answer) => no_answer.into_failure(),
             Self::Limited { after } => PlatformFailure::RetryAfter { after, reason },
             Self::Status(500..) => PlatformFailure::Unknown { reason },
             Self::Refused(error) if UNCERTAIN.contains(&error.as_str()) => PlatformFailure::Unknown { reason },

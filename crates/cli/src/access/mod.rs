@@ -33,26 +33,26 @@ pub(crate) const USUAL_GATEWAY: &str = "http://127.0.0.1:8787";
 #[derive(Debug, Clone, Default, Args)]
 #[group(skip)]
 pub(crate) struct Access {
-    /// Gateway to talk to [default: the one logged in to last, or http://127.0.0.1:8787]
+    /// URL of the gateway [default: the one logged in to last, or http://127.0.0.1:8787]
     #[arg(long, value_name = "URL", env = "SALON_GATEWAY", hide_env_values = true, help_heading = HEADING)]
     pub(crate) gateway: Option<String>,
-    /// Token to show it; SALON_TOKEN keeps it out of the list of processes [env: SALON_TOKEN]
+    /// Token; in SALON_TOKEN it is not in the process list [env: SALON_TOKEN]
     // Read from the environment by hand: to clap a variable is as explicit as a flag, and would contradict the other two.
     #[arg(long, value_name = "TOKEN", help_heading = HEADING, conflicts_with_all = ["token_file", "token_command"])]
     pub(crate) token: Option<Secret>,
-    /// File with the token in it, read again whenever one is needed
+    /// File with the token, read each time a token is needed
     #[arg(long, value_name = "FILE", help_heading = HEADING, conflicts_with = "token_command")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Command that writes the token to its standard output, run by `sh` whenever one is needed
+    /// Command that prints the token, run by `sh` each time a token is needed
     #[arg(long, value_name = "COMMAND", help_heading = HEADING)]
     pub(crate) token_command: Option<String>,
-    /// Certificate to trust beside those of the system, PEM
+    /// Certificate to trust in addition to those of the system, PEM
     #[arg(long, value_name = "FILE", env = "SALON_CA", hide_env_values = true, help_heading = HEADING)]
     pub(crate) ca: Option<PathBuf>,
-    /// Who to be, where this machine's own key makes the token [default: your user name]
+    /// Your participant id, if the gateway's key on this machine makes the token [default: your user name]
     #[arg(long = "as", value_name = "ID", value_parser = own_id, help_heading = HEADING)]
     pub(crate) identity: Option<ParticipantId>,
-    /// The gateway's data directory, where its key is [default: as for `salon serve`]
+    /// Data directory of the gateway, with its key [default: as for `salon serve`]
     #[arg(long, value_name = "DIR", env = "SALON_DATA", hide_env_values = true, help_heading = HEADING)]
     pub(crate) data: Option<PathBuf>,
 }

@@ -43,7 +43,7 @@ impl HostedBridges {
             let tokens = match BridgeTokens::by_data(data, &config) {
                 Ok(tokens) => tokens,
                 Err(error) => {
-                    tracing::error!(bridge = %name, "bridge: left out: {error:#}");
+                    tracing::error!(bridge = %name, "bridge: no token, not started: {error:#}");
                     continue;
                 }
             };
@@ -124,7 +124,7 @@ impl HostedBridge {
             () = lease.hold() => {
                 leased.cancel();
                 if let Err(error) = running.await {
-                    tracing::warn!(bridge = %config.name, "bridge: {error}");
+                    tracing::warn!(bridge = %config.name, %error, "bridge: lease lost, ended with an error");
                 }
                 None
             }

@@ -36,7 +36,7 @@ enum BridgeSubcommand {
     Run(RunArgs),
     /// Check a bridge: its settings, its platform, its rooms
     Check(check::CheckArgs),
-    /// Write what a bridge needs, and print the steps to take
+    /// Write the files of a bridge, and print its configuration and the next steps
     Init(init::InitArgs),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct RunArgs {
     /// Only the bridge with this name
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Folder for what bridges remember [default: `bridges` beside the file]
+    /// Folder for the state of bridges [default: `bridges` beside the file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]

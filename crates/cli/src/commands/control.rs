@@ -17,12 +17,27 @@ use crate::{hand_over, note, safe};
 /// The permission of tokens that these commands make with the gateway's key, which allows everything anyway.
 const PERMISSION: &str = "operator";
 
+/// For commands whose tool stores the reason in the topic.
 #[derive(Debug, Args)]
-pub(crate) struct ControlOptions {
+pub(crate) struct ReasonOption {
     /// Why, for everybody in the topic to read
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Print what the gateway answers as one JSON object
+}
+
+impl ReasonOption {
+    /// Arguments of a tool, with the reason.
+    pub(super) fn add_to(self, mut arguments: Value) -> Value {
+        if let Some(reason) = self.reason {
+            arguments["reason"] = json!(reason);
+        }
+        arguments
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ControlOptions {
+    /// Print the answer of the gateway as one JSON object
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
@@ -30,18 +45,13 @@ pub(crate) struct ControlOptions {
 }
 
 impl ControlOptions {
-    /// Arguments of a tool with the reason, where it takes one.
-    pub(super) fn with_reason(&self, mut arguments: Value, takes_reason: bool) -> Value {
-        if let Some(reason) = self.reason.as_ref().filter(|_| takes_reason) {
-            arguments["reason"] = json!(reason);
-        }
-        arguments
-    }
-}
-
-impl ControlOptions {
     /// Deletes a topic, once the person has confirmed it.
-    pub(super) async fn delete_topic(&self, topic: &TopicName, is_confirmed: bool) -> Result<(), Trouble> {
+    pub(super) async fn delete_topic(
+        &self,
+        topic: &TopicName,
+        is_confirmed: bool,
+        reason: ReasonOption,
+    ) -> Result<(), Trouble> {
         let Reach { place, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         let name = safe::line(topic.as_str());
         if !is_confirmed {
@@ -50,7 +60,7 @@ impl ControlOptions {
             confirm(&question, "delete it", hint)?;
         }
         let asking = HintContext { place: &place, topic: Some(topic) };
-        client.delete_topic(topic, self.reason.as_deref()).await.map_err(|error| asking.trouble(&error))?;
+        client.delete_topic(topic, reason.reason.as_deref()).await.map_err(|error| asking.trouble(&error))?;
         if self.json {
             return hand_over(format_args!("{}", json!({ "deleted": topic })));
         }
@@ -131,6 +141,8 @@ pub(crate) struct DecideArgs {
     #[arg(long)]
     remember: bool,
     #[command(flatten)]
+    reason: ReasonOption,
+    #[command(flatten)]
     options: ControlOptions,
 }
 
@@ -194,10 +206,10 @@ fn describe(held: &Value) -> String {
 }
 
 async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
-    let DecideArgs { topic, id, digest, remember, options } = args;
+    let DecideArgs { topic, id, digest, remember, reason, options } = args;
     let caller = HostCaller::enter(&options, topic).await?;
-    let decision = WantedDecision { decision, remember };
-    let answer = decide_there(&caller, &id, digest, decision, &options).await;
+    let decision = WantedDecision { decision, remember, reason };
+    let answer = decide_there(&caller, &id, digest, decision).await;
     caller.leave().await;
     let answer = answer?;
     if options.json {
@@ -216,14 +228,14 @@ async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble
 struct WantedDecision {
     decision: &'static str,
     remember: bool,
+    reason: ReasonOption,
 }
 
 async fn decide_there(
     caller: &HostCaller,
     id: &EnvelopeId,
     digest: Option<String>,
-    WantedDecision { decision, remember }: WantedDecision,
-    options: &ControlOptions,
+    WantedDecision { decision, remember, reason }: WantedDecision,
 ) -> Result<Value, Trouble> {
     let digest = match digest {
         Some(digest) => digest,
@@ -243,8 +255,7 @@ async fn decide_there(
     if remember {
         arguments["remember"] = json!(true);
     }
-    let arguments = options.with_reason(arguments, true);
-    caller.call("approval.decide", arguments).await
+    caller.call("approval.decide", reason.add_to(arguments)).await
 }
 
 /// Shows the person something, and asks whether to do it.

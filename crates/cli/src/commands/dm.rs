@@ -25,11 +25,11 @@ Examples:
   salon chat \"$(salon dm bob)\"
   salon dm bob --with carol 'lunch, all of us?'")]
 pub(crate) struct DmArgs {
-    /// With whom
+    /// Participant to talk to
     participant: ParticipantId,
-    /// What to say; without it the topic is only made, and its name printed
+    /// Text; without it the command makes the topic and prints its name
     text: Vec<String>,
-    /// And with whom else; may be repeated
+    /// Another participant; may be repeated
     #[arg(long, value_name = "ID")]
     with: Vec<ParticipantId>,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub(crate) struct FileArgs {
 
 #[derive(Debug, Subcommand)]
 enum FileCommand {
-    /// Put a file into a room, and say so there
+    /// Put a file into a room, and send a message that links it
     Put(PutArgs),
     /// Read a file of a room
     Get(GetArgs),
@@ -49,16 +49,16 @@ struct PutArgs {
     /// Which file
     #[arg(value_name = "FILE")]
     path: PathBuf,
-    /// What it is called in the room [default: the file's name]
+    /// Name of the file in the room [default: the file's name]
     #[arg(long)]
     name: Option<String>,
-    /// What to say with it [default: its name]
+    /// Text of the message [default: its name]
     #[arg(long)]
     text: Option<String>,
-    /// Say nothing in the room
+    /// Do not send a message
     #[arg(long, conflicts_with = "text")]
     silent: bool,
-    /// Print what the gateway answers: `{"uri": …, "url": …}`
+    /// Print the answer of the gateway: `{"uri": …, "url": …}`
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -21,16 +21,16 @@ pub(crate) struct FilterArgs {
     /// Only this kind; may be repeated
     #[arg(long, value_delimiter = ',', help_heading = HEADING)]
     kind: Vec<EnvelopeSort>,
-    /// Only what this participant sent; may be repeated
+    /// Only messages of this participant; may be repeated
     #[arg(long, value_name = "ID", help_heading = HEADING)]
     from: Vec<ParticipantId>,
     /// Only requests of this method with their answers, and notifications of it; a `*` at the end stands for anything; may be repeated
     #[arg(long, value_name = "METHOD", help_heading = HEADING)]
     method: Vec<String>,
-    /// Only what has this text in it, in whichever case
+    /// Only messages with this text; case is ignored
     #[arg(long, value_name = "TEXT", help_heading = HEADING)]
     grep: Option<String>,
-    /// Only what was sent since then: a time such as 2025-08-17T14:00:00Z, or how long ago: 10m, 2h
+    /// Only messages since then: a time such as 2025-08-17T14:00:00Z, or how long ago: 10m, 2h
     #[arg(long, value_name = "TIME", help_heading = HEADING)]
     since: Option<Since>,
     /// Show handshakes and lists as well

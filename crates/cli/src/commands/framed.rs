@@ -47,7 +47,7 @@ enum FramedCommand {
     Connect(ConnectArgs),
     /// Send something, and print the id it has in the room
     Send(SendArgs),
-    /// Print what has come since the last time, one JSON object a line
+    /// Print new messages, one JSON object a line
     Receive(ReceiveArgs),
     /// End a session and leave the room
     Disconnect(DisconnectArgs),
@@ -97,10 +97,10 @@ impl Of {
 
 #[derive(Debug, Args)]
 struct ConnectArgs {
-    /// Room to enter; may be left out where the token opens exactly one
+    /// Room to enter; optional if the token opens exactly one
     #[arg(long, value_name = "TOPIC")]
     topic: Option<TopicName>,
-    /// Something to say of yourself in presence; may be repeated
+    /// Capability to show in presence; may be repeated
     #[arg(long, value_name = "WORD")]
     capability: Vec<String>,
     #[command(flatten)]
@@ -119,10 +119,10 @@ A text is chat; JSON is sent as it is, and is a message of MCP where it has `jso
 struct SendArgs {
     /// What to send; without it, or with `-`, standard input is read
     payload: Vec<String>,
-    /// Whom it is for [default: everybody]
+    /// Participant it is addressed to [default: everybody]
     #[arg(long, value_name = "ID")]
     to: Option<ParticipantId>,
-    /// Send text as text even where it is JSON
+    /// Send the payload as text even if it is JSON
     #[arg(long, conflicts_with = "content_type")]
     text: bool,
     /// Send bytes of this type
@@ -134,7 +134,7 @@ struct SendArgs {
 
 #[derive(Debug, Args)]
 struct ReceiveArgs {
-    /// How long to wait for something; the gateway waits 30s at the most
+    /// How long to wait for messages, at most 30s
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: Span,
     #[command(flatten)]

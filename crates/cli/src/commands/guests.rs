@@ -18,7 +18,7 @@ use crate::{hand_over, note, safe};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The guests are those of `salon.toml`. Why one is not in its room is in the log of `salon serve`; `salon serve --check` tries what keeps it away.
+The guests are those of `salon.toml`. Why one is not in its room is in the log of `salon serve`; `salon serve --check` says what prevents it.
 
   salon guests
   salon guests room:lab --json")]

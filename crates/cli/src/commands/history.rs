@@ -31,10 +31,10 @@ pub(crate) struct HistoryArgs {
     /// How many envelopes, the newest
     #[arg(long, short = 'n', value_name = "COUNT", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// Only what came before this: an envelope's id, or a time such as 2025-08-17T14:00:00Z
+    /// Only envelopes before this: an envelope's id, or a time such as 2025-08-17T14:00:00Z
     #[arg(long, value_name = "ID|TIME")]
     before: Option<String>,
-    /// Only what came after this envelope
+    /// Only envelopes after this one
     #[arg(long, value_name = "ID")]
     after: Option<EnvelopeId>,
     /// Print the envelopes themselves, one a line, handshakes and lists included

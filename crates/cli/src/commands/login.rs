@@ -39,10 +39,10 @@ on a machine without one:
 pub(crate) struct LoginArgs {
     /// Which gateway [default: as for other commands]
     url: Option<String>,
-    /// Sign in to the MCP server of a guest instead, and keep its tokens
+    /// Sign in to the MCP server of a guest instead, and store its tokens
     #[arg(long, value_name = "URL", conflicts_with_all = ["url", "list"])]
     guest: Option<String>,
-    /// Show the gateways and the servers of guests there is a token for, and end
+    /// List the gateways and the servers of guests with a stored token, and exit
     #[arg(long)]
     list: bool,
     /// With `--list`, print one object: `{"gateways": [{"url", "latest", "participant", "topics", "expires"}], "guests": [{"url", "issuer", "expires"}]}`

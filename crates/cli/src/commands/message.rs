@@ -4,7 +4,7 @@ use clap::Args;
 use salon_protocol::{EnvelopeId, ParticipantId, TopicName};
 use serde_json::{Value, json};
 
-use super::control::{ControlOptions, HostCaller};
+use super::control::{ControlOptions, HostCaller, ReasonOption};
 use crate::trouble::Trouble;
 use crate::{hand_over, note, safe};
 
@@ -21,6 +21,8 @@ pub(crate) struct RedactArgs {
     /// The message
     id: EnvelopeId,
     #[command(flatten)]
+    reason: ReasonOption,
+    #[command(flatten)]
     options: ControlOptions,
 }
 
@@ -28,9 +30,9 @@ pub(crate) fn redact(args: RedactArgs) -> Result<(), Trouble> {
     super::run(redact_message(args))
 }
 
-async fn redact_message(RedactArgs { topic, id, options }: RedactArgs) -> Result<(), Trouble> {
+async fn redact_message(RedactArgs { topic, id, reason, options }: RedactArgs) -> Result<(), Trouble> {
     let caller = HostCaller::enter(&options, topic).await?;
-    let answer = caller.call("message.redact", options.with_reason(json!({ "id": id }), true)).await;
+    let answer = caller.call("message.redact", reason.add_to(json!({ "id": id }))).await;
     caller.leave().await;
     let answer = answer?;
     if options.json {

@@ -28,9 +28,9 @@ Examples:
 pub(crate) struct ReadArgs {
     /// Which room
     topic: TopicName,
-    /// Whose resource
+    /// Participant that has the resource
     participant: ParticipantId,
-    /// Which resource [default: list what there is]
+    /// URI of the resource [default: list all resources]
     uri: Option<String>,
     /// Write the content into this file; several into `FILE`, `FILE.2`, …
     #[arg(long, short, value_name = "FILE", requires = "uri")]
@@ -53,9 +53,9 @@ Examples:
 pub(crate) struct PromptArgs {
     /// Which room
     topic: TopicName,
-    /// Whose prompt
+    /// Participant that has the prompt
     participant: ParticipantId,
-    /// Which prompt [default: list what there is]
+    /// Name of the prompt [default: list all prompts]
     prompt: Option<String>,
     /// Its arguments
     #[arg(value_name = "KEY=VALUE", requires = "prompt")]

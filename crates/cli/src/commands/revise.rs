@@ -16,11 +16,11 @@ Only the author of a message can edit it. The history keeps both texts.
 
   salon edit room:alpha \"$(salon say room:alpha --json helo | jq -r .id)\" hello")]
 pub(crate) struct EditArgs {
-    /// Where it was said
+    /// Room of the message
     topic: TopicName,
     /// The message
     id: EnvelopeId,
-    /// What it says now; without it, or with `-`, standard input is read
+    /// New text; without it, or with `-`, standard input is read
     text: Vec<String>,
     /// The text is Markdown
     #[arg(long)]
@@ -36,7 +36,7 @@ pub(crate) struct EditArgs {
 #[command(after_help = "\
 Only the author of a message can retract it. The history keeps its text: to remove a text for good, a moderator redacts it.")]
 pub(crate) struct RetractArgs {
-    /// Where it was said
+    /// Room of the message
     topic: TopicName,
     /// The message
     id: EnvelopeId,

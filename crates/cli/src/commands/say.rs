@@ -23,9 +23,9 @@ Examples:
   date | salon say room:alpha
   salon say room:alpha --markdown '**done**' --to bob")]
 pub(crate) struct SayArgs {
-    /// Where to say it
+    /// Room to say it in
     topic: TopicName,
-    /// What to say; without it, or with `-`, standard input is read
+    /// Text; without it, or with `-`, standard input is read
     text: Vec<String>,
     /// The text is Markdown
     #[arg(long)]
@@ -33,10 +33,10 @@ pub(crate) struct SayArgs {
     /// Envelope this replies to
     #[arg(long, value_name = "ID")]
     reply_to: Option<EnvelopeId>,
-    /// Whom it is for, though everybody sees it; may be repeated
+    /// Participant it is addressed to, although everybody sees it; may be repeated
     #[arg(long, value_name = "ID")]
     to: Vec<ParticipantId>,
-    /// Print `{"id": …}` of what was said
+    /// Print `{"id": …}` of the message
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -26,16 +26,16 @@ Examples:
   salon search '\"rolled back\" prod*' --topic room:ops
   salon search backup --from alice --kind chat --json")]
 pub(crate) struct SearchArgs {
-    /// Words to find, all of them; "words in quotes" stand together, and `migrat*` finds words that begin so
+    /// Words that must all be there; "words in quotes" are a phrase, and `migrat*` is a prefix
     #[arg(required = true, value_name = "WORD")]
     query: Vec<String>,
     /// Only in this room
     #[arg(long, value_name = "TOPIC")]
     topic: Option<TopicName>,
-    /// Only what this participant sent
+    /// Only messages of this participant
     #[arg(long, value_name = "ID")]
     from: Option<ParticipantId>,
-    /// Only this sort
+    /// Only this kind
     #[arg(long, value_parser = PossibleValuesParser::new(["chat", "call", "result"]))]
     kind: Option<String>,
     /// How many at most, the newest

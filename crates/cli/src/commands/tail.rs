@@ -35,7 +35,7 @@ gateway the command continues where it was, and misses nothing.
 pub(crate) struct TailArgs {
     /// Which room
     topic: TopicName,
-    /// How many of the envelopes before now to begin with
+    /// How many earlier envelopes to show first
     #[arg(long, short = 'n', value_name = "COUNT", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     lines: u32,
     /// Print the envelopes themselves, one a line, handshakes and lists included

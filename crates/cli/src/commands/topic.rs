@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use salon_protocol::{ParticipantId, TopicName};
 use serde_json::{Value, json};
 
-use super::control::{ControlOptions, HostCaller};
+use super::control::{ControlOptions, HostCaller, ReasonOption};
 use crate::trouble::Trouble;
 use crate::{hand_over, note};
 
@@ -29,28 +29,37 @@ pub(crate) struct TopicArgs {
 
 #[derive(Debug, Subcommand)]
 enum TopicCommand {
-    /// Make the settings of a topic that has none, and own it
+    /// Create the settings of a topic, and become its owner
     Create {
         /// Which topic
         topic: TopicName,
-        /// What people call it
+        /// Title of the topic, for people
         #[arg(long, value_name = "TEXT")]
         title: Option<String>,
         /// Let only members in
         #[arg(long)]
         members_only: bool,
         #[command(flatten)]
+        reason: ReasonOption,
+        #[command(flatten)]
         options: ControlOptions,
     },
     /// Show the settings of a topic
-    Show(TopicAlone),
+    Show {
+        /// Which topic
+        topic: TopicName,
+        #[command(flatten)]
+        options: ControlOptions,
+    },
     /// Change the settings of a topic
     Set {
         /// Which topic
         topic: TopicName,
-        /// The change as a JSON merge patch: what it does not name stays, `null` removes
+        /// The change as a JSON merge patch: members that it does not name stay, `null` removes one
         #[arg(value_name = "JSON", value_parser = patch)]
         change: Value,
+        #[command(flatten)]
+        reason: ReasonOption,
         #[command(flatten)]
         options: ControlOptions,
     },
@@ -58,22 +67,26 @@ enum TopicCommand {
     Invite {
         /// Which topic
         topic: TopicName,
-        /// Who
+        /// Participant
         participant: ParticipantId,
         /// Role in the topic: owner, member, observer, or one that the topic defines
         #[arg(long, value_name = "ROLE", default_value = "member")]
         role: String,
         #[command(flatten)]
+        reason: ReasonOption,
+        #[command(flatten)]
         options: ControlOptions,
     },
-    /// Let a participant read and nothing else, for now
+    /// Pause a participant, which can then only read and answer
     Pause(OneParticipant),
     /// End a pause; without a participant, end a stop
     Resume {
         /// Which topic
         topic: TopicName,
-        /// Who [default: everyone who was stopped]
+        /// Participant [default: everybody that was stopped]
         participant: Option<ParticipantId>,
+        #[command(flatten)]
+        reason: ReasonOption,
         #[command(flatten)]
         options: ControlOptions,
     },
@@ -81,19 +94,21 @@ enum TopicCommand {
     Remove(OneParticipant),
     /// Let a removed participant in again
     Readmit(OneParticipant),
-    /// Pause everyone in a topic who is not a person, and cancel their running calls
+    /// Pause every participant of a topic that is not a person, and cancel their running calls
     Stop(TopicAlone),
-    /// Let a topic be read, and store nothing new in it
+    /// Archive a topic: it can be read, and nothing new is stored
     Archive(TopicAlone),
-    /// Store new messages in an archived topic again
+    /// End the archiving of a topic, so that new messages are stored again
     Unarchive(TopicAlone),
-    /// Delete a topic, with everything that was said there
+    /// Delete a topic with all its messages, files and settings
     Delete {
         /// Which topic
         topic: TopicName,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
+        #[command(flatten)]
+        reason: ReasonOption,
         #[command(flatten)]
         options: ControlOptions,
     },
@@ -104,6 +119,8 @@ struct TopicAlone {
     /// Which topic
     topic: TopicName,
     #[command(flatten)]
+    reason: ReasonOption,
+    #[command(flatten)]
     options: ControlOptions,
 }
 
@@ -111,8 +128,10 @@ struct TopicAlone {
 struct OneParticipant {
     /// Which topic
     topic: TopicName,
-    /// Who
+    /// Participant
     participant: ParticipantId,
+    #[command(flatten)]
+    reason: ReasonOption,
     #[command(flatten)]
     options: ControlOptions,
 }
@@ -127,45 +146,52 @@ pub(crate) fn run(args: TopicArgs) -> Result<(), Trouble> {
 }
 
 async fn topic(what: TopicCommand) -> Result<(), Trouble> {
-    let about = |tool, OneParticipant { topic, participant, options }| {
-        (topic, tool, json!({ "participant": participant }), options)
+    let about = |tool, OneParticipant { topic, participant, reason, options }: OneParticipant| {
+        (topic, tool, reason.add_to(json!({ "participant": participant })), options)
+    };
+    let configure = |topic, change: Value, reason: ReasonOption, options| {
+        (topic, "topic.configure", reason.add_to(json!({ "change": change })), options)
     };
     let (topic, tool, arguments, options) = match what {
-        TopicCommand::Create { topic, title, members_only, options } => {
+        TopicCommand::Create { topic, title, members_only, reason, options } => {
             let mut change = json!({ "access": if members_only { "members" } else { "token" } });
             if let Some(title) = title {
                 change["title"] = json!(title);
             }
-            (topic, "topic.configure", json!({ "change": change, "version": 0 }), options)
+            (topic, "topic.configure", reason.add_to(json!({ "change": change, "version": 0 })), options)
         }
-        TopicCommand::Show(TopicAlone { topic, options }) => (topic, "topic.get", json!({}), options),
-        TopicCommand::Set { topic, change, options } => {
-            (topic, "topic.configure", json!({ "change": change }), options)
-        }
-        TopicCommand::Invite { topic, participant, role, options } => {
+        TopicCommand::Show { topic, options } => (topic, "topic.get", json!({}), options),
+        TopicCommand::Set { topic, change, reason, options } => configure(topic, change, reason, options),
+        TopicCommand::Invite { topic, participant, role, reason, options } => {
             let mut members = json!({});
             members[participant.as_str()] = json!(role);
-            (topic, "topic.configure", json!({ "change": { "members": members } }), options)
+            configure(topic, json!({ "members": members }), reason, options)
         }
         TopicCommand::Pause(one) => about("participant.pause", one),
         TopicCommand::Remove(one) => about("participant.remove", one),
         TopicCommand::Readmit(one) => about("participant.readmit", one),
-        TopicCommand::Resume { topic, participant: Some(participant), options } => {
-            about("participant.resume", OneParticipant { topic, participant, options })
+        TopicCommand::Resume { topic, participant: Some(participant), reason, options } => {
+            about("participant.resume", OneParticipant { topic, participant, reason, options })
         }
-        TopicCommand::Resume { topic, participant: None, options } => (topic, "room.resume", json!({}), options),
-        TopicCommand::Stop(TopicAlone { topic, options }) => (topic, "room.stop", json!({}), options),
-        TopicCommand::Archive(TopicAlone { topic, options }) => {
-            (topic, "topic.configure", json!({ "change": { "archived": true } }), options)
+        TopicCommand::Resume { topic, participant: None, reason, options } => {
+            (topic, "room.resume", reason.add_to(json!({})), options)
         }
-        TopicCommand::Delete { topic, yes, options } => return options.delete_topic(&topic, yes).await,
-        TopicCommand::Unarchive(TopicAlone { topic, options }) => {
-            (topic, "topic.configure", json!({ "change": { "archived": false } }), options)
+        TopicCommand::Stop(TopicAlone { topic, reason, options }) => {
+            (topic, "room.stop", reason.add_to(json!({})), options)
+        }
+        TopicCommand::Archive(TopicAlone { topic, reason, options }) => {
+            configure(topic, json!({ "archived": true }), reason, options)
+        }
+        TopicCommand::Unarchive(TopicAlone { topic, reason, options }) => {
+            configure(topic, json!({ "archived": false }), reason, options)
+        }
+        TopicCommand::Delete { topic, yes, reason, options } => {
+            return options.delete_topic(&topic, yes, reason).await;
         }
     };
     let json = options.json;
     let caller = HostCaller::enter(&options, topic).await?;
-    let answer = caller.call(tool, options.with_reason(arguments, tool != "topic.get")).await;
+    let answer = caller.call(tool, arguments).await;
     caller.leave().await;
     let answer = answer?;
     if json {

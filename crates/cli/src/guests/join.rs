@@ -32,7 +32,7 @@ A server that runs elsewhere:
 
 A server that wants a sign-in opens your browser, or shows a code with `--device`; `salon login --guest URL` does the \
 same beforehand.")]
-#[command(mut_arg("identity", |id| id.help("Who it is in the room; must be whom the token is for")))]
+#[command(mut_arg("identity", |id| id.help("Id of the guest in the room; must be the participant of the token")))]
 pub(crate) struct JoinArgs {
     /// Room to bring it into
     pub(crate) topic: TopicName,
@@ -42,7 +42,7 @@ pub(crate) struct JoinArgs {
     /// What it is
     #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(["human", "agent", "robot"]).try_map(|kind| kind.parse::<ParticipantKind>()))]
     kind: ParticipantKind,
-    /// Give every caller a server of its own
+    /// Start a separate server for every caller
     #[arg(long)]
     isolated: bool,
     /// What the room may use: a list of tools, resources, prompts [default: everything]
@@ -57,7 +57,7 @@ pub(crate) struct JoinArgs {
     /// Do not start the server again when it ends
     #[arg(long)]
     once: bool,
-    /// Take the place of a participant of the same id that is in the room
+    /// Replace a participant of the same id that is in the room
     #[arg(long)]
     replace: bool,
     /// How long a call may go on without progress, and how long starting may take
@@ -78,7 +78,7 @@ pub(crate) struct JoinArgs {
     /// Header to send with every request to the URL; may be repeated
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<SecretHeader>,
-    /// How the URL is spoken to [default: found out]
+    /// Transport of the URL [default: detected]
     #[arg(long, value_name = "http|sse", value_parser = transport)]
     transport: Option<UrlTransport>,
     #[command(flatten)]

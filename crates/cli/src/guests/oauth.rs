@@ -29,13 +29,13 @@ pub(crate) struct OAuthArgs {
     /// Sign in on another machine: show a page and a code, and open no browser
     #[arg(long, help_heading = HEADING)]
     device: bool,
-    /// Client to be, where the authorization server registers none itself
+    /// OAuth client id, if the authorization server does not register clients itself
     #[arg(long, value_name = "ID", help_heading = HEADING)]
     oauth_client_id: Option<String>,
     /// File with the secret of that client, if it has one [env: SALON_OAUTH_CLIENT_SECRET is the secret itself]
     #[arg(long, value_name = "FILE", requires = "oauth_client_id", help_heading = HEADING)]
     oauth_client_secret_file: Option<PathBuf>,
-    /// Authorization server of that client; a secret needs it, and no other server gets it
+    /// Authorization server of that client; required with a secret, which no other server gets
     #[arg(long, value_name = "URL", requires = "oauth_client_id", help_heading = HEADING)]
     oauth_issuer: Option<String>,
 }

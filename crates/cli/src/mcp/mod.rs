@@ -36,15 +36,15 @@ Configuration of a client that starts servers by a command:
 What to paste into a client:
   salon mcp --print-config claude-code room:alpha
   salon mcp --print-config cursor room:alpha --http")]
-#[command(mut_arg("identity", |id| id.help("Who the client is in the room; must be whom the token is for")))]
+#[command(mut_arg("identity", |id| id.help("Id of the client in the room; must be the participant of the token")))]
 pub(crate) struct McpArgs {
-    /// Room to be in
+    /// Room to join
     #[arg(required_unless_present = "print_config")]
     topic: Option<TopicName>,
     /// Show this participant alone, under the names it gives its tools
     #[arg(long, value_name = "PARTICIPANT")]
     only: Option<ParticipantId>,
-    /// Print what to paste into this client, and end
+    /// Print the configuration for this client, and exit
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<McpClient>,
     /// With `--print-config`: have the client connect to the gateway itself, by URL and token

@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Print a link that signs a browser in as you, once, and open it where there is a desktop
     #[arg(long, conflicts_with = "check")]
     pub(crate) open: bool,
-    /// Check everything a start would need, say what would be served, and end
+    /// Check everything that a start needs, print what would be served, and exit
     #[arg(long)]
     pub(crate) check: bool,
     /// Health check: ask the gateway that runs with these settings for /health, and exit with 0 if it is healthy, 1 if not

@@ -162,3 +162,15 @@ fn a_topic_is_deleted_once_it_is_confirmed() {
         assert!(stage.told(&["say", TOPIC, "hello"]).await.contains("there is no topic"));
     });
 }
+
+#[test]
+fn commands_that_only_read_refuse_a_reason() {
+    run(async {
+        let stage = Stage::new().await;
+        for command in [&["topic", "show", TOPIC][..], &["approvals", TOPIC], &["status", TOPIC, "e1"]] {
+            let refused = stage.told(&[command, &["--reason", "none"]].concat()).await;
+            assert!(refused.contains("unexpected argument '--reason'"), "{command:?}: {refused}");
+            assert!(refused.ends_with("exit: 2"), "{command:?}: {refused}");
+        }
+    });
+}

@@ -100,7 +100,7 @@ impl Output for AuditFiles {
         if self.is_full(ts, len)
             && let Err(error) = self.rotate()
         {
-            tracing::error!(%error, "audit: rotation failed, the same file is written on");
+            tracing::error!(%error, "audit: rotation failed, continuing with the same file");
             // The next attempt comes when as much again is written.
             (self.size, self.since) = (0, None);
         }

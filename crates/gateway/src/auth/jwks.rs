@@ -135,7 +135,7 @@ pub fn parse(text: &[u8]) -> Result<KeySet, JwksError> {
     for (index, key) in document.keys.into_iter().enumerate() {
         let added = serde_json::from_value::<Jwk>(key).map_err(|_| "it is not a key").and_then(|jwk| set.add(&jwk));
         if let Err(why) = added {
-            tracing::debug!(index, why, "jwks: key left out");
+            tracing::debug!(index, why, "jwks: key not usable, ignoring it");
         }
     }
     if set.is_empty() { Err(JwksError::NoUsableKey) } else { Ok(set) }

@@ -202,7 +202,9 @@ impl Revocations {
             match own.take(&revocation, false) {
                 // Written down by `keep`: this is called once for each of what may be very many.
                 Ok(()) => own.revoked().is_incomplete = true,
-                Err(error) => tracing::error!(%error, "revocation: of another gateway, not kept"),
+                Err(error) => {
+                    tracing::error!(%error, "revocation: one of another gateway not taken, its tokens stay valid here")
+                }
             }
         };
         self.cluster.follow(REVOCATIONS, Box::new(hear)).await

@@ -24,7 +24,7 @@ use crate::connection::ConnectionContext;
 use crate::gateway::{Counts, GatewayState, MAX_HISTORY};
 use crate::http::credentials::SUBPROTOCOL;
 use crate::http::{Incoming, PeerAddress, Problem, Query, invalid};
-use crate::session::{Beginning, Resolver, Session};
+use crate::session::{Resolver, Session, SessionStart};
 
 /// The most MCP revisions one participant may name.
 const MAX_REVISIONS: usize = 8;
@@ -230,7 +230,7 @@ async fn begin(pending: PendingConnection, upgrade: OnUpgrade) -> Option<(Pin<Bo
     let expires = clock::instant(grant.expires);
     let resolver = seat.ghosts().map(ghost_resolver);
     let session =
-        Session::seated(seat, joined, Beginning { dialect, resolver, carrier, keep_alive, expires, connection });
+        Session::seated(seat, joined, SessionStart { dialect, resolver, carrier, keep_alive, expires, connection });
     Some((Box::pin(session), counted))
 }
 

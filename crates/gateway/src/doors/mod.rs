@@ -35,7 +35,7 @@ use crate::connection::ConnectionContext;
 use crate::entrance::{Entrance, SeatFuture};
 use crate::gateway::{GatewayState, MAX_HISTORY};
 use crate::http::body;
-use crate::session::{Beginning, Resolver, Session};
+use crate::session::{Resolver, Session, SessionStart};
 use sessions::Visitor;
 
 /// The longest display name.
@@ -111,7 +111,7 @@ fn session<D: Dialect + Unpin, C: StreamCarrier<D::Opening>>(
     let entrance = entrance(gateway, &connection.topic, admit);
     let keep_alive = C::DUPLEX.then(|| upgrade::keep_alive(gateway));
     let expires = clock::instant(grant.expires);
-    let beginning = Beginning { dialect, resolver, carrier, keep_alive, expires, connection };
+    let beginning = SessionStart { dialect, resolver, carrier, keep_alive, expires, connection };
     Box::pin(Session::outside(entrance, beginning))
 }
 

@@ -23,7 +23,7 @@ use crate::clock;
 /// Why nothing came from somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Lack {
+pub(super) enum MissingReason {
     /// It is not in the room.
     Absent,
     /// It was too slow.
@@ -44,7 +44,7 @@ pub(super) enum Lack {
     Unasked,
 }
 
-impl Lack {
+impl MissingReason {
     /// To be read after a participant's name.
     pub(super) fn words(self) -> &'static str {
         match self {
@@ -63,16 +63,16 @@ impl Lack {
 
 /// Somebody from whom nothing came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Lacking {
+pub(super) struct MissingAnswer {
     pub(super) participant: ParticipantId,
-    pub(super) reason: Lack,
+    pub(super) reason: MissingReason,
 }
 
 /// How many of those from whom nothing came are listed in an answer.
 const MAX_LACKING: usize = 256;
 
 /// Some of those from whom nothing came, and how many there are when these are not all.
-pub(super) fn some(lacking: &[Lacking]) -> (&[Lacking], Option<usize>) {
+pub(super) fn some(lacking: &[MissingAnswer]) -> (&[MissingAnswer], Option<usize>) {
     let shown = lacking.len().min(MAX_LACKING);
     (&lacking[..shown], (shown < lacking.len()).then_some(lacking.len()))
 }
@@ -172,7 +172,7 @@ impl HostCall {
         method: &str,
         params: &impl Serialize,
         stamp: Option<Stamp>,
-    ) -> Result<Self, Lack> {
+    ) -> Result<Self, MissingReason> {
         Self::ask_between(office, callee, Sessions::default(), (method, params), stamp).await
     }
 
@@ -183,7 +183,7 @@ impl HostCall {
         session: &SessionId,
         method: &str,
         params: &impl Serialize,
-    ) -> Result<Self, Lack> {
+    ) -> Result<Self, MissingReason> {
         let sessions = Sessions { to_session: Some(session), from_session: None };
         Self::ask_between(office, callee, sessions, (method, params), None).await
     }
@@ -194,7 +194,7 @@ impl HostCall {
         sessions: Sessions<'_>,
         (method, params): (&str, &impl Serialize),
         stamp: Option<Stamp>,
-    ) -> Result<Self, Lack> {
+    ) -> Result<Self, MissingReason> {
         let id = office.calls.last.fetch_add(1, Ordering::Relaxed) + 1;
         let host = ParticipantId::host();
         let payload = rpc::request(id, method, Some(&text(params)));
@@ -208,7 +208,7 @@ impl HostCall {
         {
             let mut open = office.calls.open();
             if open.len() >= MAX_OPEN {
-                return Err(Lack::Unasked);
+                return Err(MissingReason::Unasked);
             }
             open.insert(request.clone(), waiting);
         }
@@ -233,17 +233,21 @@ impl HostCall {
             },
         };
         tracing::debug!(topic = %asked.office.desk.topic(), %refusal, "host: request refused by the room");
-        Err(if refusal.code == salon_protocol::Code::RecipientNotFound { Lack::Left } else { Lack::Unasked })
+        Err(if refusal.code == salon_protocol::Code::RecipientNotFound {
+            MissingReason::Left
+        } else {
+            MissingReason::Unasked
+        })
     }
 
     /// Waits for the answer.
-    pub(super) async fn reply(mut self) -> Result<HostAnswer, Lack> {
+    pub(super) async fn reply(mut self) -> Result<HostAnswer, MissingReason> {
         let reply = (&mut self.reply).await;
         self.may_withdraw = false;
         match reply {
             Ok(CalleeReply::Answered(entry)) => Ok(HostAnswer(entry)),
-            Ok(CalleeReply::Left) => Err(Lack::Left),
-            Err(_) => Err(Lack::Unasked),
+            Ok(CalleeReply::Left) => Err(MissingReason::Left),
+            Err(_) => Err(MissingReason::Unasked),
         }
     }
 }
@@ -287,9 +291,9 @@ mod tests {
 
     #[test]
     fn a_crowd_is_named_in_part_and_counted() {
-        let crowd = |count: usize| -> Vec<Lacking> {
+        let crowd = |count: usize| -> Vec<MissingAnswer> {
             let named = |n| ParticipantId::new(format!("p{n}")).expect("a name");
-            (0..count).map(|n| Lacking { participant: named(n), reason: Lack::Timeout }).collect()
+            (0..count).map(|n| MissingAnswer { participant: named(n), reason: MissingReason::Timeout }).collect()
         };
         assert_eq!(some(&crowd(MAX_LACKING)), (&*crowd(MAX_LACKING), None));
         assert_eq!(some(&crowd(1000)), (&*crowd(MAX_LACKING), Some(1000)));

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
-use super::calls::{Lacking, some};
+use super::calls::{MissingAnswer, some};
 use super::catalogue::{Consulted, OfferedList};
 use super::descriptions;
 use super::office::{HostRequest, Office};
@@ -48,7 +48,7 @@ impl FindRequest {
 async fn offers(
     consulted: Vec<Consulted>,
     deadline: Instant,
-) -> (Vec<(ParticipantId, Arc<OfferedList>)>, Vec<Lacking>) {
+) -> (Vec<(ParticipantId, Arc<OfferedList>)>, Vec<MissingAnswer>) {
     let known = consulted.into_iter().map(|mut consulted| async move {
         let offer = consulted.offer(deadline).await;
         (consulted.who.id.clone(), offer)
@@ -57,7 +57,7 @@ async fn offers(
     for (participant, offer) in join_all(known).await {
         match offer {
             Ok(offer) => offers.push((participant, offer)),
-            Err(reason) => unanswered.push(Lacking { participant, reason }),
+            Err(reason) => unanswered.push(MissingAnswer { participant, reason }),
         }
     }
     (offers, unanswered)
@@ -107,7 +107,7 @@ pub(super) async fn find(
 struct FindResult<'a> {
     tools: &'a [ToolView<'a>],
     total: usize,
-    unanswered: &'a [Lacking],
+    unanswered: &'a [MissingAnswer],
     #[serde(skip_serializing_if = "Option::is_none")]
     unanswered_total: Option<usize>,
 }
@@ -203,7 +203,7 @@ fn rank<'a>(tools: Vec<ToolView<'a>>, query: &str) -> Vec<ToolView<'a>> {
     found.into_iter().map(|(_, tool)| tool).collect()
 }
 
-fn words(found: &[ToolView<'_>], total: usize, unanswered: &[Lacking]) -> String {
+fn words(found: &[ToolView<'_>], total: usize, unanswered: &[MissingAnswer]) -> String {
     let mut lines = Vec::new();
     match (found.len(), total) {
         (_, 0) => lines.push("No tool was found.".to_owned()),
@@ -220,7 +220,7 @@ fn words(found: &[ToolView<'_>], total: usize, unanswered: &[Lacking]) -> String
         }
     }
     let (shown, all) = some(unanswered);
-    for Lacking { participant, reason } in shown {
+    for MissingAnswer { participant, reason } in shown {
         lines.push(format!("Not known: the tools of {participant}, who {}.", reason.words()));
     }
     lines.extend(all.map(|all| format!("Not known: the tools of {all} participants in all.")));

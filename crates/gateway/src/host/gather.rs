@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 
 use super::arguments::Arguments;
-use super::calls::{Lack, Lacking, some};
+use super::calls::{MissingAnswer, MissingReason, some};
 use super::catalogue::Consulted;
 use super::handshake::{ToolAnswer, call_tool};
 use super::office::{HostRequest, Office};
@@ -90,7 +90,7 @@ pub(super) async fn call_all(
     let mut gathered = GatherResult::new(wish.strategy, voters, office.toolbox.room_for_texts());
     for named in wish.participants.iter().flatten() {
         if !consulted.iter().any(|consulted| consulted.who.id == *named) {
-            gathered.lack(named.clone(), Lack::Absent);
+            gathered.lack(named.clone(), MissingReason::Absent);
         }
     }
 
@@ -124,9 +124,9 @@ pub(super) async fn call_all(
                 in_doubt.remove(&participant);
                 match offer {
                     Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
-                    Ok(_) if gathered.asked == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, Lack::Unasked),
+                    Ok(_) if gathered.asked == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, MissingReason::Unasked),
                     Ok(_) if !may_call(&office, &request, &participant, &wish.tool) => {
-                        gathered.lack(participant, Lack::Forbidden);
+                        gathered.lack(participant, MissingReason::Forbidden);
                     }
                     Ok(_) => {
                         gathered.asked += 1;
@@ -134,7 +134,7 @@ pub(super) async fn call_all(
                         asking.push(ask(&office, who, &params, request.entry.stamp.clone()));
                     }
                     Err(reason) if wish.participants.is_none() => {
-                        gathered.unanswered.push(Lacking { participant, reason });
+                        gathered.unanswered.push(MissingAnswer { participant, reason });
                         gathered.excuse();
                     }
                     Err(reason) => gathered.lack(participant, reason),
@@ -145,14 +145,14 @@ pub(super) async fn call_all(
     }
     // Calls that are not waited for any more are cancelled before the caller is answered.
     drop(asking);
-    let reason = if gathered.is_settled() { Lack::Unneeded } else { Lack::Timeout };
+    let reason = if gathered.is_settled() { MissingReason::Unneeded } else { MissingReason::Timeout };
     waiting.into_iter().for_each(|participant| gathered.lack(participant, reason));
     for participant in in_doubt {
         match (&wish.participants, reason) {
             (Some(_), _) => gathered.lack(participant, reason),
             // Whether it offers the tool does not matter any more.
-            (None, Lack::Unneeded) => {}
-            (None, _) => gathered.unanswered.push(Lacking { participant, reason }),
+            (None, MissingReason::Unneeded) => {}
+            (None, _) => gathered.unanswered.push(MissingAnswer { participant, reason }),
         }
     }
     Ok(gathered.tell(&wish.tool))
@@ -194,7 +194,7 @@ fn may_call(office: &Office, request: &HostRequest, callee: &ParticipantId, tool
     authority.is_none_or(|authority| authority.check_call(request.caller(), callee, tool).is_ok())
 }
 
-type GatherReply = Result<(ToolAnswer, Duration), Lack>;
+type GatherReply = Result<(ToolAnswer, Duration), MissingReason>;
 
 async fn ask(
     office: &Arc<Office>,
@@ -234,9 +234,9 @@ struct GatherResult {
     answers: Vec<GatherAnswer>,
     /// The answer that counts.
     decided: Option<Ballot>,
-    missing: Vec<Lacking>,
+    missing: Vec<MissingAnswer>,
     /// Those of whom it is not known whether they offer the tool.
-    unanswered: Vec<Lacking>,
+    unanswered: Vec<MissingAnswer>,
     /// Bytes left for answers.
     room: usize,
     most_words: usize,
@@ -264,9 +264,9 @@ impl GatherResult {
     }
 
     /// Somebody gives no answer.
-    fn lack(&mut self, participant: ParticipantId, reason: Lack) {
+    fn lack(&mut self, participant: ParticipantId, reason: MissingReason) {
         self.tally.pass();
-        self.missing.push(Lacking { participant, reason });
+        self.missing.push(MissingAnswer { participant, reason });
     }
 
     /// Somebody has no vote after all.
@@ -376,7 +376,7 @@ impl GatherResult {
         lines.extend(self.answers.iter().map(|answer| format!("- {}: {}", answer.participant, answer.words)));
         lines
             .extend(self.missing.iter().map(|lacking| format!("- {} {}", lacking.participant, lacking.reason.words())));
-        for Lacking { participant, reason } in &self.unanswered {
+        for MissingAnswer { participant, reason } in &self.unanswered {
             lines.push(format!("Not asked, because its tools are not known: {participant}, who {}.", reason.words()));
         }
         cut(&lines.join("\n"), self.most_words)
@@ -390,10 +390,10 @@ struct GatherReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<Counting<'a>>,
     answers: &'a [GatherAnswer],
-    missing: &'a [Lacking],
+    missing: &'a [MissingAnswer],
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_total: Option<usize>,
-    unanswered: &'a [Lacking],
+    unanswered: &'a [MissingAnswer],
     #[serde(skip_serializing_if = "Option::is_none")]
     unanswered_total: Option<usize>,
 }

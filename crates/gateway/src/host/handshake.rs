@@ -14,7 +14,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::calls::{HostAnswer, HostCall, Lack};
+use super::calls::{HostAnswer, HostCall, MissingReason};
 use super::catalogue::{HandshakeResult, ListRequest, ListResult};
 use super::implementation;
 use super::office::Office;
@@ -41,7 +41,7 @@ pub(super) async fn run_in_turn(office: Arc<Office>, list_requests: Vec<ListRequ
 pub(super) async fn run(office: Arc<Office>, list_request: ListRequest) {
     let listed = match office.handshakes.acquire().await {
         Ok(_permit) => fetch(&office, &list_request).await,
-        Err(_) => Err(Lack::Unasked),
+        Err(_) => Err(MissingReason::Unasked),
     };
     let settled = office.catalogue().settle(&list_request, listed);
     if !settled.changes.is_empty() {
@@ -54,7 +54,7 @@ pub(super) async fn run(office: Arc<Office>, list_request: ListRequest) {
     office.catalogue_changed.notify_one();
 }
 
-async fn fetch(office: &Arc<Office>, list_request: &ListRequest) -> Result<ListResult, Lack> {
+async fn fetch(office: &Arc<Office>, list_request: &ListRequest) -> Result<ListResult, MissingReason> {
     let ListRequest { who, listing, meeting, is_announced } = list_request;
     let met = {
         let mut meeting = meeting.lock().await;
@@ -79,7 +79,7 @@ async fn fetch(office: &Arc<Office>, list_request: &ListRequest) -> Result<ListR
 }
 
 /// Performs the handshake where the participant's era has one, and reads which lists it has. One without a handshake may have any.
-async fn meet(office: &Arc<Office>, who: &Participant) -> Result<HandshakeResult, Lack> {
+async fn meet(office: &Arc<Office>, who: &Participant) -> Result<HandshakeResult, MissingReason> {
     let era = Era::Legacy.with(&who.mcp);
     if era == Era::Modern {
         return Ok(HandshakeResult { has: [true; 4] });
@@ -88,7 +88,7 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<HandshakeResult
     caller.introduce(now());
     match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
         CallerStep::Introduced(Ok(result)) => {
-            let is_announced = Members::parse(result.get()).ok_or(Lack::Unreadable)?;
+            let is_announced = Members::parse(result.get()).ok_or(MissingReason::Unreadable)?;
             let capabilities = is_announced
                 .get("capabilities")
                 .and_then(|is_announced| Members::parse(is_announced.get()))
@@ -99,18 +99,18 @@ async fn meet(office: &Arc<Office>, who: &Participant) -> Result<HandshakeResult
         CallerStep::Introduced(Err(CallFailure::Handshake(error))) if is_method_not_found(&error) => {
             Ok(HandshakeResult { has: [false; 4] })
         }
-        _ => Err(Lack::Declined),
+        _ => Err(MissingReason::Declined),
     }
 }
 
 /// All pages of a participant's list.
-async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<ListResult, Lack> {
+async fn list(office: &Arc<Office>, who: &Participant, listing: Listing) -> Result<ListResult, MissingReason> {
     let mut caller = caller_of(who);
     caller.list(listing, LIMITS, now());
     match drive(office, who, &mut caller, Some(ANSWER_TIMEOUT), None).await?.0 {
         CallerStep::End(_, Ok(CallEnd::List(list))) => Ok(ListResult { items: list.items, ttl: list.lifetime }),
-        CallerStep::End(_, Err(CallFailure::Endless)) => Err(Lack::TooLong),
-        _ => Err(Lack::Unreadable),
+        CallerStep::End(_, Err(CallFailure::Endless)) => Err(MissingReason::TooLong),
+        _ => Err(MissingReason::Unreadable),
     }
 }
 
@@ -126,12 +126,12 @@ pub(super) async fn call_tool(
     who: &Participant,
     params: &RawValue,
     stamp: Option<Stamp>,
-) -> Result<ToolAnswer, Lack> {
+) -> Result<ToolAnswer, MissingReason> {
     const METHOD: &str = "tools/call";
     let mut caller = caller_of(who);
     caller.call(METHOD, Some(params), now());
     let (step, answer) = drive(office, who, &mut caller, None, stamp.as_ref()).await?;
-    let envelope = answer.ok_or(Lack::Unasked)?.0.envelope.id().clone();
+    let envelope = answer.ok_or(MissingReason::Unasked)?.0.envelope.id().clone();
     let outcome = match step {
         // The caller of `room.call_all` speaks a legacy revision, as the host does.
         CallerStep::End(_, Ok(CallEnd::Result(result))) if caller.era() == Era::Modern => {
@@ -155,7 +155,7 @@ async fn drive(
     caller: &mut Caller,
     limit: Option<Duration>,
     stamp: Option<&Stamp>,
-) -> Result<(CallerStep, Option<HostAnswer>), Lack> {
+) -> Result<(CallerStep, Option<HostAnswer>), MissingReason> {
     let mut last: Option<HostAnswer> = None;
     loop {
         match caller.poll_step() {
@@ -163,7 +163,7 @@ async fn drive(
                 let asked =
                     async { HostCall::ask(office, &who.id, &method, &params, stamp.cloned()).await?.reply().await };
                 let answer = match limit {
-                    Some(limit) => timeout(limit, asked).await.unwrap_or(Err(Lack::Timeout))?,
+                    Some(limit) => timeout(limit, asked).await.unwrap_or(Err(MissingReason::Timeout))?,
                     None => asked.await?,
                 };
                 caller.answered(request, answer.outcome(), now());
@@ -178,7 +178,7 @@ async fn drive(
             // The host offers nothing that it could be asked, and an `HostCall` that is dropped withdraws itself.
             Some(CallerStep::Ask { .. } | CallerStep::Withdraw { .. }) => {}
             None => {
-                let retry_at = caller.poll_timeout().ok_or(Lack::Unasked)?;
+                let retry_at = caller.poll_timeout().ok_or(MissingReason::Unasked)?;
                 sleep_until(retry_at.into()).await;
                 caller.handle_timeout(now());
             }

@@ -132,7 +132,7 @@ impl Office {
         match log.standing(topic).await {
             Ok(standing) => !standing.waiting.iter().any(|open| open.request == *entry.envelope.id()),
             Err(error) => {
-                tracing::error!(%topic, %error, "host: request lookup failed");
+                tracing::error!(%topic, %error, "host: open requests unreadable, leaving an old request unanswered");
                 true
             }
         }

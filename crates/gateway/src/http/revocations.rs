@@ -68,7 +68,7 @@ pub(super) async fn revoke(
         added.map_err(|error| match error {
             RevokeError::TooMany => Problem::new(Code::RateLimited, error.to_string()),
             RevokeError::NotWritten(_) => {
-                tracing::error!(%error, "revocation: counts until the next restart only");
+                tracing::error!(%error, "revocation: file not written, it applies until the next restart");
                 Problem::new(Code::Internal, "it counts now, but could not be written and ends with the next restart")
             }
         })?;

@@ -161,8 +161,14 @@ impl Stage {
         let connection = ConnectionContext::of_alice(Audit::off());
         let expires = Instant::now() + expires;
         let meters = connection.meters.clone();
-        let beginning =
-            Beginning { dialect, resolver: None, carrier, keep_alive: None, expires, connection: connection.clone() };
+        let beginning = SessionStart {
+            dialect,
+            resolver: None,
+            carrier,
+            keep_alive: None,
+            expires,
+            connection: connection.clone(),
+        };
         let session = Box::pin(Session::outside(entrance, beginning));
         let running = tokio::spawn(async move { crate::doors::run(session, &connection).await });
         Self { inbox, noted, dismiss: Some(dismiss), running, rooms, meters, _scratch: scratch }

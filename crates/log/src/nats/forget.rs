@@ -47,7 +47,7 @@ impl Shared {
         place.shard.reach(stored, self.link.timings.answer_timeout).await?;
         let is_forgotten = place.indexed(|index| index.removed.through >= stored).unwrap_or(true);
         if is_forgotten {
-            tracing::info!(topic = %name, "retention: topic empty, forgotten");
+            tracing::info!(topic = %name, "retention: topic empty, removed");
             self.link.purge(place.stream(), Some(&place.subjects.all()), through + 1).await?;
             for key in [place.token.clone(), format!("{}.*.*", place.token)] {
                 self.link.purge(&self.folds.stream, Some(&self.folds.subject(&key)), before).await?;

@@ -29,7 +29,7 @@ use crate::fold::may_be_ignored;
 use crate::{AppendError, Appended};
 
 /// How many appends are on the wire at once.
-const MAX_SENT: usize = 256;
+const MAX_IN_FLIGHT_APPENDS: usize = 256;
 /// How long to wait before asking again.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
@@ -107,7 +107,7 @@ impl AppendLane {
         // It is looked at only while something is pending: what it has missed meanwhile is not made up for.
         late.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_clear = self.unsettled.is_empty() && self.acknowledgements.len() < MAX_SENT;
+            let is_clear = self.unsettled.is_empty() && self.acknowledgements.len() < MAX_IN_FLIGHT_APPENDS;
             let can_settle = !self.unsettled.is_empty() && self.acknowledgements.is_empty() && self.lookups.is_empty();
             tokio::select! { biased;
                 Some((token, entry)) = delivered.recv() => self.deliver(&token, entry),

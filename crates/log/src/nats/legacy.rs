@@ -36,7 +36,7 @@ const MAX_AT_ONCE: usize = 8;
 /// The bucket with what topics add up to.
 const STANDINGS: &str = "standing";
 /// How many messages are asked for at once.
-const MAX_ASKED: u64 = 512;
+const MAX_FETCHED_MESSAGES: u64 = 512;
 const READ_ONLY: &str = "a log of an earlier layout can only be migrated";
 
 /// A log of an earlier layout.
@@ -98,7 +98,7 @@ impl LegacyLog {
     /// Some messages after a sequence, each the next, with tombstones for those that were redacted.
     async fn range(&self, name: &TopicName, info: &Info, after: u64) -> Result<Vec<Stored>, NatsFault> {
         let stream = &info.config.name;
-        let count = usize::try_from((info.state.last_sequence - after).min(MAX_ASKED)).expect("few");
+        let count = usize::try_from((info.state.last_sequence - after).min(MAX_FETCHED_MESSAGES)).expect("few");
         let (from, bytes) = (Some(after + 1), Some(MAX_PAGE_BYTES));
         let found = self.link.batch(stream, &FetchRange { from, count, bytes, filter: None }).await?;
         let (mut row, mut next) = (Vec::with_capacity(found.len()), after + 1);

@@ -244,7 +244,7 @@ impl Shared {
             }
             // A connection may have moved to another server of the cluster.
             if let Err(error) = self.link.new_enough() {
-                tracing::error!(%error, "nats: server too old");
+                tracing::error!(%error, "nats: connected server too old, checking again in a minute");
             }
             let asked_for = async {
                 tokio::time::sleep(sweep::QUOTA_INTERVAL).await;

@@ -34,7 +34,7 @@ pub(super) struct NodeRegistry {
 #[derive(Default)]
 struct NodeTable {
     timings: Timings,
-    nodes: HashMap<String, Word>,
+    nodes: HashMap<String, NodeState>,
     /// Since when nothing could have been missed. `None` while nobody listens.
     since: Option<Instant>,
     /// When anything was heard last. This node hears itself too, so that is never long ago.
@@ -43,7 +43,7 @@ struct NodeTable {
 
 /// The last that is known of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum NodeState {
     /// It lived then, or could not have been heard before.
     Lived(Instant),
     /// It said goodbye, or its key has expired.
@@ -54,7 +54,7 @@ impl NodeTable {
     /// Begins to listen: whatever was said before may have been missed, so everybody's time starts over.
     fn restart_listening(&mut self, now: Instant) {
         (self.since, self.newest) = (Some(now), Some(now));
-        self.nodes.values_mut().for_each(|word| *word = Word::Lived(now));
+        self.nodes.values_mut().for_each(|word| *word = NodeState::Lived(now));
     }
 
     /// Nothing can be heard for now.
@@ -69,18 +69,18 @@ impl NodeTable {
             self.restart_listening(now);
         }
         self.newest = Some(now);
-        let word = if lives { Word::Lived(now) } else { Word::Gone };
+        let word = if lives { NodeState::Lived(now) } else { NodeState::Gone };
         let before = self.nodes.insert(node.to_owned(), word);
-        !lives && matches!(before, Some(Word::Lived(_)))
+        !lives && matches!(before, Some(NodeState::Lived(_)))
     }
 
     fn is_alive(&self, node: &str, now: Instant) -> bool {
         let is_silent = self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit);
         let lasts = |since: Instant| now.duration_since(since) < self.timings.lease;
         match (self.nodes.get(node), self.since.filter(|_| !is_silent)) {
-            (Some(Word::Gone), _) => false,
+            (Some(NodeState::Gone), _) => false,
             (_, None) => true,
-            (Some(Word::Lived(at)), Some(since)) => lasts(since) || lasts(*at),
+            (Some(NodeState::Lived(at)), Some(since)) => lasts(since) || lasts(*at),
             (None, Some(since)) => lasts(since),
         }
     }
@@ -114,7 +114,7 @@ impl NodeRegistry {
 
     /// Whether other nodes live, as far as was heard.
     pub(super) fn has_others(&self) -> bool {
-        self.table().nodes.iter().any(|(node, word)| *node != self.own && matches!(word, Word::Lived(_)))
+        self.table().nodes.iter().any(|(node, word)| *node != self.own && matches!(word, NodeState::Lived(_)))
     }
 
     /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
@@ -124,9 +124,9 @@ impl NodeRegistry {
             let (table, now) = (self.table(), Instant::now());
             for (node, word) in table.nodes.iter().filter(|(node, _)| **node != self.own) {
                 match word {
-                    Word::Gone => dead.push(node.clone()),
-                    Word::Lived(_) if !table.is_alive(node, now) => silent.push(node.clone()),
-                    Word::Lived(_) => {}
+                    NodeState::Gone => dead.push(node.clone()),
+                    NodeState::Lived(_) if !table.is_alive(node, now) => silent.push(node.clone()),
+                    NodeState::Lived(_) => {}
                 }
             }
         }
@@ -135,7 +135,7 @@ impl NodeRegistry {
                 let mut table = self.table();
                 // It may have been heard while it was asked about.
                 if !table.is_alive(&node, Instant::now()) {
-                    table.nodes.insert(node.clone(), Word::Gone);
+                    table.nodes.insert(node.clone(), NodeState::Gone);
                     drop(table);
                     self.gone.send_modify(|count| *count += 1);
                     dead.push(node);
@@ -150,7 +150,7 @@ impl NodeRegistry {
     pub(super) fn forget(&self, dead: &[String], holds: impl Fn(&str) -> bool) {
         let mut table = self.table();
         for node in dead.iter().filter(|node| !holds(node)) {
-            if table.nodes.get(node) == Some(&Word::Gone) {
+            if table.nodes.get(node) == Some(&NodeState::Gone) {
                 table.nodes.remove(node);
             }
         }
@@ -159,7 +159,7 @@ impl NodeRegistry {
     /// Has a node looked after of which only its seats tell.
     pub(super) fn mention(&self, node: &str) {
         let mut table = self.table();
-        table.nodes.entry(node.to_owned()).or_insert_with(|| Word::Lived(Instant::now()));
+        table.nodes.entry(node.to_owned()).or_insert_with(|| NodeState::Lived(Instant::now()));
     }
 }
 

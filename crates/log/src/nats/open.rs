@@ -42,7 +42,7 @@ pub(super) const RECORD: &str = "log";
 /// How long everything may take once a server has answered.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often something is asked for while the log is opened.
-const START_TRIES: usize = 40;
+const MAX_OPEN_ATTEMPTS: usize = 40;
 
 /// How a log is kept.
 #[derive(Clone)]
@@ -554,7 +554,7 @@ pub(super) async fn patiently<T, F: Future<Output = Result<T, NatsFault>>>(
     link: &NatsLink,
     mut ask: impl FnMut() -> F,
 ) -> Result<T, NatsFault> {
-    for _ in 1..START_TRIES {
+    for _ in 1..MAX_OPEN_ATTEMPTS {
         match ask().await {
             Err(NatsFault::Unavailable(_)) => tokio::time::sleep(link.timings.start_retry_delay).await,
             answer => return answer,

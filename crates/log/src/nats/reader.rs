@@ -22,9 +22,9 @@ use crate::fold::may_be_ignored;
 use crate::{MAX_PAGE_BYTES, ReadError, Span, Standing, TopicSummary};
 
 /// How many messages are asked for at once.
-const MAX_ASKED: usize = 1024;
+const MAX_FETCHED_MESSAGES: usize = 1024;
 /// How often a replica is asked for what it lacks before the leader is.
-const TRIES: usize = 3;
+const MAX_REPLICA_ATTEMPTS: usize = 3;
 /// How long the first answer of a leader is waited for: if there was none when it was asked, none comes.
 pub(super) const FIRST_ANSWER: Duration = Duration::from_millis(250);
 /// How long to wait before reading again.
@@ -177,7 +177,7 @@ impl Shared {
 
     /// Reads what is stored. What retention removes meanwhile is read for again: by what is kept then, it is a gap, or not wanted.
     async fn read_stored(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_REPLICA_ATTEMPTS {
             match self.read_once(name, span, limit).await? {
                 Some(entries) => return Ok(entries),
                 None => tokio::time::sleep(RETRY_DELAY).await,
@@ -251,7 +251,7 @@ impl Shared {
         let end = next.map_or(head, |next| next.sequence - 1);
         let mut at = block.sequence - 1;
         while at < end {
-            let page = self.messages(place, at, end, MAX_ASKED, MAX_PAGE_BYTES).await?;
+            let page = self.messages(place, at, end, MAX_FETCHED_MESSAGES, MAX_PAGE_BYTES).await?;
             for stored in page.messages.iter().filter(|stored| is_entry(stored)) {
                 if !is_gone(mark.count + 1, stored) {
                     mark.oldest = Some(import::arrived(stored).0);
@@ -300,7 +300,7 @@ impl Shared {
         let mut pieces: Vec<Vec<Arc<Entry>>> = Vec::new();
         let (mut end, mut count, mut bytes) = (through, 0, 0);
         while end > extent.trimmed && count < limit && bytes < MAX_PAGE_BYTES {
-            let wanted = u64::try_from(limit - count).unwrap_or(u64::MAX).min(MAX_ASKED as u64);
+            let wanted = u64::try_from(limit - count).unwrap_or(u64::MAX).min(MAX_FETCHED_MESSAGES as u64);
             let rest = (MAX_PAGE_BYTES - bytes) as u64;
             // A mark may have come meanwhile, and nothing of what is wanted be left: what there is must be looked at again.
             let begin = place.indexed(|index| index.begin_of_page(end, wanted, rest)).flatten();
@@ -309,7 +309,7 @@ impl Shared {
             let mut piece = Vec::new();
             let mut at = begin;
             while at < end {
-                let page = self.messages(place, at, end, MAX_ASKED, MAX_PAGE_BYTES).await?;
+                let page = self.messages(place, at, end, MAX_FETCHED_MESSAGES, MAX_PAGE_BYTES).await?;
                 at = page.through;
                 piece.extend(self.entries(&page.messages));
             }
@@ -346,11 +346,11 @@ impl Shared {
         let batch = FetchRange {
             from: Some(after + 1),
             filter: Some(place.subjects.all()),
-            count: count.clamp(1, MAX_ASKED),
+            count: count.clamp(1, MAX_FETCHED_MESSAGES),
             bytes: Some(bytes.clamp(1, MAX_PAGE_BYTES)),
         };
         let mut found = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_REPLICA_ATTEMPTS {
             found = self.link.batch(place.stream(), &batch).await?;
             if !found.is_empty() {
                 break;

@@ -31,7 +31,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How long it is remembered that a key was removed.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// How many places of nodes that are gone are given at once.
-const LAPSES_AT_ONCE: usize = 32;
+const CONCURRENT_LAPSES: usize = 32;
 
 /// A key's revision, and what it says unless it was removed or never was.
 type SeatRevision = (u64, Option<SeatValue>);
@@ -274,7 +274,9 @@ impl Shared {
                             tokio::time::sleep(RETRY_DELAY).await;
                             let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));
                         }
-                        Err(fault) => tracing::warn!(%topic, %fault, "seats: claim after an outage failed"),
+                        Err(fault) => {
+                            tracing::warn!(%topic, %fault, "seats: claim after an outage failed, not retried")
+                        }
                     }
                 }
             }
@@ -421,7 +423,7 @@ impl Shared {
                 let removed = self.forget_the_dead(&key).await;
                 removed.map_err(|fault| (key, fault))
             });
-            let removals: Vec<_> = removals.buffer_unordered(LAPSES_AT_ONCE).collect().await;
+            let removals: Vec<_> = removals.buffer_unordered(CONCURRENT_LAPSES).collect().await;
             for (key, fault) in removals.into_iter().filter_map(Result::err) {
                 tracing::debug!(%fault, "seats: removal of a lost node's claim failed, retrying");
                 given.push(key);
@@ -446,7 +448,7 @@ impl Shared {
     fn lapsed(&self, dead: &[String]) -> Vec<(String, SeatValue)> {
         let view = self.seats.view();
         let lapsed = view.seats().filter(|(_, seat)| seat.nodes.iter().all(|node| dead.contains(node)));
-        lapsed.take(LAPSES_AT_ONCE).map(|(key, seat)| (key.clone(), seat.clone())).collect()
+        lapsed.take(CONCURRENT_LAPSES).map(|(key, seat)| (key.clone(), seat.clone())).collect()
     }
 
     async fn forget_the_dead(&self, key: &str) -> Result<(), NatsFault> {

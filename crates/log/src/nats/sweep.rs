@@ -31,7 +31,7 @@ pub(super) const QUOTA_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_BEHIND: u64 = 1000;
 
 /// How many topics of a shard are looked after at once, and how many shards.
-const AT_ONCE: usize = 8;
+const CONCURRENT_SWEEPS: usize = 8;
 
 /// How long a topic that nobody uses is followed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -79,7 +79,7 @@ impl Shared {
         self.evict();
         self.count_contexts().await?;
         let swept = stream::iter(self.shards.clone()).map(|shard| async move { self.sweep_shard(&shard).await });
-        let swept: Vec<_> = swept.buffer_unordered(AT_ONCE).collect().await;
+        let swept: Vec<_> = swept.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         swept.into_iter().collect()
     }
 
@@ -97,7 +97,7 @@ impl Shared {
             }
             tended
         });
-        let tended: Vec<_> = tended.buffer_unordered(AT_ONCE).collect().await;
+        let tended: Vec<_> = tended.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         // After a failure a mark may be stored.
         let has_removed = tended.iter().any(|tended| !matches!(tended, Ok(false)));
         // A node that starts from it must not lack the marks of topics that are forgotten by then.
@@ -116,7 +116,7 @@ impl Shared {
             shard.note_purged(&name);
             Ok(())
         });
-        let purged: Vec<_> = purged.buffer_unordered(AT_ONCE).collect().await;
+        let purged: Vec<_> = purged.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         purged.into_iter().collect()
     }
 

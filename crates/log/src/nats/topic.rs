@@ -24,8 +24,8 @@ use crate::{Deletion, Fold, FoldEffect, Ignored, Standing};
 /// How long to wait before looking again for what was not reachable.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// How much may come by while a topic is read from the past. Beyond that, it is read further.
-const MAX_EARLY: usize = 4096;
-const MAX_EARLY_BYTES: usize = 4 << 20;
+const MAX_BUFFERED_ENTRIES: usize = 4096;
+const MAX_BUFFERED_BYTES: usize = 4 << 20;
 /// How many messages are read at once from the past.
 const PAGE_MESSAGES: usize = 512;
 
@@ -375,7 +375,7 @@ impl Topic {
             if !state.is_live {
                 state.early_bytes += events.iter().map(TopicEvent::bytes).sum::<usize>();
                 state.early.extend(events);
-                if state.early.len() > MAX_EARLY || state.early_bytes > MAX_EARLY_BYTES {
+                if state.early.len() > MAX_BUFFERED_ENTRIES || state.early_bytes > MAX_BUFFERED_BYTES {
                     state.early.clear();
                     (state.early_bytes, state.has_missed) = (0, true);
                 }

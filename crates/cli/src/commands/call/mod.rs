@@ -36,9 +36,9 @@ const MAX_BYTES: u64 = 64 << 20;
 pub(crate) struct CallArgs {
     /// Which room
     topic: TopicName,
-    /// Whose tool
+    /// Participant that has the tool
     participant: ParticipantId,
-    /// Which tool
+    /// Name of the tool
     tool: String,
     /// Arguments: `key=value`, read as the tool's schema says, or `key:=JSON`
     #[arg(value_name = "KEY=VALUE", conflicts_with = "whole")]
@@ -52,7 +52,7 @@ pub(crate) struct CallArgs {
     /// Write images, audio and other binary content of the answer into this file; several into `FILE`, `FILE.2`, …
     #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
-    /// Have a guest start a server for this call alone, instead of using the one that all callers share
+    /// Have a guest start a separate server for this call, and not use the one that all callers share
     #[arg(long)]
     isolated: bool,
     /// Print the whole result as the participant wrote it, or `{"error": {"code", "message", "data", "hint"}}`, of

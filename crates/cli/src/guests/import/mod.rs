@@ -43,10 +43,10 @@ pub(crate) struct ImportArgs {
     /// File to write them into
     #[arg(long, value_name = "FILE", default_value = "salon.toml")]
     into: PathBuf,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// Show what would be done, and end
+    /// Show what would be done, and exit
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
 }

@@ -51,7 +51,7 @@ enum WriterCommand {
 }
 
 /// How reading ended.
-enum Ending {
+enum ReadEnd {
     HungUp,
     /// The peer gets the reason, and nothing more.
     Because(Box<[u8]>),
@@ -83,7 +83,7 @@ pub(super) async fn serve(door: Arc<FramedDoor>, socket: Socket, peer: SocketAdd
         },
         ending = reader.read(&mut read) => ending,
     };
-    if let Ending::Because(last) = ending {
+    if let ReadEnd::Because(last) = ending {
         reader.pace().await;
         // A writer that has ended has nobody to tell.
         let _ = reader.out.send(WriterCommand::Last(last)).await;
@@ -161,7 +161,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn read(&mut self, read: &mut (impl AsyncRead + Unpin)) -> Ending {
+    async fn read(&mut self, read: &mut (impl AsyncRead + Unpin)) -> ReadEnd {
         let mut buffer = vec![0; READ_BUFFER];
         // By when the frame that has begun must end, or a stranger must have begun one.
         let mut due = Instant::now() + self.stall;
@@ -170,7 +170,7 @@ impl Reader {
             match self.decoder.next_frame() {
                 Ok(Some(frame)) => {
                     if self.dispatch(frame).await.is_err() {
-                        return Ending::HungUp;
+                        return ReadEnd::HungUp;
                     }
                     self.room = None;
                     // What came with it begins the next one only now.
@@ -194,11 +194,11 @@ impl Reader {
                 () = async { drop(self.stop.wait_for(|stop| *stop).await) }, if !self.stopping => {
                     self.stopping = true;
                     if self.out.send(WriterCommand::Stop).await.is_err() {
-                        return Ending::HungUp;
+                        return ReadEnd::HungUp;
                     }
                 }
                 count = read.read(&mut buffer) => match count {
-                    Ok(0) | Err(_) => return Ending::HungUp,
+                    Ok(0) | Err(_) => return ReadEnd::HungUp,
                     Ok(count) => self.decoder.push(&buffer[..count]),
                 },
                 () = tokio::time::sleep_until(due), if limited => {
@@ -214,7 +214,7 @@ impl Reader {
     }
 
     /// A connection without a session may be anybody's: what anybody can have the gateway hold is bounded for all of them together.
-    fn make_room(&mut self) -> Result<(), Ending> {
+    fn make_room(&mut self) -> Result<(), ReadEnd> {
         let body = self.decoder.announced().unwrap_or_default();
         if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
             return Ok(());
@@ -229,13 +229,13 @@ impl Reader {
         Err(self.ending(Code::RateLimited, message))
     }
 
-    fn ending(&self, code: Code, message: String) -> Ending {
+    fn ending(&self, code: Code, message: String) -> ReadEnd {
         self.record_refusal(code, &Requester::default());
-        Ending::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
+        ReadEnd::Because(refuse_header(self.decoder.header(), &Refusal::new(code, message), clock::now()))
     }
 
     /// Brings a frame to the session or the door that answers it. An error is the connection's end.
-    async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), Gone> {
+    async fn dispatch(&mut self, frame: Box<[u8]>) -> Result<(), WriterClosed> {
         if self.stopping {
             let refusal = Refusal::new(Code::Closing, "the gateway is shutting down");
             self.record_refusal(refusal.code, &Requester::default());
@@ -274,7 +274,7 @@ impl Reader {
         Err(Refusal::new(Code::RateLimited, format!("one connection may use {MAX_SESSIONS} sessions at once")))
     }
 
-    async fn pass(&mut self, id: Box<str>, frame: Box<[u8]>) -> Result<(), Gone> {
+    async fn pass(&mut self, id: Box<str>, frame: Box<[u8]>) -> Result<(), WriterClosed> {
         let mut frame = frame;
         if let Some(line) = self.lines.get(&id) {
             frame = match line.send(frame).await {
@@ -296,7 +296,7 @@ impl Reader {
         way: &SessionLines,
         who: Option<ParticipantId>,
         frame: Box<[u8]>,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), WriterClosed> {
         let (line, answers) = match way.open().await {
             Ok(opened) => opened,
             Err(NotOpened::Ended) => return self.refuse(&frame, &door::unknown()).await,
@@ -305,7 +305,7 @@ impl Reader {
                 return self.refuse(&frame, &Refusal::new(Code::RateLimited, message)).await;
             }
         };
-        self.out.send(WriterCommand::Hear(answers)).await.map_err(|_| Gone)?;
+        self.out.send(WriterCommand::Hear(answers)).await.map_err(|_| WriterClosed)?;
         match line.send(frame).await {
             Ok(()) => {
                 self.lines.insert(id, line);
@@ -321,13 +321,13 @@ impl Reader {
     }
 
     /// Refuses a frame that reaches no session.
-    async fn refuse(&self, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+    async fn refuse(&self, frame: &[u8], refusal: &Refusal) -> Result<(), WriterClosed> {
         self.refuse_to(&Requester::default(), frame, refusal).await
     }
 
     /// Refuses a frame, which spends the rate of its sender like a message, as far as it is known whose it is. Nothing more is read while an
     /// address that is refused too often waits.
-    async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), Gone> {
+    async fn refuse_to(&self, requester: &Requester, frame: &[u8], refusal: &Refusal) -> Result<(), WriterClosed> {
         let who = requester.get().map(|(participant, _)| participant).or_else(|| self.sender.clone());
         let spent = who.map(|who| self.caller.door.gateway.spend(&who, refusal.clone()));
         let refusal = spent.as_ref().unwrap_or(refusal);
@@ -336,8 +336,8 @@ impl Reader {
         self.say(framed::refuse(frame, refusal, clock::now())).await
     }
 
-    async fn say(&self, answer: Box<[u8]>) -> Result<(), Gone> {
-        self.out.send(WriterCommand::Say(answer)).await.map_err(|_| Gone)
+    async fn say(&self, answer: Box<[u8]>) -> Result<(), WriterClosed> {
+        self.out.send(WriterCommand::Say(answer)).await.map_err(|_| WriterClosed)
     }
 
     /// Counts a refusal of the connection's address, and waits where there were too many.
@@ -347,4 +347,4 @@ impl Reader {
 }
 
 /// Nobody takes answers any more.
-struct Gone;
+struct WriterClosed;

@@ -24,10 +24,10 @@ use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::calls::Lack;
+use super::calls::MissingReason;
 use super::library::{Board, Demand};
 use seen_tools::SeenTools;
-use slots::{Knowledge, ParticipantSlot, Queue, Turn};
+use slots::{ListState, ListStep, ParticipantSlot, Queue};
 
 pub(super) use budget::ListBudget;
 pub(super) use seen_tools::{ToolChange, announcement};
@@ -166,7 +166,7 @@ impl Catalogue {
         self.drop_slot(&who.id);
         let mut slot = ParticipantSlot::new(who, is_newcomer);
         for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
-            queue.set(&who.id, list, Some(Turn::Due(now)));
+            queue.set(&who.id, list, Some(ListStep::Due(now)));
         }
         self.slots.insert(who.id.clone(), slot);
         true
@@ -185,12 +185,12 @@ impl Catalogue {
         let slot = self.slots.get_mut(who)?;
         let list = &mut slot.lists[listing as usize];
         let known = match &*list.knowledge.borrow() {
-            Knowledge::Known(offer) => Some(offer.clone()),
+            ListState::Known(offer) => Some(offer.clone()),
             _ => None,
         };
-        list.knowledge.send_replace(Knowledge::Asking { since: now, known });
+        list.knowledge.send_replace(ListState::Asking { since: now, known });
         let is_announced = list.is_announced;
-        self.queues[listing as usize].set(who, list, Some(Turn::Pending(now)));
+        self.queues[listing as usize].set(who, list, Some(ListStep::Pending(now)));
         Some(ListRequest { who: slot.who.clone(), listing, meeting: slot.meeting.clone(), is_announced })
     }
 
@@ -298,10 +298,10 @@ impl Catalogue {
         let list = &mut slot.lists[list_request.listing as usize];
         list.is_stale = false;
         if list.is_pending() {
-            self.queues[list_request.listing as usize].set(&list_request.who.id, list, Some(Turn::Pending(now)));
+            self.queues[list_request.listing as usize].set(&list_request.who.id, list, Some(ListStep::Pending(now)));
         }
         list.knowledge.send_if_modified(|knowledge| {
-            if let Knowledge::Asking { since, .. } = knowledge {
+            if let ListState::Asking { since, .. } = knowledge {
                 *since = now;
             }
             // That is for new requests; the waiting ones have waited long enough.
@@ -315,12 +315,16 @@ impl Catalogue {
     }
 
     /// Keeps what a list request brought.
-    pub(super) fn settle(&mut self, list_request: &ListRequest, listed: Result<ListResult, Lack>) -> SettledList {
+    pub(super) fn settle(
+        &mut self,
+        list_request: &ListRequest,
+        listed: Result<ListResult, MissingReason>,
+    ) -> SettledList {
         let (now, listing, id) = (Instant::now(), list_request.listing, &list_request.who.id);
         if self.slot(&list_request.who).is_none() {
             return SettledList::default();
         }
-        if matches!(listed, Err(Lack::Left)) {
+        if matches!(listed, Err(MissingReason::Left)) {
             self.forget(id);
             return SettledList::default();
         }
@@ -332,36 +336,36 @@ impl Catalogue {
         let ttl = listed.as_ref().ok().and_then(|listed| listed.ttl).map(|ttl| ttl.clamp(MIN_TTL, MAX_TTL));
         let offer = listed.and_then(|ListResult { items, .. }| {
             let bytes = items.iter().map(budget::weight).sum::<usize>() + budget::OVERHEAD;
-            let taken = self.budget.take(bytes).ok_or(Lack::TooLong)?;
+            let taken = self.budget.take(bytes).ok_or(MissingReason::TooLong)?;
             Ok(OfferedList { items: items.into(), _taken: taken })
         });
         let Some(slot) = self.slots.get_mut(id) else { return SettledList::default() };
         let list = &mut slot.lists[listing as usize];
         let before = match &*list.knowledge.borrow() {
-            Knowledge::Asking { known, .. } => known.clone(),
+            ListState::Asking { known, .. } => known.clone(),
             _ => None,
         };
         let (knowledge, turn) = match (offer, before) {
             (Ok(offer), _) => {
                 self.builder.put(id, listing, offer.items.clone(), slot.is_newcomer);
-                (Knowledge::Known(Arc::new(offer)), Turn::Aging(now + ttl.unwrap_or(self.max_age)))
+                (ListState::Known(Arc::new(offer)), ListStep::Aging(now + ttl.unwrap_or(self.max_age)))
             }
             // A participant that is here and slow still offers what it did.
-            (Err(Lack::Timeout | Lack::Unasked), Some(before)) => {
-                (Knowledge::Known(before), Turn::Aging(now + RETRY_AFTER))
+            (Err(MissingReason::Timeout | MissingReason::Unasked), Some(before)) => {
+                (ListState::Known(before), ListStep::Aging(now + RETRY_AFTER))
             }
             (Err(lack), _) => {
                 match lack {
-                    Lack::TooLong => self.builder.leave_out(id, listing),
+                    MissingReason::TooLong => self.builder.leave_out(id, listing),
                     _ => self.builder.remove_list(id, listing),
                 }
                 // A participant that answers again after all may have started over.
                 slot.meeting = Arc::default();
-                (Knowledge::Unknown(lack), Turn::Due(now + RETRY_AFTER))
+                (ListState::Unknown(lack), ListStep::Due(now + RETRY_AFTER))
             }
         };
         list.knowledge.send_replace(knowledge);
-        let turn = if std::mem::take(&mut list.is_stale) { Turn::Due(now) } else { turn };
+        let turn = if std::mem::take(&mut list.is_stale) { ListStep::Due(now) } else { turn };
         self.queues[listing as usize].set(id, list, Some(turn));
         let is_left_out = self.builder.is_left_out(id, listing);
         self.wake();
@@ -411,7 +415,7 @@ impl Catalogue {
                 list.is_stale = true;
                 continue;
             }
-            self.queues[*listing as usize].set(who, list, Some(Turn::Due(now)));
+            self.queues[*listing as usize].set(who, list, Some(ListStep::Due(now)));
             if demand != Demand::None && (list.is_known() || self.wanted[*listing as usize]) {
                 again.push(*listing);
             }
@@ -424,9 +428,9 @@ impl Catalogue {
     pub(super) fn heard(&mut self, who: &ParticipantId, now: Instant) {
         let Some(slot) = self.slots.get_mut(who) else { return };
         for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
-            let is_lacking = matches!(&*list.knowledge.borrow(), Knowledge::Unknown(_));
+            let is_lacking = matches!(&*list.knowledge.borrow(), ListState::Unknown(_));
             if is_lacking && !list.is_due(now) {
-                queue.set(who, list, Some(Turn::Due(now)));
+                queue.set(who, list, Some(ListStep::Due(now)));
             }
         }
     }
@@ -445,7 +449,7 @@ impl Catalogue {
             for (queue, list) in self.queues.iter_mut().zip(&mut slot.lists) {
                 match list.is_pending() {
                     true => list.is_stale = true,
-                    false => queue.set(who, list, Some(Turn::Due(now))),
+                    false => queue.set(who, list, Some(ListStep::Due(now))),
                 }
             }
         }

@@ -8,7 +8,7 @@ use salon_protocol::{Participant, ParticipantId};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::super::calls::Lack;
+use super::super::calls::MissingReason;
 use super::LIST_TIMEOUT;
 use super::budget::TakenBytes;
 
@@ -26,7 +26,7 @@ impl OfferedList {
 
 /// What is known of a list.
 #[derive(Clone)]
-pub(in super::super) enum Knowledge {
+pub(in super::super) enum ListState {
     /// It is being asked for.
     Asking {
         /// When the last question was put.
@@ -36,7 +36,7 @@ pub(in super::super) enum Knowledge {
     },
     Known(Arc<OfferedList>),
     /// It is not to be had.
-    Unknown(Lack),
+    Unknown(MissingReason),
 }
 
 /// What a participant said in its handshake: which lists it has.
@@ -46,7 +46,7 @@ pub(in super::super) struct HandshakeResult {
 }
 
 /// A handshake: the first task that needs it performs it, and the others wait for that. A new one begins after one has failed.
-pub(in super::super) type Meeting = Mutex<Option<Result<HandshakeResult, Lack>>>;
+pub(in super::super) type Meeting = Mutex<Option<Result<HandshakeResult, MissingReason>>>;
 
 pub(super) struct ParticipantSlot {
     /// As the newest join shows it. Every join makes another value, so this tells whether it is still the one that was asked.
@@ -63,7 +63,7 @@ impl ParticipantSlot {
             is_stale: false,
             is_announced: false,
             turn: None,
-            knowledge: watch::Sender::new(Knowledge::Unknown(Lack::Unasked)),
+            knowledge: watch::Sender::new(ListState::Unknown(MissingReason::Unasked)),
         };
         Self { who: who.clone(), meeting: Arc::default(), lists: [list(), list(), list(), list()], is_newcomer }
     }
@@ -74,27 +74,27 @@ pub(super) struct CatalogueList {
     pub(super) is_stale: bool,
     /// It was said to change, so there is one, whatever the handshake said.
     pub(super) is_announced: bool,
-    turn: Option<Turn>,
-    pub(super) knowledge: watch::Sender<Knowledge>,
+    turn: Option<ListStep>,
+    pub(super) knowledge: watch::Sender<ListState>,
 }
 
 impl CatalogueList {
     pub(super) fn is_pending(&self) -> bool {
-        matches!(self.turn, Some(Turn::Pending(_)))
+        matches!(self.turn, Some(ListStep::Pending(_)))
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        matches!(self.turn, Some(Turn::Due(at) | Turn::Aging(at)) if at <= now)
+        matches!(self.turn, Some(ListStep::Due(at) | ListStep::Aging(at)) if at <= now)
     }
 
     pub(super) fn is_known(&self) -> bool {
-        matches!(&*self.knowledge.borrow(), Knowledge::Known(_))
+        matches!(&*self.knowledge.borrow(), ListState::Known(_))
     }
 }
 
 /// What is next for a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum ListStep {
     /// It has been asked for since then.
     Pending(Instant),
     /// It is not known, or known to be wrong: it is asked for from then on.
@@ -114,7 +114,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn set(&mut self, who: &ParticipantId, list: &mut CatalogueList, turn: Option<Turn>) {
+    pub(super) fn set(&mut self, who: &ParticipantId, list: &mut CatalogueList, turn: Option<ListStep>) {
         if let Some(before) = list.turn.take() {
             let (turns, at) = self.of(before);
             turns.remove(&(at, who.clone()));
@@ -126,11 +126,11 @@ impl Queue {
         list.turn = turn;
     }
 
-    fn of(&mut self, turn: Turn) -> (&mut Turns, Instant) {
+    fn of(&mut self, turn: ListStep) -> (&mut Turns, Instant) {
         match turn {
-            Turn::Pending(at) => (&mut self.pending, at),
-            Turn::Due(at) => (&mut self.due, at),
-            Turn::Aging(at) => (&mut self.aging, at),
+            ListStep::Pending(at) => (&mut self.pending, at),
+            ListStep::Due(at) => (&mut self.due, at),
+            ListStep::Aging(at) => (&mut self.aging, at),
         }
     }
 
@@ -157,38 +157,38 @@ impl Queue {
 /// A place to wait for what a participant offers.
 pub(in super::super) struct Consulted {
     pub(in super::super) who: Arc<Participant>,
-    pub(super) knowledge: watch::Receiver<Knowledge>,
+    pub(super) knowledge: watch::Receiver<ListState>,
 }
 
 impl Consulted {
     /// What it offers, when that is known by a deadline, and it does not take too long over it.
-    pub(in super::super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<OfferedList>, Lack> {
+    pub(in super::super) async fn offer(&mut self, deadline: Instant) -> Result<Arc<OfferedList>, MissingReason> {
         let asked = match &*self.knowledge.borrow() {
-            Knowledge::Asking { since, .. } => Some(*since + LIST_TIMEOUT),
+            ListState::Asking { since, .. } => Some(*since + LIST_TIMEOUT),
             _ => None,
         };
         let deadline = asked.map_or(deadline, |asked| deadline.min(asked));
         let settled = tokio::time::timeout_at(deadline, self.settled()).await;
-        settled.unwrap_or_else(|_| self.before().ok_or(Lack::Timeout))
+        settled.unwrap_or_else(|_| self.before().ok_or(MissingReason::Timeout))
     }
 
     /// What it was before it was asked for again.
     fn before(&self) -> Option<Arc<OfferedList>> {
         match &*self.knowledge.borrow() {
-            Knowledge::Asking { known, .. } => known.clone(),
+            ListState::Asking { known, .. } => known.clone(),
             _ => None,
         }
     }
 
     /// The same, however long it takes.
-    pub(in super::super) async fn settled(&mut self) -> Result<Arc<OfferedList>, Lack> {
-        match self.knowledge.wait_for(|knowledge| !matches!(knowledge, Knowledge::Asking { .. })).await {
+    pub(in super::super) async fn settled(&mut self) -> Result<Arc<OfferedList>, MissingReason> {
+        match self.knowledge.wait_for(|knowledge| !matches!(knowledge, ListState::Asking { .. })).await {
             // The slot is gone, and so is its participant.
-            Err(_) => Err(Lack::Left),
+            Err(_) => Err(MissingReason::Left),
             Ok(settled) => match &*settled {
-                Knowledge::Known(offer) => Ok(offer.clone()),
-                Knowledge::Unknown(lack) => Err(*lack),
-                Knowledge::Asking { .. } => Err(Lack::Timeout),
+                ListState::Known(offer) => Ok(offer.clone()),
+                ListState::Unknown(lack) => Err(*lack),
+                ListState::Asking { .. } => Err(MissingReason::Timeout),
             },
         }
     }

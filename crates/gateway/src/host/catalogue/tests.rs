@@ -23,7 +23,7 @@ fn list_request(catalogue: &mut Catalogue, who: &Arc<Participant>) -> ListReques
     ListRequest { who: who.clone(), listing: Listing::Tools, meeting, is_announced: false }
 }
 
-fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<ListItem>, Lack>) {
+fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<ListItem>, MissingReason>) {
     let list_request = list_request(catalogue, who);
     catalogue.settle(&list_request, items.map(|items| ListResult { items, ttl: None }));
 }
@@ -32,9 +32,9 @@ fn settle(catalogue: &mut Catalogue, who: &Arc<Participant>, items: Result<Vec<L
 fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
     let (consulted, list_request) = catalogue.consult(who, Listing::Tools, Instant::now());
     let known = match &*consulted.knowledge.borrow() {
-        Knowledge::Asking { .. } => "asking".to_owned(),
-        Knowledge::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
-        Knowledge::Unknown(lack) => format!("{lack:?}"),
+        ListState::Asking { .. } => "asking".to_owned(),
+        ListState::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
+        ListState::Unknown(lack) => format!("{lack:?}"),
     };
     (known, list_request.is_some())
 }
@@ -78,7 +78,7 @@ async fn a_change_a_leave_and_a_join_make_it_ask_again() {
     assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
     let (mut consulted, _) = catalogue.consult(&again, Listing::Tools, Instant::now());
     catalogue.forget(&bob.id);
-    assert_eq!(consulted.offer(Instant::now() + RETRY_AFTER).await.err(), Some(Lack::Left));
+    assert_eq!(consulted.offer(Instant::now() + RETRY_AFTER).await.err(), Some(MissingReason::Left));
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,12 +90,12 @@ async fn the_silent_are_left_alone_until_they_speak() {
     };
     for told in [changed, Catalogue::heard] {
         look(&mut catalogue, &bob);
-        settle(&mut catalogue, &bob, Err(Lack::Timeout));
+        settle(&mut catalogue, &bob, Err(MissingReason::Timeout));
         assert_eq!(look(&mut catalogue, &bob), ("Timeout".into(), false));
         told(&mut catalogue, &bob.id, Instant::now());
         assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
     }
-    settle(&mut catalogue, &bob, Err(Lack::Timeout));
+    settle(&mut catalogue, &bob, Err(MissingReason::Timeout));
     tokio::time::advance(RETRY_AFTER).await;
     assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
 }
@@ -108,7 +108,7 @@ async fn who_shook_hands_late_is_waited_for_again() {
     let list_request = list_request.expect("nobody has asked yet");
     tokio::time::advance(2 * LIST_TIMEOUT).await;
     let deadline = Instant::now() + RETRY_AFTER;
-    assert_eq!(consulted.offer(deadline).await.err(), Some(Lack::Timeout), "nobody waits that long");
+    assert_eq!(consulted.offer(deadline).await.err(), Some(MissingReason::Timeout), "nobody waits that long");
     catalogue.begin_listing(&list_request, Instant::now());
     let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
     let settled = async {
@@ -132,7 +132,7 @@ async fn a_list_is_asked_for_again_when_it_is_too_old() {
     let (mut consulted, _) = catalogue.consult(&bob, Listing::Tools, Instant::now());
     let offer = consulted.offer(Instant::now() + LIST_TIMEOUT).await;
     assert_eq!(offer.map(|offer| offer.has("move")), Ok(true));
-    settle(&mut catalogue, &bob, Err(Lack::Timeout));
+    settle(&mut catalogue, &bob, Err(MissingReason::Timeout));
     assert_eq!(look(&mut catalogue, &bob), ("move".into(), false));
     tokio::time::advance(RETRY_AFTER).await;
     assert_eq!(look(&mut catalogue, &bob), ("asking".into(), true));
@@ -286,7 +286,7 @@ async fn who_joins_again_is_shown_as_it_was_until_it_answers() {
     assert_eq!(catalogue.publish().version(), before.version(), "nothing else is known");
     answer(&mut catalogue, &begun[..1]);
     assert_eq!(catalogue.publish().version(), before.version(), "it offers the same");
-    catalogue.settle(&begun[1], Err(Lack::Timeout));
+    catalogue.settle(&begun[1], Err(MissingReason::Timeout));
     assert_eq!(catalogue.publish().items(), 3, "it does not answer any more");
     catalogue.forget(&begun[0].who.id);
     assert_eq!(catalogue.publish().items(), 0);
@@ -326,11 +326,11 @@ async fn a_list_that_is_left_out_is_told_of_once() {
     let bob = somebody("bob");
     catalogue.complete(std::slice::from_ref(&bob), Instant::now());
     let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    assert!(catalogue.settle(&list_requests[0], Err(Lack::TooLong)).is_left_out);
+    assert!(catalogue.settle(&list_requests[0], Err(MissingReason::TooLong)).is_left_out);
     assert_eq!(catalogue.publish().left_out(), 1);
     tokio::time::advance(RETRY_AFTER).await;
     let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
-    assert!(!catalogue.settle(&list_requests[0], Err(Lack::TooLong)).is_left_out, "that is known");
+    assert!(!catalogue.settle(&list_requests[0], Err(MissingReason::TooLong)).is_left_out, "that is known");
     tokio::time::advance(RETRY_AFTER).await;
     let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
     answer(&mut catalogue, &list_requests);

@@ -51,7 +51,7 @@ pub(super) struct RoomContext {
 }
 
 /// A notification to watchers, or to clients that have the list.
-pub(super) enum News {
+pub(super) enum ContextNotification {
     Changed(Changed),
     ListChanged,
 }
@@ -91,7 +91,7 @@ impl RoomContext {
     }
 
     /// The next news. There are always more, though they may never come.
-    pub(super) async fn next(&mut self) -> News {
+    pub(super) async fn next(&mut self) -> ContextNotification {
         let announcing = async {
             match self.due {
                 Some(due) => tokio::time::sleep_until(due).await,
@@ -106,20 +106,20 @@ impl RoomContext {
         };
         tokio::select! { biased;
             change = changing => match change {
-                Some(change) => News::Changed(change),
+                Some(change) => ContextNotification::Changed(change),
                 // The store is closed, and the room about to be.
                 None => std::future::pending().await,
             },
-            () = announcing => News::ListChanged,
+            () = announcing => ContextNotification::ListChanged,
         }
     }
 
     /// Sends it to its recipients.
-    pub(super) fn tell(&mut self, office: &Office, news: News) {
+    pub(super) fn tell(&mut self, office: &Office, news: ContextNotification) {
         let is_here =
             |who: &Arc<Participant>| office.desk.participant(&who.id).is_some_and(|present| Arc::ptr_eq(&present, who));
         match news {
-            News::Changed(Changed::One(change)) => {
+            ContextNotification::Changed(Changed::One(change)) => {
                 let hearers = self.watches.of(&change.scope, &change.key, is_here);
                 let (scope, deleted) = (word(&change.scope), change.existence == Existence::Ended);
                 let (key, version) = (Some(change.key.as_str()), Some(change.version));
@@ -135,7 +135,7 @@ impl RoomContext {
                     self.list_changed();
                 }
             }
-            News::Changed(Changed::Missed) => {
+            ContextNotification::Changed(Changed::Missed) => {
                 for target in self.watches.all() {
                     let hearers = self.watches.hearers(std::slice::from_ref(&target), is_here);
                     let WatchTarget { scope, key } = &target;
@@ -146,7 +146,7 @@ impl RoomContext {
                 self.listed = Weak::<[ListItem; 0]>::new();
                 self.list_changed();
             }
-            News::ListChanged => {
+            ContextNotification::ListChanged => {
                 (self.due, self.announced, self.is_relied_on) = (None, Some(Instant::now()), false);
                 office.notify(&[], "notifications/resources/list_changed", &json!({}));
             }

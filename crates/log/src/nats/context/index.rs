@@ -20,10 +20,10 @@ use crate::nats::names::token;
 /// What a message says of itself.
 const META: &str = "Salon-Context";
 /// Where the older versions of its key are, newest first.
-const BACK: &str = "Salon-Back";
+const OLDER_VERSIONS_HEADER: &str = "Salon-Back";
 
 /// How many bytes those have.
-const BACK_BYTES: &str = "Salon-Back-Bytes";
+const OLDER_BYTES_HEADER: &str = "Salon-Back-Bytes";
 
 /// How much of a cause's digest tells it from the others of its key.
 const CAUSE: usize = 16;
@@ -143,7 +143,7 @@ pub(super) enum Verdict {
 /// none has more before it than its number says, and there is a number for the next.
 pub(super) fn read(stored: &Stored) -> Option<(Meta, Box<[Mark]>)> {
     let ContextRecord::Version(meta) = told(stored)? else { return None };
-    let back = stored.headers.get(BACK).map(|back| back.as_str()).unwrap_or_default();
+    let back = stored.headers.get(OLDER_VERSIONS_HEADER).map(|back| back.as_str()).unwrap_or_default();
     let marks = back.split(' ').filter(|mark| !mark.is_empty()).map(|mark| {
         let (sequence, cause) = mark.split_once(':')?;
         Some((sequence.parse().ok()?, CauseDigest::read(cause)?))
@@ -155,7 +155,7 @@ pub(super) fn read(stored: &Stored) -> Option<(Meta, Box<[Mark]>)> {
 
 /// How many bytes the older versions have.
 fn read_back_bytes(stored: &Stored) -> Box<[u64]> {
-    let listed = stored.headers.get(BACK_BYTES).map(|bytes| bytes.as_str()).unwrap_or_default();
+    let listed = stored.headers.get(OLDER_BYTES_HEADER).map(|bytes| bytes.as_str()).unwrap_or_default();
     listed.split(' ').map_while(|bytes| bytes.parse().ok()).take(MAX_VERSIONS as usize).collect()
 }
 
@@ -331,9 +331,9 @@ impl ContextIndex {
         if let Some(slot) = slot.filter(|_| !makes_room) {
             let most = usize::try_from(MAX_VERSIONS - 1).expect("few");
             let back: Vec<_> = slot.marks().take(most).map(|(sequence, cause)| format!("{sequence}:{cause}")).collect();
-            headers.insert(BACK, back.join(" ").as_str());
+            headers.insert(OLDER_VERSIONS_HEADER, back.join(" ").as_str());
             let bytes: Vec<_> = slot.version_bytes().take(most).map(|bytes| bytes.to_string()).collect();
-            headers.insert(BACK_BYTES, bytes.join(" ").as_str());
+            headers.insert(OLDER_BYTES_HEADER, bytes.join(" ").as_str());
         }
         Ok(Verdict::Store { meta, headers, makes_room })
     }
@@ -457,7 +457,7 @@ mod tests {
             let (scope, key, cause) = (at("k").scope.name(), "k".to_owned(), CauseDigest::of(&write("m")));
             let meta = Meta { scope, key, version, at: 0, author, cause, bytes: 1, is_deleted: false };
             let mut headers = headers(&ContextRecord::Version(meta));
-            headers.insert(BACK, back);
+            headers.insert(OLDER_VERSIONS_HEADER, back);
             headers
         };
         let floor = |forgotten: Option<&str>| {

@@ -305,7 +305,7 @@ impl TopicContext {
                     // Nothing names these versions any more. What is not removed now goes with the hundredth version after it.
                     let purged = shared.link.purge(&shared.link.names.context().0, Some(&removed), sequence).await;
                     if let Err(fault) = purged {
-                        tracing::warn!(topic = %self.topic, %fault, "nats: older context versions not removed");
+                        tracing::warn!(topic = %self.topic, %fault, "nats: older context versions not purged, newer ones replace them");
                     }
                 }
                 self.reach(shared, sequence).await?;

@@ -318,7 +318,7 @@ fn not_stored(fault: NatsFault) -> FileError {
     match fault {
         NatsFault::Unavailable(why) => FileError::Unavailable(why),
         fault => {
-            tracing::error!(%fault, "files: store failed");
+            tracing::error!(%fault, "files: store failed, request refused");
             FileError::Failed(fault.to_string().into())
         }
     }
