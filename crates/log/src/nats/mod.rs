@@ -237,6 +237,18 @@ impl Shared {
     }
 
     /// Looks after retention, at once and then now and then.
+    /// Keeps the indexes of busy shards between two sweeps.
+    async fn keep_indexes(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(shard::KEEP_INTERVAL).await;
+            for shard in &self.shards {
+                if let Err(fault) = shard.keep_up(&self).await {
+                    tracing::debug!(shard = shard.number, %fault, "nats: index of a shard not kept, retrying");
+                }
+            }
+        }
+    }
+
     async fn sweep_now_and_then(self: Arc<Self>) {
         loop {
             if let Err(fault) = self.sweep().await {

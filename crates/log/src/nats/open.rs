@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ const FORMAT: u32 = 2;
 const DEFAULT_SHARDS: u16 = 16;
 /// Where the record is.
 pub(super) const RECORD: &str = "log";
-/// How long everything may take once a server has answered.
+/// How long everything may take once a server has answered, and after that how long the entries since the kept index may stand still.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often something is asked for while the log is opened.
 const START_TRIES: usize = 40;
@@ -283,7 +283,8 @@ impl Nats {
         let link = Arc::new(NatsLink::new(client, names, connection, options.timings));
         answers(&link).await?;
         let opened = tokio::time::timeout(OPEN_TIMEOUT, Self::begin(link, options, is_clustered)).await;
-        opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
+        let log = opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))?;
+        log.catch_up().await
     }
 
     /// Looks whether a log could be opened, and makes nothing.
@@ -377,20 +378,53 @@ impl Nats {
         }
         if shared.options.purpose == NatsPurpose::Serve {
             log.spawn(shared.clone().sweep_now_and_then());
+            log.spawn(shared.clone().keep_indexes());
         }
         let _ = tokio::join!(seats_seen, nodes_heard);
-        let caught_up = patiently(&shared.link, || shared.freshen_all()).await;
-        caught_up.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+        Ok(log)
+    }
+
+    /// Waits until everything has been taken in that was stored before. Where no index was kept that is all there is, and takes as long as it takes.
+    async fn catch_up(self) -> Result<Self, OpenError> {
+        let (log, shared) = (&self, &self.shared);
+        let mut deadline = ProgressDeadline::new(OPEN_TIMEOUT, Instant::now());
+        while let Err(fault) = shared.freshen_all().await {
+            let is_busy = matches!(fault, NatsFault::Unavailable(_));
+            let furthest = shared.shards.iter().map(|shard| shard.furthest()).sum();
+            if !is_busy || !deadline.goes_on(furthest, Instant::now()) {
+                return Err(OpenError::Unavailable(fault.to_string()));
+            }
+            tracing::info!(taken_in = furthest, "nats: reading the entries since the kept index, not ready yet");
+            tokio::time::sleep(shared.link.timings.start_retry_delay).await;
+        }
         let is_alone = matches!(shared.options.purpose, NatsPurpose::CopyTo | NatsPurpose::Migrate);
         if is_alone && shared.nodes.has_others() {
-            TopicLog::close(&log).await;
+            TopicLog::close(log).await;
             return Err(OpenError::InUse { name: shared.options.name.clone() });
         }
-        let runtime = shared.runtime.clone();
-        let mut beating = log.beating.lock();
-        beating.spawn_on(shared.beat(), &runtime);
-        drop(beating);
-        Ok(log)
+        log.beating.lock().spawn_on(shared.clone().beat(), &shared.runtime);
+        Ok(self)
+    }
+}
+
+/// Ends a wait after a while without progress.
+struct ProgressDeadline {
+    limit: Duration,
+    since: Instant,
+    furthest: u64,
+}
+
+impl ProgressDeadline {
+    fn new(limit: Duration, now: Instant) -> Self {
+        Self { limit, since: now, furthest: 0 }
+    }
+
+    /// Whether to wait on, having come so far. Something that starts over makes progress only beyond where it was.
+    fn goes_on(&mut self, furthest: u64, now: Instant) -> bool {
+        if furthest > self.furthest {
+            (self.furthest, self.since) = (furthest, now);
+        }
+        now.duration_since(self.since) < self.limit
     }
 }
 
@@ -476,6 +510,13 @@ async fn record(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result
     });
     let (revision, found) = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
     let record = judge(&found, options)?;
+    if record.shards != own.shards {
+        tracing::warn!(
+            store = record.shards,
+            configured = own.shards,
+            "nats: the store was made with another number of shards than nats.shards, its own number counts"
+        );
+    }
     if record.rules != own.rules && options.purpose == NatsPurpose::Serve {
         tracing::warn!(
             before = record.rules,
@@ -561,4 +602,29 @@ pub(super) async fn patiently<T, F: Future<Output = Result<T, NatsFault>>>(
         }
     }
     ask().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_progress_extends_a_deadline() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut deadline = ProgressDeadline::new(OPEN_TIMEOUT, start);
+        let table = [
+            (0, 29, true),
+            (10, 29, true),
+            (10, 58, true),
+            (20, 58, true),
+            (10, 80, true),
+            (20, 87, true),
+            (20, 88, false),
+        ];
+        for (furthest, seconds, expected) in table {
+            assert_eq!(deadline.goes_on(furthest, at(seconds)), expected, "{furthest} after {seconds} s");
+        }
+        assert!(!ProgressDeadline::new(OPEN_TIMEOUT, start).goes_on(0, at(30)));
+    }
 }
