@@ -27,7 +27,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// So many topics of a gateway. Together they have at most a few thousand messages in flight.
+    /// So many topics of a gateway. Together they have about two thousand messages in flight.
     pub(crate) fn enter(server: &ContenderServer, topics: usize) -> Result<Self> {
         let mut crowd = LoadCrowd::new(FrameFormat::WebSocket)?;
         for at in 0..topics {
@@ -38,7 +38,7 @@ impl Writers {
             crowd.add_client(room, LoadRole::Publisher, server.greeting(&name, "publisher", None)?);
         }
         crowd.connect(AT_ONCE)?;
-        Ok(Self { crowd, in_flight: (4096 / topics as u32).clamp(1, 512) })
+        Ok(Self { crowd, in_flight: (2048 / topics as u32).clamp(1, 512) })
     }
 
     /// Stores so many more messages in each topic.

@@ -26,6 +26,7 @@ mod names;
 mod nodes;
 mod open;
 mod parts;
+mod progress;
 mod reader;
 mod redact;
 mod seat_view;

@@ -22,6 +22,7 @@ use super::link::NatsLink;
 use super::migrate::MIGRATION;
 use super::names::{StreamNames, token};
 use super::nodes::NodeRegistry;
+use super::progress::ProgressDeadline;
 use super::seats::Seats;
 use super::shard::Shard;
 use super::timings::Timings;
@@ -407,27 +408,6 @@ impl Nats {
     }
 }
 
-/// Ends a wait after a while without progress.
-struct ProgressDeadline {
-    limit: Duration,
-    since: Instant,
-    furthest: u64,
-}
-
-impl ProgressDeadline {
-    fn new(limit: Duration, now: Instant) -> Self {
-        Self { limit, since: now, furthest: 0 }
-    }
-
-    /// Whether to wait on, having come so far. Something that starts over makes progress only beyond where it was.
-    fn goes_on(&mut self, furthest: u64, now: Instant) -> bool {
-        if furthest > self.furthest {
-            (self.furthest, self.since) = (furthest, now);
-        }
-        now.duration_since(self.since) < self.limit
-    }
-}
-
 impl Shared {
     /// Whether there is a topic of this name, or room for one more. May take long; the caller sets the timeout.
     pub(super) async fn make_room(&self, topic: &Topic) -> Result<(), AppendError> {
@@ -602,29 +582,4 @@ pub(super) async fn patiently<T, F: Future<Output = Result<T, NatsFault>>>(
         }
     }
     ask().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_progress_extends_a_deadline() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut deadline = ProgressDeadline::new(OPEN_TIMEOUT, start);
-        let table = [
-            (0, 29, true),
-            (10, 29, true),
-            (10, 58, true),
-            (20, 58, true),
-            (10, 80, true),
-            (20, 87, true),
-            (20, 88, false),
-        ];
-        for (furthest, seconds, expected) in table {
-            assert_eq!(deadline.goes_on(furthest, at(seconds)), expected, "{furthest} after {seconds} s");
-        }
-        assert!(!ProgressDeadline::new(OPEN_TIMEOUT, start).goes_on(0, at(30)));
-    }
 }
