@@ -64,8 +64,9 @@ impl LossyDisk {
 
 impl Drop for LossyDisk {
     fn drop(&mut self) {
-        // Where it is not mounted there is nothing to do.
-        let _ = std::process::Command::new("umount").arg(&self.mount).stderr(std::process::Stdio::null()).status();
+        // Where it is not mounted there is nothing to do. A process that is being killed may still have files open.
+        let mut unmount = std::process::Command::new("umount");
+        let _ = unmount.arg("-l").arg(&self.mount).stderr(std::process::Stdio::null()).status();
     }
 }
 
