@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::load::{ClientGreeting, Expects};
+use crate::tls::{self, TlsSetup};
 use crate::wire::FrameFormat;
 
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -23,24 +24,31 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 const WS_SCRIPT: &str = include_str!("ws-server.cjs");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Contender {
     Ceiling,
     Salon,
+    /// The same gateway with a certificate: every connection is encrypted.
+    SalonTls,
     Nats,
     Ws,
 }
 
 impl Contender {
-    pub(crate) const ALL: [Self; 4] = [Self::Ceiling, Self::Salon, Self::Nats, Self::Ws];
+    pub(crate) const ALL: [Self; 5] = [Self::Ceiling, Self::Salon, Self::SalonTls, Self::Nats, Self::Ws];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ceiling => "ceiling",
             Self::Salon => "salon",
+            Self::SalonTls => "salon-tls",
             Self::Nats => "nats",
             Self::Ws => "ws",
         }
+    }
+
+    pub(crate) fn is_gateway(self) -> bool {
+        matches!(self, Self::Salon | Self::SalonTls)
     }
 
     pub(crate) fn wire(self) -> FrameFormat {
@@ -54,6 +62,7 @@ pub(crate) struct Installed {
     program: PathBuf,
     /// Where npm put `ws`.
     modules: Option<BenchScratch>,
+    tls: Option<TlsSetup>,
     pub(crate) version: String,
     /// Whether it is a gateway of 0.2 or before, whose flags have other names.
     has_old_flags: bool,
@@ -79,7 +88,7 @@ impl Installed {
     pub(crate) fn find(contender: Contender, salon: &Path) -> Result<Self> {
         let (program, modules) = match contender {
             Contender::Ceiling => (std::env::current_exe()?, None),
-            Contender::Salon => (salon.to_owned(), None),
+            Contender::Salon | Contender::SalonTls => (salon.to_owned(), None),
             Contender::Nats => (PathBuf::from("nats-server"), None),
             Contender::Ws => (PathBuf::from("node"), Some(install_ws()?)),
         };
@@ -93,9 +102,10 @@ impl Installed {
                 format!("ws {ws}, node {}", output(Command::new(&program).arg("--version"))?)
             }
         };
-        let has_old_flags = contender == Contender::Salon
-            && !output(Command::new(&program).args(["serve", "--help"]))?.contains("--store");
-        Ok(Self { contender, program, modules, version, has_old_flags })
+        let has_old_flags =
+            contender.is_gateway() && !output(Command::new(&program).args(["serve", "--help"]))?.contains("--store");
+        let tls = if contender == Contender::SalonTls { Some(TlsSetup::new()?) } else { None };
+        Ok(Self { contender, program, modules, tls, version, has_old_flags })
     }
 
     /// A word of the command line as this program has it.
@@ -104,12 +114,7 @@ impl Installed {
         old.map_or(word, |(_, old)| old)
     }
 
-    /// Starts it on a free port with nothing in its memory, and waits until it accepts.
-    pub(crate) fn start(&self) -> Result<ContenderServer> {
-        self.start_with(&[])
-    }
-
-    /// Starts it with some further arguments.
+    /// Starts it on a free port with nothing in its memory and with some further arguments, and waits until it accepts.
     pub(crate) fn start_with(&self, further: &[&str]) -> Result<ContenderServer> {
         self.start_in(Rc::new(BenchScratch::new()?), further)
     }
@@ -130,9 +135,10 @@ impl Installed {
         let mut command = Command::new(&self.program);
         match self.contender {
             Contender::Ceiling => command.args(["ceiling", "--listen", &listen]),
-            Contender::Salon => command
+            Contender::Salon | Contender::SalonTls => command
                 .args(["serve", "--listen", &listen])
                 .args(limits.iter().map(|word| self.flag(word)))
+                .args(self.tls.iter().flat_map(TlsSetup::flags))
                 .arg("--data")
                 .arg(data.0.join("data")),
             Contender::Nats => command.args(["-a", "127.0.0.1", "-p", &port]),
@@ -149,18 +155,19 @@ impl Installed {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.program.display()))?;
-        let mut server = ContenderServer { contender: self.contender, address, child, data, key: None };
+        let tls = self.tls.as_ref().map(|tls| tls.client.clone());
+        let mut server = ContenderServer { contender: self.contender, address, child, data, key: None, tls };
         let start = Instant::now();
         // A gateway listens before it has made its key.
         let key_file = server.key_file();
-        let is_up = || TcpStream::connect(address).is_ok() && (self.contender != Contender::Salon || key_file.exists());
+        let is_up = || TcpStream::connect(address).is_ok() && (!self.contender.is_gateway() || key_file.exists());
         while !is_up() {
             if start.elapsed() > START_LIMIT || server.child.try_wait()?.is_some() {
                 bail!("{} does not listen\n{}", self.contender.name(), server.last_words());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        if self.contender == Contender::Salon {
+        if self.contender.is_gateway() {
             let key = fs::read(&key_file).context("cannot read the gateway's key")?;
             server.key = Some(EncodingKey::from_secret(&key));
         }
@@ -175,6 +182,7 @@ pub(crate) struct ContenderServer {
     child: Child,
     data: Rc<BenchScratch>,
     key: Option<EncodingKey>,
+    tls: Option<tls::SharedClientConfig>,
 }
 
 impl ContenderServer {
@@ -184,7 +192,12 @@ impl ContenderServer {
 
     /// Where a gateway keeps its key.
     pub(crate) fn key_file(&self) -> PathBuf {
-        self.data.0.join("data/auth.key")
+        self.data_directory().join("auth.key")
+    }
+
+    /// The directory in which a gateway keeps everything.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.data.0.join("data")
     }
 
     /// Waits until a gateway says that it accepts messages: it listens before it has opened its log.
@@ -239,7 +252,8 @@ impl ContenderServer {
     pub(crate) fn greeting(&self, topic: &str, id: &str, after: Option<&str>) -> Result<ClientGreeting> {
         if self.contender == Contender::Nats {
             let hello = format!("CONNECT {{\"verbose\":false,\"pedantic\":false}}\r\nSUB {topic} 1\r\nPING\r\n");
-            return Ok(ClientGreeting { server: self.address, bytes: hello.into_bytes(), expects: Expects::Pong });
+            let (bytes, expects) = (hello.into_bytes(), Expects::Pong);
+            return Ok(ClientGreeting { server: self.address, tls: None, bytes, expects });
         }
         let (mut query, mut token, mut expects) = (String::new(), String::new(), Expects::Upgrade);
         if let Some(bearer) = self.bearer(topic, id)? {
@@ -252,7 +266,7 @@ impl ContenderServer {
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{token}\r\n",
             self.address
         );
-        Ok(ClientGreeting { server: self.address, bytes: hello.into_bytes(), expects })
+        Ok(ClientGreeting { server: self.address, tls: self.tls.clone(), bytes: hello.into_bytes(), expects })
     }
 }
 

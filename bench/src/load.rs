@@ -11,6 +11,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::room::{BenchRoom, PublishPace, Until};
+use crate::tls::{LoadStream, SharedClientConfig};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate, ServerFrame, identify};
 
 /// Bytes taken by one read.
@@ -47,6 +48,8 @@ pub(crate) struct Delivered {
 /// What to say to a server before being a client of it.
 pub(crate) struct ClientGreeting {
     pub(crate) server: SocketAddr,
+    /// What the connection is encrypted with, if it is.
+    pub(crate) tls: Option<SharedClientConfig>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) expects: Expects,
 }
@@ -74,7 +77,7 @@ enum ClientState {
 }
 
 struct LoadClient {
-    stream: Option<TcpStream>,
+    stream: Option<LoadStream>,
     greeting: ClientGreeting,
     room: usize,
     role: LoadRole,
@@ -276,9 +279,11 @@ impl LoadCrowd {
     }
 
     fn begin(&mut self, at: usize) -> Result<()> {
-        let mut stream = TcpStream::connect(self.clients[at].greeting.server)?;
+        let greeting = &self.clients[at].greeting;
+        let mut stream = TcpStream::connect(greeting.server)?;
+        let tls = greeting.tls.clone();
         self.poll.registry().register(&mut stream, Token(at), Interest::READABLE | Interest::WRITABLE)?;
-        self.clients[at].stream = Some(stream);
+        self.clients[at].stream = Some(LoadStream::new(stream, tls)?);
         self.clients[at].state = ClientState::Connecting;
         Ok(())
     }
@@ -318,7 +323,7 @@ impl LoadCrowd {
     fn on_writable(&mut self, at: usize) -> Result<()> {
         let client = &mut self.clients[at];
         if client.state == ClientState::Connecting {
-            let stream = client.stream.as_ref().context("a connecting client has a socket")?;
+            let stream = client.stream.as_mut().context("a connecting client has a socket")?.socket();
             if let Some(error) = stream.take_error()? {
                 return Err(error).context("cannot connect");
             }
@@ -350,7 +355,8 @@ impl LoadCrowd {
             }
             buffer[..held].copy_from_slice(&client.rest);
             let read = match stream.read(&mut buffer[held..held + READ]) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // Where a handshake has just ended, what was to be said can be said now.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return client.flush(),
                 Ok(0) | Err(_) if client.state == ClientState::Retired => {
                     client.stream = None;
                     return Ok(());
@@ -372,11 +378,11 @@ impl LoadCrowd {
             }
             client.flush()?;
             if client.role == LoadRole::Stalled && client.state == ClientState::Live {
-                let stream = client.stream.as_mut().context("a live client has a socket")?;
+                let stream = client.stream.as_mut().context("a live client has a socket")?.socket();
                 return Ok(self.poll.registry().deregister(stream)?);
             }
             // Edge-triggered: a short read has emptied the socket, and more bytes will be told.
-            if read < READ {
+            if read < READ && client.stream.as_ref().is_none_or(LoadStream::ends_with_short_read) {
                 return Ok(());
             }
         }
@@ -476,7 +482,12 @@ impl LoadClient {
         }
         self.out.clear();
         self.written = 0;
-        Ok(())
+        match stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock && self.state != ClientState::Retired => {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -518,7 +529,8 @@ mod tests {
         });
         let mut crowd = LoadCrowd::new(FrameFormat::WebSocket)?;
         let room = crowd.add_room(template(), None);
-        let greeting = ClientGreeting { server: address, bytes: b"hello".to_vec(), expects: Expects::Upgrade };
+        let greeting =
+            ClientGreeting { server: address, tls: None, bytes: b"hello".to_vec(), expects: Expects::Upgrade };
         crowd.add_client(room, LoadRole::Publisher, greeting);
         crowd.connect(1)?;
         let outcome = crowd.run(PublishPace::Window(8), Until::Sent(3), || Ok(()));

@@ -24,18 +24,23 @@ Usage:
   bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
   bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 10,000 topics
   bench control [options]         measure a topic without settings next to one with a hundred rules
+  bench recovery [options]        measure how long a gateway with a million entries takes to start, on SQLite and on NATS; fails above 2 s and 5 s
+  bench growth [options]          measure what a delivery, a history page and memory cost as readers, rooms, entries and connections grow
+  bench soak [options]            measure one hour of steady load; writes samples.tsv and soak.svg, too
   bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
   --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all];
-                  of `nats`: fanout, calls, topics [default: all]; of `attacks`: rooms, bytes, flood, bodies, reads, malformed,
+                  of `nats`: fanout, calls, topics [default: all];
+                  of `growth`: readers, many-rooms, history, stored-topics, idle, join [default: all]; of `attacks`: rooms, bytes, flood, bodies, reads, malformed,
                   connections, churn, strangers [default: all]
   --rounds N      how often each contender has its turn [default: 3]
-  --seconds S     length of one measurement [default: 3]
+  --seconds S     length of one measurement [default: 3; of `soak`: 3600]
+  --entries N     the longest history of `growth`, up to 10000000 [default: 1000000]
   --window N      messages in flight in a saturated fan-out [default: 512]
-  --with LIST     further contenders: nats (nats-server on the path), ws (installed by npm)
-  --without LIST  contenders to leave out: ceiling, salon
+  --with LIST     further contenders: salon-tls (the gateway with a certificate), nats (nats-server on the path), ws (installed by npm)
+  --without LIST  contenders to leave out: ceiling, salon; of `growth`: salon, salon-tls
   --salon PATH    the gateway [default: target/release/salon]
   --before PATH   an earlier gateway, whose topic without settings `control` measures too
   --server PATH   the MCP server to call, of `commands`, `guests` and `mcp` [default: target/release/rmcp-server]
@@ -59,6 +64,9 @@ pub(crate) enum BenchCommand {
     /// The process that attacks, which `attacks` starts.
     Attacker,
     Nats(BenchOptions),
+    Recovery(BenchOptions),
+    Growth(BenchOptions),
+    Soak(BenchOptions),
     Ceiling(SocketAddr),
     Help,
 }
@@ -70,6 +78,7 @@ pub(crate) struct BenchOptions {
     pub(crate) rounds: u32,
     pub(crate) duration: Duration,
     pub(crate) window: u32,
+    pub(crate) entries: u32,
     pub(crate) salon: PathBuf,
     pub(crate) before: Option<PathBuf>,
     pub(crate) server: PathBuf,
@@ -86,12 +95,19 @@ pub(crate) struct BenchOptions {
 pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<BenchCommand> {
     let command = arguments.next();
     let mut listen = None;
+    let is = |name: &str| command.as_deref() == Some(name);
+    let (scenarios, contenders) = match is("growth") {
+        true => (Scenario::GROWTH.to_vec(), vec![Contender::Salon, Contender::SalonTls]),
+        false => (Scenario::ALL.to_vec(), vec![Contender::Ceiling, Contender::Salon]),
+    };
+    let known_scenarios = scenarios.clone();
     let mut options = BenchOptions {
-        scenarios: Scenario::ALL.to_vec(),
-        contenders: vec![Contender::Ceiling, Contender::Salon],
+        scenarios,
+        contenders,
         rounds: 3,
-        duration: Duration::from_secs(3),
+        duration: Duration::from_secs(if is("soak") { 3600 } else { 3 }),
         window: 512,
+        entries: 1_000_000,
         salon: "target/release/salon".into(),
         before: None,
         server: "target/release/rmcp-server".into(),
@@ -108,19 +124,15 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         if flag == "--quick" {
             options.quick = true;
             options.rounds = 1;
-            options.duration = Duration::from_millis(400);
+            options.duration = Duration::from_millis(if is("soak") { 10_000 } else { 400 });
             continue;
         }
         let value = arguments.next().with_context(|| format!("`{flag}` needs a value"))?;
         let invalid = || format!("invalid value `{value}` for `{flag}`");
         match flag.as_str() {
-            "--only" if command.as_deref() == Some("nats") => {
-                options.parts = list(&value, &NatsPart::ALL, NatsPart::name)?
-            }
-            "--only" if command.as_deref() == Some("attacks") => {
-                options.attacks = list(&value, &Attack::ALL, Attack::name)?
-            }
-            "--only" => options.scenarios = list(&value, &Scenario::ALL, Scenario::name)?,
+            "--only" if is("nats") => options.parts = list(&value, &NatsPart::ALL, NatsPart::name)?,
+            "--only" if is("attacks") => options.attacks = list(&value, &Attack::ALL, Attack::name)?,
+            "--only" => options.scenarios = list(&value, &known_scenarios, Scenario::name)?,
             "--with" => options.contenders.extend(list(&value, &Contender::ALL, Contender::name)?),
             "--without" => {
                 let unwanted = list(&value, &Contender::ALL, Contender::name)?;
@@ -131,6 +143,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
                 let seconds = value.parse().with_context(invalid)?;
                 options.duration = Duration::try_from_secs_f64(seconds).with_context(invalid)?;
             }
+            "--entries" => options.entries = value.parse().with_context(invalid)?,
             "--window" => options.window = value.parse().with_context(invalid)?,
             "--salon" => options.salon = value.into(),
             "--before" => options.before = Some(value.into()),
@@ -158,6 +171,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         Some("attacks") => Ok(BenchCommand::Attacks(options)),
         Some("nats") => Ok(BenchCommand::Nats(options)),
         Some("mcp") => Ok(BenchCommand::Mcp(options)),
+        Some("recovery") => Ok(BenchCommand::Recovery(options)),
+        Some("growth") => Ok(BenchCommand::Growth(options)),
+        Some("soak") => Ok(BenchCommand::Soak(options)),
         Some("ceiling") => Ok(BenchCommand::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
     }
@@ -203,6 +219,11 @@ mod tests {
             ("nats --only calls,topics", "parts: [Calls, Topics]"),
             ("nats --only rooms", "unknown name `rooms`, there are fanout, calls, topics"),
             ("run --only topics", "unknown name `topics`"),
+            ("growth --only history,idle --entries 5", "scenarios: [History, Idle], contenders: [Salon, SalonTls]"),
+            ("growth --only stalled", "unknown name `stalled`, there are readers, many-rooms, history"),
+            ("soak", "duration: 3600s"),
+            ("soak --quick", "duration: 10s"),
+            ("recovery --rounds 1", "Recovery(BenchOptions"),
             ("attacks --only bytes,churn", "attacks: [Bytes, Churn]"),
             ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),
         ];

@@ -1,6 +1,6 @@
 //! What the kernel says about a process and the machine. Linux only.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -36,6 +36,11 @@ impl CpuClock {
         let [utime, stime] = [11, 12].map(|at| fields.get(at).and_then(|f| f.parse::<u64>().ok()));
         let ticks = utime.zip(stime).map(|(user, system)| user + system).context("stat has too few fields")?;
         Ok(Self { pid, threads, ticks })
+    }
+
+    /// CPU time that a process has used since it began.
+    pub(crate) fn total(pid: u32) -> Result<Duration> {
+        Self { pid, threads: HashMap::new(), ticks: 0 }.elapsed()
     }
 
     /// CPU time used since `start`. The sum over threads counts nanoseconds but loses a thread that ended; where the
@@ -82,12 +87,31 @@ pub(crate) fn descendants(pid: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-/// How many files this process may have open.
-pub(crate) fn open_file_limit() -> Result<u64> {
+/// How many files this process may have open, and to how many it may raise that.
+pub(crate) fn open_file_limits() -> Result<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("no limit on open files")?;
-    let soft = line.split_ascii_whitespace().next().unwrap_or_default();
-    Ok(soft.parse().unwrap_or(u64::MAX))
+    let mut words = line.split_ascii_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+    Ok((words.next().context("no soft limit")?, words.next().context("no hard limit")?))
+}
+
+/// The bytes of all files in a directory and below it, by their names. Files of the same name are added up.
+pub(crate) fn file_bytes(directory: &Path) -> Result<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            // A file may be removed between the listing and the look.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            } else {
+                *found.entry(entry.file_name().to_string_lossy().into_owned()).or_default() += metadata.len();
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The machine in one line: processor, cores, kernel.
@@ -153,7 +177,8 @@ mod tests {
     #[test]
     fn this_process_and_machine_are_described() {
         assert!(resident_kib(std::process::id()).unwrap() > 100);
-        assert!(open_file_limit().unwrap() > 0);
+        let (soft, hard) = open_file_limits().unwrap();
+        assert!(soft > 0 && hard >= soft);
         assert!(machine().unwrap().contains("Linux"));
         assert_eq!(file_system(Path::new("/proc")).unwrap(), "proc");
     }

@@ -87,6 +87,11 @@ impl BenchReport {
         Ok(Self { setting, records })
     }
 
+    /// Whether a run counts for nothing.
+    pub(crate) fn has_void(&self) -> bool {
+        self.records.iter().any(|record| record.void.is_some())
+    }
+
     /// Writes `raw.jsonl` (the setting, then a line for each run) and `summary.md`.
     pub(crate) fn save(&self, directory: &Path) -> Result<()> {
         save_run(directory, &self.setting, &json_lines(&self.records)?, &self.summary()?)
@@ -111,6 +116,12 @@ impl BenchReport {
         for scenario in scenarios {
             writeln!(out, "\n## {}\n\n{}", scenario.name(), self.table(|record| record.scenario == scenario)?)?;
         }
+        for record in &self.records {
+            if let Some(reason) = &record.void {
+                let (scenario, contender) = (record.scenario.name(), record.contender.name());
+                writeln!(out, "\nVoid: {scenario} {}, {contender}, round {}: {reason}", record.case, record.round)?;
+            }
+        }
         Ok(out)
     }
 
@@ -119,7 +130,7 @@ impl BenchReport {
         self.table(|r| r.scenario == plan.scenario && r.case == plan.case && r.regime == plan.regime)
     }
 
-    fn table(&self, wanted: impl Fn(&RunRecord) -> bool) -> Result<String> {
+    pub(crate) fn table(&self, wanted: impl Fn(&RunRecord) -> bool) -> Result<String> {
         let records: Vec<&RunRecord> = self.records.iter().filter(|record| wanted(record)).collect();
         let shown: BTreeSet<Figure> = records.iter().flat_map(|record| record.figures.keys().copied()).collect();
         let columns: Vec<(Figure, &str, usize)> = shown

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::contender::{Contender, ContenderServer};
+use crate::contender::ContenderServer;
 use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::procfs::{CpuClock, resident_kib};
 use crate::room::{PublishPace, Until};
@@ -20,10 +20,16 @@ const STALLED_MESSAGE: usize = 4096;
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// Handshakes under way at a time, where the scenario is not about everybody coming at once.
 pub(crate) const AT_ONCE: usize = 64;
+/// Messages in flight to all readers of a room together, at most.
+const READER_BACKLOG: u32 = 640_000;
+/// Deliveries a second to all readers of a room together, where it is paced.
+const READER_RATE: u32 = 100_000;
+/// Messages a second, over all rooms.
+const MANY_ROOMS_RATE: u32 = 2000;
 pub(crate) const ONE_SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Scenario {
     Fanout,
     Rooms,
@@ -33,11 +39,27 @@ pub(crate) enum Scenario {
     Join,
     Stalled,
     Reconnect,
+    /// From few readers of one room to many.
+    Readers,
+    /// From one room to many, with the same number of messages a second in all of them together.
+    ManyRooms,
+    /// Pages of histories from short to long.
+    History,
+    /// Topics that are stored and that nobody uses.
+    StoredTopics,
+    /// A gateway that starts with much in its store.
+    Recovery,
+    /// Hours of steady load.
+    Soak,
 }
 
 impl Scenario {
+    /// Those of `run`.
     pub(crate) const ALL: [Self; 8] =
         [Self::Fanout, Self::Rooms, Self::Calls, Self::Append, Self::Idle, Self::Join, Self::Stalled, Self::Reconnect];
+    /// Those of `growth`.
+    pub(crate) const GROWTH: [Self; 6] =
+        [Self::Readers, Self::ManyRooms, Self::History, Self::StoredTopics, Self::Idle, Self::Join];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -49,6 +71,12 @@ impl Scenario {
             Self::Join => "join",
             Self::Stalled => "stalled",
             Self::Reconnect => "reconnect",
+            Self::Readers => "readers",
+            Self::ManyRooms => "many-rooms",
+            Self::History => "history",
+            Self::StoredTopics => "stored-topics",
+            Self::Recovery => "recovery",
+            Self::Soak => "soak",
         }
     }
 }
@@ -82,13 +110,19 @@ pub(crate) enum Figure {
     CpuUsPerMessage,
     CpuUsPerJoin,
     CpuUsPerIdleConnectionSecond,
+    CpuUsPerPage,
     DeliveriesPerSecond,
     MessagesPerSecond,
     JoinsPerSecond,
     P50Us,
     P99Us,
     AllLiveMs,
+    ReadyMs,
+    FirstPageMs,
     RssKibPerConnection,
+    RssKibPerTopic,
+    RssMib,
+    FilesMib,
     PeakRssMib,
     RssGrowthMib,
     Messages,
@@ -106,13 +140,19 @@ impl Figure {
             Self::CpuUsPerMessage => ("CPU µs/message", 1),
             Self::CpuUsPerJoin => ("CPU µs/join", 1),
             Self::CpuUsPerIdleConnectionSecond => ("CPU µs/idle connection/s", 2),
+            Self::CpuUsPerPage => ("CPU µs/page", 1),
             Self::DeliveriesPerSecond => ("deliveries/s", 0),
             Self::MessagesPerSecond => ("messages/s", 0),
             Self::JoinsPerSecond => ("joins/s", 0),
             Self::P50Us => ("p50 µs", 0),
             Self::P99Us => ("p99 µs", 0),
             Self::AllLiveMs => ("all live ms", 0),
+            Self::ReadyMs => ("ready ms", 0),
+            Self::FirstPageMs => ("first page ms", 1),
             Self::RssKibPerConnection => ("RSS KiB/connection", 1),
+            Self::RssKibPerTopic => ("RSS KiB/topic", 2),
+            Self::RssMib => ("RSS MiB", 1),
+            Self::FilesMib => ("files MiB", 1),
             Self::PeakRssMib => ("peak RSS MiB", 1),
             Self::RssGrowthMib => ("late growth MiB", 1),
             Self::Messages
@@ -229,6 +269,32 @@ fn plans_of(scenario: Scenario, effort: Effort) -> Vec<BenchPlan> {
                 )
             })
             .to_vec(),
+        Scenario::Readers => {
+            let sizes: &[usize] = if effort.quick { &[10, 100] } else { &[10, 100, 1000, 10_000] };
+            let regimes = |&others: &usize| {
+                // What is in flight to all readers together stays within what sockets hold.
+                let window = effort.window.min(READER_BACKLOG / others as u32).max(2);
+                let rate = (READER_RATE / others as u32).clamp(5, 200);
+                [(Regime::Saturated, PublishPace::Window(window)), (Regime::Paced, every(rate))].map(
+                    |(regime, pace)| {
+                        let shape = LoadShape::Traffic { rooms: 1, others, calls: false, pace };
+                        plan(format!("1 to {others}"), regime, shape)
+                    },
+                )
+            };
+            sizes.iter().flat_map(regimes).collect()
+        }
+        Scenario::ManyRooms => {
+            let sizes: &[usize] = if effort.quick { &[1, 20] } else { &[1, 100, 1000, 10_000] };
+            let shape = |&rooms: &usize| {
+                let pace = PublishPace::Steady(ONE_SECOND / MANY_ROOMS_RATE);
+                let shape = LoadShape::Traffic { rooms, others: 0, calls: false, pace };
+                plan(format!("{rooms} rooms of 1"), Regime::Paced, shape)
+            };
+            sizes.iter().map(shape).collect()
+        }
+        // These are not of one server that is started afresh.
+        Scenario::History | Scenario::StoredTopics | Scenario::Recovery | Scenario::Soak => Vec::new(),
         Scenario::Reconnect => [(1, 1000), (10, 100)]
             .map(|(rooms, each)| {
                 let each = if effort.quick { each / 10 } else { each };
@@ -391,7 +457,7 @@ impl<'a> BenchStage<'a> {
                 self.client(room, LoadRole::Reader, &format!("late-{join}"), None)?;
                 waits.extend(self.crowd.connect(1)?.into_iter().map(|wait| wait.as_nanos() as u64));
                 // Only Salon tells those present; the others have nothing to wait for.
-                if self.server.contender == Contender::Salon {
+                if self.server.contender.is_gateway() {
                     told += (present + join) as u64;
                     self.crowd.listen(5 * ONE_SECOND, |heard| heard >= told)?;
                 }
@@ -453,7 +519,7 @@ pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-fn wait_figures(mut waits: Vec<u64>) -> Result<Figures> {
+pub(crate) fn wait_figures(mut waits: Vec<u64>) -> Result<Figures> {
     waits.sort_unstable();
     let at = |p| percentile(&waits, p).map(|nanos| nanos as f64 / 1000.0).context("nothing was timed");
     Ok(Figures::from([(Figure::P50Us, at(0.5)?), (Figure::P99Us, at(0.99)?)]))

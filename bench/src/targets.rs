@@ -1,12 +1,14 @@
 //! The targets, and whether a report meets them.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 
 use crate::contender::Contender::{Ceiling, Salon};
 use crate::report::{BenchReport, lay_out};
 use crate::scenario::Figure::{
-    self, AllLiveMs, CpuUsPerDelivery, CpuUsPerJoin, CpuUsPerMessage, P50Us, P99Us, PeakRssMib, RssGrowthMib,
-    RssKibPerConnection,
+    self, AllLiveMs, CpuUsPerDelivery, CpuUsPerJoin, CpuUsPerMessage, P50Us, P99Us, PeakRssMib, ReadyMs, RssGrowthMib,
+    RssKibPerConnection, RssKibPerTopic,
 };
 use crate::scenario::Regime::{self, OneByOne, Paced, Saturated};
 use crate::scenario::Scenario;
@@ -19,16 +21,16 @@ const NOTICEABLE_US: f64 = 1000.0;
 /// The longest p99 of a room that is not at its limit.
 const MAX_TAIL_US: f64 = 10_000.0;
 
-struct PerformanceTarget {
+pub(crate) struct PerformanceTarget {
     what: String,
     limit: f64,
     measured: Option<f64>,
     unit: &'static str,
 }
 
-/// A table of targets and measurements, and whether all were measured and met.
-pub(crate) fn judge(report: &BenchReport) -> Result<(String, bool)> {
-    let targets = targets(report);
+/// Shows targets and what was measured; says whether all were measured and met.
+#[expect(clippy::print_stdout, reason = "a command-line program talks on its terminal")]
+pub(crate) fn show(targets: &[PerformanceTarget]) -> Result<bool> {
     let mut rows = vec![["target", "limit", "measured", "", ""].map(str::to_owned).to_vec()];
     let mut good = true;
     for target in targets {
@@ -41,17 +43,47 @@ pub(crate) fn judge(report: &BenchReport) -> Result<(String, bool)> {
         };
         let measured = target.measured.map_or_else(|| "–".to_owned(), |measured| format!("{measured:.2}"));
         rows.push(vec![
-            target.what,
+            target.what.clone(),
             format!("{:.2}", target.limit),
             measured,
             target.unit.to_owned(),
             verdict.to_owned(),
         ]);
     }
-    Ok((lay_out(&rows)?, good))
+    println!("{}", lay_out(&rows)?);
+    Ok(good)
 }
 
-fn targets(report: &BenchReport) -> Vec<PerformanceTarget> {
+/// The targets of `recovery`.
+pub(crate) fn recovery_targets(report: &BenchReport) -> Vec<PerformanceTarget> {
+    let cases: BTreeSet<&str> = report.records.iter().map(|record| &*record.case).collect();
+    let target = |case: &str| PerformanceTarget {
+        what: format!("recovery, {case}"),
+        limit: if case.starts_with("SQLite") { 2000.0 } else { 5000.0 },
+        measured: report.median(Scenario::Recovery, case, OneByOne, Salon, ReadyMs),
+        unit: "ms to ready",
+    };
+    cases.into_iter().map(target).collect()
+}
+
+/// The targets of `growth`, of what was measured.
+pub(crate) fn growth_targets(report: &BenchReport) -> Vec<PerformanceTarget> {
+    let target = |what: &str, limit, unit, measured| PerformanceTarget { what: what.to_owned(), limit, measured, unit };
+    let salon = |scenario, case: &str, regime, figure| report.median(scenario, case, regime, Salon, figure);
+    let idle = salon(Scenario::Idle, "10000 connections", Paced, RssKibPerConnection);
+    let topics = report.records.iter().find(|record| record.scenario == Scenario::StoredTopics);
+    let stored = topics.and_then(|record| salon(Scenario::StoredTopics, &record.case, OneByOne, RssKibPerTopic));
+    let join = salon(Scenario::Join, "rooms filled to 100", Saturated, CpuUsPerJoin);
+    let all = [
+        target("idle, 10000 connections", 6.0, "RSS KiB/connection", idle),
+        target("join, rooms of 100", 100.0, "CPU µs/join", join),
+        target("a stored topic that nobody uses", 0.5, "RSS KiB/topic", stored),
+    ];
+    all.into_iter().filter(|target| target.measured.is_some()).collect()
+}
+
+/// The targets of `run`.
+pub(crate) fn run_targets(report: &BenchReport) -> Vec<PerformanceTarget> {
     let salon = |scenario, case: &str, regime, figure| report.median(scenario, case, regime, Salon, figure);
     let ratio_in = |scenario, case: &str, regime: Regime| {
         let ceiling = report.median(scenario, case, regime, Ceiling, CpuUsPerDelivery)?;

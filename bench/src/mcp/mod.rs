@@ -1,7 +1,7 @@
 //! What a call by MCP over HTTP costs on different ways to one server: to itself, by proxies for one server, and by the rooms of a gateway.
 //! The ways take turns within a round, so that what else the machine does hits them alike.
 
-mod http;
+pub(crate) mod http;
 mod session;
 mod tables;
 mod ways;

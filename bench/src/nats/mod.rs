@@ -2,7 +2,7 @@
 //! within a round. And what the number of topics costs.
 //! Not measured: networks other than loopback; all of it shares one machine with the load generator.
 
-mod site;
+pub(crate) mod site;
 mod tables;
 mod topics;
 

@@ -72,14 +72,14 @@ impl StoreSetup {
 }
 
 /// What is needed to start any of them.
-pub(super) struct SitePrograms {
+pub(crate) struct SitePrograms {
     salon: Installed,
     nats: std::path::PathBuf,
-    pub(super) versions: Vec<String>,
+    pub(crate) versions: Vec<String>,
 }
 
 impl SitePrograms {
-    pub(super) fn find(salon: &Path, nats: &Path) -> Result<Self> {
+    pub(crate) fn find(salon: &Path, nats: &Path) -> Result<Self> {
         let salon = Installed::find(Contender::Salon, salon)?;
         let hint = || format!("no NATS server `{}`\n\nhint: `scripts/nats-server` installs one", nats.display());
         let version = output(Command::new(nats).arg("--version")).with_context(hint)?;
@@ -119,13 +119,28 @@ impl SitePrograms {
         data: Rc<BenchScratch>,
         further: &[&str],
     ) -> Result<ContenderServer> {
-        let own = &site.servers[site.gateways.len() % site.servers.len()];
-        let url = format!("nats://127.0.0.1:{}", own.port);
-        // A program that knows nothing of logs on NATS refuses the name, and is not measured by mistake.
-        let arguments = [&["--store", &url, "--nats-name", "bench"], further].concat();
-        let mut gateway = self.salon.start_in(data, &arguments)?;
+        let mut gateway = self.begin_gateway(site, data, further)?;
+        let own = site.next_server();
         gateway.wait_until_ready().with_context(|| format!("the NATS server's last words: {}", own.last_words()))?;
         Ok(gateway)
+    }
+
+    /// The same, before it is ready.
+    pub(crate) fn begin_gateway(
+        &self,
+        site: &Site,
+        data: Rc<BenchScratch>,
+        further: &[&str],
+    ) -> Result<ContenderServer> {
+        let url = format!("nats://127.0.0.1:{}", site.next_server().port);
+        // A program that knows nothing of logs on NATS refuses the name, and is not measured by mistake.
+        let arguments = [&["--store", &url, "--nats-name", "bench"], further].concat();
+        self.salon.start_in(data, &arguments)
+    }
+
+    /// NATS servers without gateways.
+    pub(crate) fn start_servers_alone(&self, count: usize) -> Result<Site> {
+        Ok(Site { gateways: Vec::new(), servers: self.start_servers(count, false)? })
     }
 
     fn start_servers(&self, count: usize, always: bool) -> Result<Vec<NatsServer>> {
@@ -168,7 +183,7 @@ impl SitePrograms {
 }
 
 /// What runs for one measurement; dropping it ends it, the gateways first.
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) gateways: Vec<ContenderServer>,
     servers: Vec<NatsServer>,
 }
@@ -182,6 +197,11 @@ impl Site {
             fs::copy(self.gateways[0].key_file(), data.0.join("data/auth.key"))?;
         }
         Ok(Rc::new(data))
+    }
+
+    /// The server of the gateway that is started next.
+    fn next_server(&self) -> &NatsServer {
+        &self.servers[self.gateways.len() % self.servers.len()]
     }
 
     /// The gateway of the client that comes as number `at`.

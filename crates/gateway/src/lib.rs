@@ -177,7 +177,8 @@ pub async fn serve(
     let meters = Meters::new().map_err(|error| ServeError::Meters(error.to_string()))?;
     let Logs { log, context, files, search, cluster, _hold } = open_log(&config, &local).await?;
     entrances.leases.open(cluster.clone(), config.timings.bridge_lease);
-    let outages = cluster.is_shared().then(|| Arc::new(OutageWatch::new(log.clone(), config.timings.outage_delay)));
+    let is_shared = cluster.is_shared();
+    let outages = is_shared.then(|| Arc::new(OutageWatch::new(log.clone(), config.timings.outage_delay)));
     // What is in the directory beside the log is the gateway's too, once it has the log.
     let (links, guests) = (std::mem::take(&mut entrances.links), std::mem::take(&mut entrances.guests));
     let ui = config.ui.enabled.then(|| Ui::open(&config, keys.for_sign_ins(), links, cluster.clone(), clock::now()));
@@ -205,7 +206,11 @@ pub async fn serve(
     };
     let host = host::host((log.clone(), context, cluster.clone()), host_settings, library.clone());
     let rooms = Rooms::new(log.clone(), settings, host);
-    rooms.recover().await?;
+    // A log that several nodes share is recovered beside serving: there every topic is read for it, which takes long where there are many. A room that is
+    // opened meanwhile is repaired as it is opened.
+    if !is_shared {
+        rooms.recover().await?;
+    }
 
     let stop = watch::Sender::new(false);
     let (drain_deadline, write_deadline) = (config.times.drain_deadline, config.times.write_deadline);

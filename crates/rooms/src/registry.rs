@@ -211,7 +211,7 @@ impl Rooms {
         Ok(())
     }
 
-    /// Removes the participants of lost nodes, for ever.
+    /// Removes the participants of lost nodes, for ever. On a log that several nodes share it begins with [`Self::recover`].
     pub async fn remove_lapsed(&self) {
         let mut lapses = self.0.log.lapses();
         let lapsing = async {
@@ -226,6 +226,8 @@ impl Rooms {
     /// between, or could not store the last of them.
     async fn recover_from_ends(&self) {
         let Some(mut gone) = self.0.log.gone() else { return };
+        // This node may have been killed itself, and nobody may have seen it.
+        gone.mark_changed();
         while gone.changed().await.is_ok() {
             while let Err(error) = self.recover().await {
                 tracing::warn!(%error, "presence recovery: rooms of a lost node unreadable, retrying");

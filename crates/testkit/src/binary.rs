@@ -23,12 +23,24 @@ pub(crate) struct ServedProcess {
 impl ServedProcess {
     /// Starts `salon serve` with some further arguments and waits until it says where it listens. Port 0 is any that is free.
     pub(crate) async fn start(binary: &Path, data: &Path, port: u16, further: &[&str]) -> Result<Self, Failure> {
+        Self::start_in(binary, data, port, further, &[]).await
+    }
+
+    /// The same with some variables.
+    pub(crate) async fn start_in(
+        binary: &Path,
+        data: &Path,
+        port: u16,
+        further: &[&str],
+        variables: &[(&'static str, String)],
+    ) -> Result<Self, Failure> {
         let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut command = salon(binary, data);
         command
             .args(["serve", "--test-timings", "--listen", &asked.to_string(), "--limits-rate", "0", "--data"])
             .arg(data)
-            .args(further);
+            .args(further)
+            .envs(variables.iter().map(|(name, value)| (name, value)));
         let process = Process::start("salon", command)?.with_deadline(START_TIMEOUT);
         let address = process.says("where it listens", announced).await?;
         Ok(Self { process, address })
@@ -36,6 +48,12 @@ impl ServedProcess {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it takes framed connections, once it has said so. For one that was told to.
+    #[cfg(feature = "nats")]
+    pub(crate) async fn framed_address(&self) -> Result<SocketAddr, Failure> {
+        self.process.says("where it takes framed connections", framed_announced).await
     }
 
     /// Kills it as `kill -9` does and waits until it is gone.
@@ -51,7 +69,6 @@ impl ServedProcess {
         }
     }
 
-    #[cfg(feature = "nats")]
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
         self.process.signal(signal)
     }
@@ -67,6 +84,11 @@ fn announced(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("Salon on http://")?.split(',').next()?.parse().ok()
 }
 
+#[cfg(feature = "nats")]
+fn framed_announced(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("Framed connections on tcp://")?.trim().parse().ok()
+}
+
 /// The binary, with nothing of the surroundings: no variables, and no configuration where it runs.
 fn salon(binary: &Path, data: &Path) -> Command {
     let mut command = Command::new(binary);
@@ -76,8 +98,21 @@ fn salon(binary: &Path, data: &Path) -> Command {
 
 /// A token of the gateway's own, as an operator would make it.
 pub(crate) async fn token(binary: &Path, data: &Path, topic: &str, id: &str) -> Result<String, Failure> {
+    token_with(binary, data, topic, id, &[], &[]).await
+}
+
+/// The same with some further arguments and variables.
+pub(crate) async fn token_with(
+    binary: &Path,
+    data: &Path,
+    topic: &str,
+    id: &str,
+    further: &[&str],
+    variables: &[(&'static str, String)],
+) -> Result<String, Failure> {
     let mut command = salon(binary, data);
-    command.args(["token", "--topic", topic, "--id", id, "--data"]).arg(data);
+    command.args(["token", "--topic", topic, "--id", id, "--data"]).arg(data).args(further);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let made = process::run("salon token", command, DEADLINE).await?;
     match made.status {
         Some(0) => Ok(made.stdout.trim().to_owned()),

@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_comes_before_a_topic_is_forgotten_is_kept,
         what_comes_after_a_topic_is_forgotten_begins_it_anew,
         what_was_marked_and_not_removed_is_not_read,
+        a_topic_that_was_forgotten_is_counted_alike_by_a_node_that_starts_later,
     ]
 }
 
@@ -278,4 +279,41 @@ async fn what_is_marked_and_was_not_purged_is_purged_later() {
         "an entry and a mark each"
     );
     log.close().await;
+}
+
+/// A node ends after it has marked that a topic is forgotten and before it has kept the index. The mark expires, and the topic has begun anew.
+async fn a_topic_that_was_forgotten_is_counted_alike_by_a_node_that_starts_later() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");
+    for n in 1..=5 {
+        append(&log, "room:a", line(&format!("old-{n}"))).await;
+    }
+    emptied(&servers, &log).await;
+    let way = lossy_way(servers.port(0), |frame| frame.is_clients && frame.line.contains("$KV.salon-folds.shard-0"));
+    let ending = NatsOptions { servers: vec![way.await], ..keeping(&servers, Duration::ZERO) };
+    let ending = Nats::open(ending).await.expect("a node that keeps nothing");
+    let forgotten = async {
+        while !topics(&log).await.is_empty() {
+            // Nobody hears what it would keep.
+            let _ = ending.trim_now().await;
+        }
+    };
+    within("the topic to be forgotten", forgotten).await.expect("in time");
+    drop(ending);
+    log.trim_now().await.expect("a sweep");
+    for n in 1..=4 {
+        append(&log, "room:a", line(&format!("new-{n}"))).await;
+    }
+    let expired = servers.ask("STREAM.PURGE.salon-shard-0", &json!({ "filter": "salon.0.mark.>" })).await;
+    assert_eq!(expired.expect("an answer")["purged"], 1);
+
+    let retention = RetentionRules { default: Retention { age: None, count: Some(3) }, topics: HashMap::new() };
+    let later = Nats::open(NatsOptions { retention, ..options(&servers) }).await.expect("a node");
+    later.trim_now().await.expect("retention is applied");
+    for node in [&log, &later] {
+        assert_eq!(topics(node).await, [("room:a".to_owned(), 3)]);
+        assert_eq!(kept(node, "room:a").await, ["new-2", "new-3", "new-4"]);
+    }
+    log.close().await;
+    later.close().await;
 }

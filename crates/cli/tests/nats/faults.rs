@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
-use salon_testkit::faults::FaultStage;
+use salon_testkit::faults::{FaultStage, can_jump};
 use salon_testkit::{Failure, nats_trials};
 
 use crate::salon::BINARY;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    nats_trials![
+    let mut trials = nats_trials![
         a_gateway_is_killed,
         a_nats_server_is_killed,
         the_leader_of_a_topic_is_killed,
@@ -19,12 +19,23 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_gateways_are_restarted_one_after_the_other,
         a_gateway_stands_still,
         nats_is_away_for_longer_than_a_lease,
-    ]
+    ];
+    if can_jump() {
+        trials.extend(nats_trials![the_clock_of_a_gateway_jumps]);
+    }
+    trials
 }
 
 async fn scene(faults: impl AsyncFnOnce(&mut FaultStage) -> Result<(), Failure>) {
+    play(FaultStage::open(Path::new(BINARY)), faults).await;
+}
+
+async fn play(
+    stage: impl Future<Output = Result<FaultStage, Failure>>,
+    faults: impl AsyncFnOnce(&mut FaultStage) -> Result<(), Failure>,
+) {
     let played = async {
-        let mut stage = FaultStage::open(Path::new(BINARY)).await?;
+        let mut stage = stage.await?;
         match faults(&mut stage).await {
             Ok(()) => stage.finish().await,
             Err(told) => Err(stage.explain(told)),
@@ -138,6 +149,25 @@ async fn nats_is_away_for_longer_than_a_lease() {
             stage.sees(0, who, true).await?;
         }
         Ok(())
+    })
+    .await;
+}
+
+/// An hour forth, back, and behind everybody else's. Leases are the servers' time. Tokens are older than an hour and valid for a day.
+async fn the_clock_of_a_gateway_jumps() {
+    play(FaultStage::open_with_clock(Path::new(BINARY), 1), async |stage| {
+        for by in ["+3600", "+0", "-3600", "+3600"] {
+            stage.shift_clock(1, by)?;
+            stage.works(&[0, 1, 2]).await?;
+            stage.ready(1, 200).await?;
+            // Nobody's place is lost, by the gateway's own account and by that of another.
+            for gateway in [0, 1] {
+                stage.sees(gateway, "visitor-1", true).await?;
+            }
+        }
+        // It takes part again after a restart, with a clock that is wrong from the beginning.
+        stage.stop(1).await?;
+        stage.start(1).await
     })
     .await;
 }

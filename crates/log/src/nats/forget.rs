@@ -4,7 +4,8 @@
 //! message. It counts only if nothing of the topic stands between that message and the mark, which every node decides alike. What is appended behind it
 //! begins the topic anew.
 //!
-//! The mark expires after a while. A node that was cut off for nearly as long reads its index anew ([`super::shard`]).
+//! The mark expires after a while. Every node that has seen it keeps the index of the shard at its next sweep, long before that, so that a node that
+//! starts later knows of it. A node that was cut off for nearly as long reads its index anew ([`super::shard`]).
 
 use std::time::Duration;
 

@@ -30,7 +30,41 @@ impl TopicMark {
         serde_json::from_slice(payload).ok()
     }
 
+    /// Whether this mark, which is stored, says as much as one that is to take its place. A node that was slow must not replace what was
+    /// marked since, nor that the topic was forgotten since: what came after would be counted on by some nodes and from nothing by others.
+    pub(super) fn says_as_much_as(&self, mark: &Self) -> bool {
+        self.through > mark.through || (self.through == mark.through && !mark.is_forgotten)
+    }
+
     pub(super) fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("plain JSON")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_takes_the_place_of_one_that_says_less() {
+        let mark = |through, is_forgotten| TopicMark { through, is_forgotten, ..TopicMark::default() };
+        let table = [
+            (mark(5, false), mark(9, false), false),
+            (mark(9, false), mark(9, false), true),
+            (mark(9, false), mark(5, false), true),
+            // A topic is forgotten when everything of it is removed.
+            (mark(9, false), mark(9, true), false),
+            (mark(9, true), mark(9, true), false),
+            // A node that has not heard that the topic was forgotten.
+            (mark(9, true), mark(5, false), true),
+            (mark(9, true), mark(9, false), true),
+            // The next topic of this name.
+            (mark(9, true), mark(12, false), false),
+            // A node that would forget what was forgotten before, and does not know of the next one.
+            (mark(12, false), mark(9, true), true),
+        ];
+        for (stored, new, expected) in table {
+            assert_eq!(stored.says_as_much_as(&new), expected, "{stored:?} and {new:?}");
+        }
     }
 }

@@ -26,6 +26,7 @@ mod names;
 mod nodes;
 mod open;
 mod parts;
+mod progress;
 mod reader;
 mod redact;
 mod seat_view;
@@ -233,6 +234,18 @@ impl Shared {
         match &*self.health.borrow() {
             LogHealth::Writable => None,
             LogHealth::Unreachable(why) | LogHealth::ReadOnly(why) | LogHealth::Stopped(why) => Some(why.clone()),
+        }
+    }
+
+    /// Keeps the indexes of busy shards between two sweeps.
+    async fn keep_indexes(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(shard::KEEP_INTERVAL).await;
+            for shard in &self.shards {
+                if let Err(fault) = shard.keep_up(&self).await {
+                    tracing::debug!(shard = shard.number, %fault, "nats: index of a shard not kept, retrying");
+                }
+            }
         }
     }
 

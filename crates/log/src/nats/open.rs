@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::HeaderMap;
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use super::link::NatsLink;
 use super::migrate::MIGRATION;
 use super::names::{StreamNames, token};
 use super::nodes::NodeRegistry;
+use super::progress::ProgressDeadline;
 use super::seats::Seats;
 use super::shard::Shard;
 use super::timings::Timings;
@@ -39,7 +40,7 @@ const FORMAT: u32 = 2;
 const DEFAULT_SHARDS: u16 = 16;
 /// Where the record is.
 pub(super) const RECORD: &str = "log";
-/// How long everything may take once a server has answered.
+/// How long everything may take once a server has answered, and after that how long the entries since the kept index may stand still.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often something is asked for while the log is opened.
 const MAX_OPEN_ATTEMPTS: usize = 40;
@@ -283,7 +284,8 @@ impl Nats {
         let link = Arc::new(NatsLink::new(client, names, connection, options.timings));
         answers(&link).await?;
         let opened = tokio::time::timeout(OPEN_TIMEOUT, Self::begin(link, options, is_clustered)).await;
-        opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))
+        let log = opened.unwrap_or_else(|_| Err(OpenError::Unavailable("the log could not be opened".into())))?;
+        log.catch_up().await
     }
 
     /// Looks whether a log could be opened, and makes nothing.
@@ -377,20 +379,32 @@ impl Nats {
         }
         if shared.options.purpose == NatsPurpose::Serve {
             log.spawn(shared.clone().sweep_now_and_then());
+            log.spawn(shared.clone().keep_indexes());
         }
         let _ = tokio::join!(seats_seen, nodes_heard);
-        let caught_up = patiently(&shared.link, || shared.freshen_all()).await;
-        caught_up.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
+        Ok(log)
+    }
+
+    /// Waits until everything has been taken in that was stored before. Where no index was kept that is all there is, and takes as long as it takes.
+    async fn catch_up(self) -> Result<Self, OpenError> {
+        let (log, shared) = (&self, &self.shared);
+        let mut deadline = ProgressDeadline::new(OPEN_TIMEOUT, Instant::now());
+        while let Err(fault) = shared.freshen_all().await {
+            let is_busy = matches!(fault, NatsFault::Unavailable(_));
+            let furthest = shared.shards.iter().map(|shard| shard.furthest()).sum();
+            if !is_busy || !deadline.goes_on(furthest, Instant::now()) {
+                return Err(OpenError::Unavailable(fault.to_string()));
+            }
+            tracing::info!(taken_in = furthest, "nats: reading the entries since the kept index, not ready yet");
+            tokio::time::sleep(shared.link.timings.start_retry_delay).await;
+        }
         let is_alone = matches!(shared.options.purpose, NatsPurpose::CopyTo | NatsPurpose::Migrate);
         if is_alone && shared.nodes.has_others() {
-            TopicLog::close(&log).await;
+            TopicLog::close(log).await;
             return Err(OpenError::InUse { name: shared.options.name.clone() });
         }
-        let runtime = shared.runtime.clone();
-        let mut beating = log.beating.lock();
-        beating.spawn_on(shared.beat(), &runtime);
-        drop(beating);
-        Ok(log)
+        log.beating.lock().spawn_on(shared.clone().beat(), &shared.runtime);
+        Ok(self)
     }
 }
 
@@ -476,6 +490,13 @@ async fn record(link: &NatsLink, meta: &Bucket, options: &NatsOptions) -> Result
     });
     let (revision, found) = found.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
     let record = judge(&found, options)?;
+    if record.shards != own.shards {
+        tracing::warn!(
+            store = record.shards,
+            configured = own.shards,
+            "nats: the store was made with another number of shards than nats.shards, its own number counts"
+        );
+    }
     if record.rules != own.rules && options.purpose == NatsPurpose::Serve {
         tracing::warn!(
             before = record.rules,

@@ -32,8 +32,11 @@ use super::topic_index::{IndexEffect, ShardIndex, TopicIndex};
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// How many missing messages are looked for one by one: each may have been redacted.
 const MAX_LOOKED_UP: u64 = 32;
-/// How far the kept index may be behind.
+/// How far the kept index may be behind after a sweep, and at any time, but for a few seconds: a node that starts reads what came since.
 const MAX_BEHIND: u64 = 4096;
+const MAX_BEHIND_EVER: u64 = 4 * MAX_BEHIND;
+/// How often it is looked whether it is further behind than that.
+pub(super) const KEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Marks of forgotten topics expire. After so long without a word what is known may lack one, and is read anew.
 const MAX_INTERRUPTION: Duration = Duration::from_secs(30 * 60);
 
@@ -48,6 +51,8 @@ pub(super) struct Shard {
     freshness: ShardFreshness,
     /// How many bytes its entries have. Appends look at it, and must not wait for what is taken in.
     bytes: AtomicU64,
+    /// The newest sequence that was ever taken in, however often the shard was read from its beginning.
+    furthest: AtomicU64,
     /// The topics of which something is marked and maybe not purged; `None` while that may be any.
     unpurged: Mutex<Option<HashSet<TopicName>>>,
 }
@@ -101,6 +106,7 @@ impl Shard {
             position: watch::Sender::new(None),
             freshness: ShardFreshness::default(),
             bytes: AtomicU64::new(0),
+            furthest: AtomicU64::new(0),
             unpurged: Mutex::new(None),
         }
     }
@@ -126,6 +132,11 @@ impl Shard {
     /// How many bytes its entries have.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The newest sequence that was ever taken in.
+    pub(super) fn furthest(&self) -> u64 {
+        self.furthest.load(Ordering::Relaxed)
     }
 
     /// Whether something of a topic may be marked and not purged.
@@ -374,6 +385,7 @@ impl Shard {
                 list.push(event);
             }
             self.bytes.store(index.bytes(), Ordering::Relaxed);
+            self.furthest.fetch_max(index.through, Ordering::Relaxed);
             index.through
         };
         for topic in &restarting {
@@ -463,6 +475,15 @@ impl Shard {
         Ok((filled, true))
     }
 
+    /// Keeps the index, where what was kept is too far behind for a node that starts.
+    pub(super) async fn keep_up(&self, shared: &Shared) -> Result<(), NatsFault> {
+        let is_due = {
+            let state = self.state();
+            state.index.through >= state.kept.1.saturating_add(MAX_BEHIND_EVER)
+        };
+        if is_due { self.keep(shared, false).await } else { Ok(()) }
+    }
+
     /// Keeps the index, where what was kept is far behind, or always.
     pub(super) async fn keep(&self, shared: &Shared, always: bool) -> Result<(), NatsFault> {
         loop {
@@ -470,7 +491,9 @@ impl Shard {
                 let state = self.state();
                 let is_new = state.index.through > state.kept.1;
                 let is_behind = state.index.through >= state.kept.1.saturating_add(MAX_BEHIND);
-                if self.position.borrow().is_none() || !(is_behind || always && is_new) {
+                // A mark that has expired is not there for a node that starts.
+                let is_needed = always || state.index.expiring > state.kept.1;
+                if self.position.borrow().is_none() || !(is_behind || is_needed && is_new) {
                     return Ok(());
                 }
                 (state.index.write(), state.index.through, state.kept)

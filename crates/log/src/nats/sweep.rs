@@ -100,7 +100,6 @@ impl Shared {
         let tended: Vec<_> = tended.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         // After a failure a mark may be stored.
         let has_removed = tended.iter().any(|tended| !matches!(tended, Ok(false)));
-        // A node that starts from it must not lack the marks of topics that are forgotten by then.
         shard.keep(self, has_removed).await?;
         tended.into_iter().try_for_each(|tended| tended.map(drop)).and(unpurged)
     }
@@ -220,10 +219,8 @@ impl Shared {
     ) -> Result<Option<u64>, NatsFault> {
         let subject = self.link.names.mark(place.shard.number, &place.token);
         let before = self.link.newest(place.stream(), &subject).await?;
-        let says_as_much = |before: TopicMark| !before.is_forgotten && before.through >= mark.through;
-        if !mark.is_forgotten
-            && before.as_ref().and_then(|before| TopicMark::read(&before.payload)).is_some_and(says_as_much)
-        {
+        let known = before.as_ref().and_then(|before| TopicMark::read(&before.payload));
+        if known.is_some_and(|known| known.says_as_much_as(mark)) {
             return Ok(None);
         }
         let mut headers = expecting(before.map_or(0, |before| before.sequence));

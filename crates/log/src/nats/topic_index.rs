@@ -231,6 +231,10 @@ pub(super) struct ShardIndex {
     /// How many bytes are kept.
     #[serde(skip)]
     bytes: u64,
+    /// The sequence of the newest mark that expires. What is kept of this index must have it by then: a node that starts from what was kept would
+    /// otherwise count the entries of a topic from another beginning than the nodes that have seen the mark.
+    #[serde(skip)]
+    pub(super) expiring: u64,
 }
 
 impl ShardIndex {
@@ -273,6 +277,9 @@ impl ShardIndex {
 
     fn take_mark(&mut self, token: &str, stored: &Stored) -> Option<(String, IndexEffect)> {
         let mark = TopicMark::read(&stored.payload)?;
+        if mark.is_forgotten {
+            self.expiring = stored.sequence;
+        }
         let is_over = self.topics.get(token).is_some_and(|topic| topic.head == mark.through);
         if mark.is_forgotten && is_over {
             let topic = self.topics.remove(token)?;

@@ -4,6 +4,7 @@
 //! wait until the next process listens, and the end is a marker that every reader must reach.
 
 mod client;
+mod disk;
 mod grace;
 mod verdict;
 
@@ -16,7 +17,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::client::{CrashClient, CrashReader, CrashRecord, Publisher};
+use self::disk::LossyDisk;
 use crate::binary::{self, ServedProcess};
+use crate::process::Signal;
 use crate::{Failure, Scratch, within, witness};
 
 pub use self::grace::grace;
@@ -36,12 +39,25 @@ pub struct CrashPlan {
     pub publishers: usize,
     /// How many only read.
     pub readers: usize,
+    /// Whether the disk loses power with the process, and with that everything that was not flushed. Needs root and a loop device.
+    pub loses_power: bool,
 }
 
 impl CrashPlan {
     /// Twenty kills, three publishers and two readers.
     pub fn new(seed: u64) -> Self {
-        Self { seed, kills: 20, publishers: 3, readers: 2 }
+        Self { seed, kills: 20, publishers: 3, readers: 2, loses_power: false }
+    }
+
+    /// Whether a disk can lose power here: that needs root and a loop device.
+    pub async fn can_lose_power() -> bool {
+        LossyDisk::new().await.is_ok()
+    }
+
+    /// The same with power failures. Only where [`Self::can_lose_power`] says so.
+    #[must_use]
+    pub fn losing_power(self) -> Self {
+        Self { loses_power: true, ..self }
     }
 
     /// A seed nobody chose.
@@ -55,10 +71,13 @@ impl CrashPlan {
     }
 
     async fn attempt(self, binary: &Path) -> Result<(), Failure> {
-        let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+        let scratch = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
+        let disk = if self.loses_power { Some(LossyDisk::new().await?) } else { None };
+        let data = disk.as_ref().map_or(scratch.path(), LossyDisk::path).join("data");
+        std::fs::create_dir(&data).map_err(|e| format!("no data directory: {e}"))?;
         let mut random = Random(self.seed);
-        let mut process = ServedProcess::start(binary, data.path(), free_port()?, &[]).await?;
-        let token = async |id: String| binary::token(binary, data.path(), TOPIC, &id).await;
+        let mut process = ServedProcess::start(binary, &data, free_port()?, &[]).await?;
+        let token = async |id: String| binary::token(binary, &data, TOPIC, &id).await;
 
         let shared = Arc::new(CrashShared::new(process.address()));
         let mut readers = JoinSet::new();
@@ -88,8 +107,16 @@ impl CrashPlan {
             for _ in 0..random.below(64) {
                 tokio::task::yield_now().await;
             }
+            if let Some(disk) = &disk {
+                // It stands still, so that nobody hears of a disk that fails before the machine does.
+                process.signal(Signal::STOP)?;
+                disk.lose_power().await?;
+            }
             process.kill().await?;
-            process = ServedProcess::start(binary, data.path(), process.address().port(), &[])
+            if let Some(disk) = &disk {
+                disk.regain_power().await?;
+            }
+            process = ServedProcess::start(binary, &data, process.address().port(), &[])
                 .await
                 .map_err(|told| format!("after kill {kill}: {told}"))?;
             shared.up();

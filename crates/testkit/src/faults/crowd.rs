@@ -41,12 +41,20 @@ impl CrowdTally {
     }
 }
 
+/// The doors of a gateway.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GatewayAddresses {
+    pub(crate) http: SocketAddr,
+    pub(crate) framed: SocketAddr,
+}
+
 #[derive(Debug)]
 pub(crate) struct FaultCrowd {
-    addresses: Mutex<[Option<SocketAddr>; GATEWAYS]>,
+    addresses: Mutex<[Option<GatewayAddresses>; GATEWAYS]>,
     /// Counts how often everybody was called to where they belong.
     pub(crate) homes: watch::Sender<u64>,
     is_open: AtomicBool,
+    is_over: AtomicBool,
     pub(crate) tally: watch::Sender<CrowdTally>,
 }
 
@@ -56,17 +64,23 @@ impl FaultCrowd {
             addresses: Mutex::default(),
             homes: watch::Sender::new(0),
             is_open: AtomicBool::new(true),
+            is_over: AtomicBool::new(false),
             tally: watch::Sender::default(),
         }
     }
 
     /// Where a gateway is.
     pub(crate) fn address(&self, gateway: usize) -> Option<SocketAddr> {
-        self.addresses.lock()[gateway]
+        self.addresses.lock()[gateway].map(|addresses| addresses.http)
     }
 
-    pub(crate) fn is_at(&self, gateway: usize, address: SocketAddr) {
-        self.addresses.lock()[gateway] = Some(address);
+    /// Where it takes framed connections.
+    pub(crate) fn framed_address(&self, gateway: usize) -> Option<SocketAddr> {
+        self.addresses.lock()[gateway].map(|addresses| addresses.framed)
+    }
+
+    pub(crate) fn is_at(&self, gateway: usize, addresses: GatewayAddresses) {
+        self.addresses.lock()[gateway] = Some(addresses);
     }
 
     /// Nobody need try it: its port may be somebody else's by now.
@@ -85,6 +99,15 @@ impl FaultCrowd {
 
     pub(crate) fn close(&self) {
         self.is_open.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether every topic has its end, so that nobody is needed any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn entered(&self, topic: usize, name: &str) {

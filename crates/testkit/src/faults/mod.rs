@@ -2,12 +2,15 @@
 //! in several topics, while something fails.
 //!
 //! A scene says what fails and when it is over; the checks at the end are the same for all: everything acknowledged is kept once,
-//! everybody saw one order without a gap, on all gateways, and exactly the connected participants are present. Nothing here is over
-//! because of the time it took: publishing goes on until every gateway acknowledges and delivers again.
+//! everybody saw one order without a gap, on all gateways, every call has one answer at most, and exactly the connected participants are
+//! present. Nothing here is over because of the time it took: publishing goes on until every gateway acknowledges and delivers again.
 
 mod agent;
+mod caller;
 mod client;
+mod clock;
 mod crowd;
+mod poller;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -23,7 +26,9 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use self::client::{FaultClient, FaultPart};
-use self::crowd::{CrowdTally, FaultCrowd, GATEWAYS};
+use self::clock::MovableClock;
+pub use self::clock::can_jump;
+use self::crowd::{CrowdTally, FaultCrowd, GATEWAYS, GatewayAddresses};
 use self::verdict::FaultRecord;
 use crate::binary::{self, ServedProcess};
 use crate::http::HttpCall;
@@ -45,11 +50,13 @@ const BEAT: Duration = Duration::from_millis(40);
 const LONGER_THAN_A_LEASE: Duration = Timings::FAST.nats.lease.saturating_mul(2);
 /// How often something is looked at that nobody tells of.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long tokens are good for: a clock that is an hour ahead must not end them.
+const LIFETIME: [&str; 2] = ["--ttl", "1d"];
 /// How many envelopes show that something works.
 const ENOUGH: u64 = 25;
 /// How many connections there are when all are in: at each gateway a publisher, a reader and a visitor in every topic, and beside them
-/// one by the client library and two of the same participant.
-const CONNECTIONS: usize = TOPICS.len() * (3 * GATEWAYS + 3);
+/// one by the client library, two of the same participant, an MCP session and a framed one.
+const CONNECTIONS: usize = TOPICS.len() * (3 * GATEWAYS + 5);
 /// How many of them do not come back, and how their names begin.
 const VISITORS: usize = TOPICS.len() * GATEWAYS;
 const VISITOR: &str = "visitor";
@@ -66,6 +73,8 @@ pub struct FaultStage {
     records: Vec<FaultRecord>,
     ender: String,
     binary: PathBuf,
+    /// The variables of processes that make tokens.
+    issuing: Vec<(&'static str, String)>,
 }
 
 struct FaultNode {
@@ -74,14 +83,18 @@ struct FaultNode {
     report: String,
     ways: Vec<Proxy>,
     data: Scratch,
+    /// The clock of its processes, if it is not that of everybody.
+    clock: Option<MovableClock>,
 }
 
 impl FaultNode {
     async fn start(&mut self, binary: &Path, crowd: &FaultCrowd, number: usize) -> Result<(), Failure> {
         let log = self.ways.iter().map(Proxy::url).collect::<Vec<_>>().join(",");
-        let settings = ["--store", &log, "--times-crash-grace", "2s"];
-        let process = ServedProcess::start(binary, self.data.path(), 0, &settings).await?;
-        crowd.is_at(number, process.address());
+        let settings = ["--store", &log, "--times-crash-grace", "2s", "--framed-listen", "127.0.0.1:0"];
+        let variables = self.clock.as_ref().map(MovableClock::variables).transpose()?.unwrap_or_default();
+        let process = ServedProcess::start_in(binary, self.data.path(), 0, &settings, &variables).await?;
+        let framed = process.framed_address().await?;
+        crowd.is_at(number, GatewayAddresses { http: process.address(), framed });
         self.process = Some(process);
         Ok(())
     }
@@ -90,18 +103,34 @@ impl FaultNode {
 impl FaultStage {
     /// Starts everything, lets everybody in, and waits until all of it works. `salon` is the program.
     pub async fn open(salon: &Path) -> Result<Self, Failure> {
+        Self::open_with(salon, None).await
+    }
+
+    /// The same with a gateway whose wall clock can jump. Only where [`can_jump`] says so.
+    pub async fn open_with_clock(salon: &Path, gateway: usize) -> Result<Self, Failure> {
+        Self::open_with(salon, Some(gateway)).await
+    }
+
+    async fn open_with(salon: &Path, jumping: Option<usize>) -> Result<Self, Failure> {
         let servers = NatsServers::three_unadvertised().await?;
         let mut gateways = Vec::new();
-        for _ in 0..GATEWAYS {
+        for number in 0..GATEWAYS {
             let data = Scratch::new().map_err(|e| format!("no temporary directory: {e}"))?;
             let mut ways = Vec::new();
             for number in 0..3 {
                 ways.push(Proxy::to(servers.port(number)).await?);
             }
-            gateways.push(FaultNode { process: None, report: String::new(), ways, data });
+            let has_clock = jumping == Some(number);
+            let clock = has_clock.then(|| MovableClock::new(data.path(), "clock", "+0")).transpose()?;
+            gateways.push(FaultNode { process: None, report: String::new(), ways, data, clock });
         }
+        // Made some time ago, so that they are valid for a clock that is behind, too.
+        let issuing = match jumping {
+            Some(gateway) => MovableClock::new(gateways[gateway].data.path(), "issuing", "-7200")?.variables()?,
+            None => Vec::new(),
+        };
         // The first token makes the key, which is the same for all.
-        let ender = binary::token(salon, gateways[0].data.path(), "*", "ender").await?;
+        let ender = binary::token_with(salon, gateways[0].data.path(), "*", "ender", &LIFETIME, &issuing).await?;
         for other in &gateways[1..] {
             let key = |node: &FaultNode| node.data.path().join("auth.key");
             std::fs::copy(key(&gateways[0]), key(other)).map_err(|e| format!("no key for a gateway: {e}"))?;
@@ -114,6 +143,7 @@ impl FaultStage {
             records: Vec::new(),
             ender,
             binary: salon.to_owned(),
+            issuing,
         };
         stage.start_all().await?;
         stage.fill().await.map_err(|report| stage.explain(report))?;
@@ -123,8 +153,11 @@ impl FaultStage {
     async fn fill(&mut self) -> Result<(), Failure> {
         let data = self.gateways[0].data.path().to_owned();
         let token = |name: String| {
-            let (binary, data) = (&self.binary, &data);
-            async move { Ok::<_, Failure>((binary::token(binary, data, "room:*", &name).await?, name)) }
+            let (binary, data, issuing) = (&self.binary, &data, &self.issuing);
+            async move {
+                let token = binary::token_with(binary, data, "room:*", &name, &LIFETIME, issuing).await?;
+                Ok::<_, Failure>((token, name))
+            }
         };
         for home in 0..GATEWAYS {
             let names = ["reader", VISITOR, "publisher"].map(|part| token(format!("{part}-{home}")));
@@ -141,8 +174,13 @@ impl FaultStage {
                 }
             }
         }
-        let ((token, _), (twin, _)) = tokio::try_join!(token("agent".to_owned()), token("twin".to_owned()))?;
+        let names = ["agent", "twin", "caller", "poller"].map(|name| token(name.to_owned()));
+        let mut tokens = try_join_all(names).await?.into_iter().map(|(token, _)| token);
+        let mut next = || tokens.next().ok_or("a token is missing");
+        let (token, twin, caller, poller) = (next()?, next()?, next()?, next()?);
         for topic in 0..TOPICS.len() {
+            self.clients.spawn(caller::stay("caller".to_owned(), caller.clone(), topic, self.crowd.clone()));
+            self.clients.spawn(poller::stay("poller".to_owned(), poller.clone(), topic, self.crowd.clone()));
             self.clients.spawn(agent::stay("agent".to_owned(), token.clone(), topic, self.crowd.clone()));
             for home in [topic, (topic + 1) % GATEWAYS] {
                 self.clients.spawn(FaultClient::new(FaultPart::Twin, ("twin", &twin), topic, home, &self.crowd).stay());
@@ -185,6 +223,11 @@ impl FaultStage {
     /// Has it go on.
     pub async fn resume(&mut self, gateway: usize) -> Result<(), Failure> {
         self.signal(gateway, Signal::CONT)
+    }
+
+    /// Has the wall clock of a gateway differ from that of everybody else by so much, as `+3600` or `-3600` seconds.
+    pub fn shift_clock(&self, gateway: usize, by: &str) -> Result<(), Failure> {
+        self.gateways[gateway].clock.as_ref().ok_or("this gateway has everybody's clock")?.shift(by)
     }
 
     fn signal(&self, gateway: usize, signal: Signal) -> Result<(), Failure> {
@@ -312,6 +355,7 @@ impl FaultStage {
             let said = async || Ok(call.send(addresses[0]).await?.status / 100 == 2);
             self.look(&format!("the end of {topic} to be stored"), said).await?;
         }
+        self.crowd.end();
         while self.records.len() < CONNECTIONS {
             self.next_record().await?;
         }
