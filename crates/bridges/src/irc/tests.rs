@@ -1,7 +1,8 @@
 use insta::assert_snapshot;
 use salon_protocol::Timestamp;
 
-use super::session::{IrcAccount, IrcLogin, IrcOutput, IrcSession};
+use super::registration::{IrcAccount, IrcLogin};
+use super::session::{IrcOutput, IrcSession};
 use crate::config::PlatformSecret;
 use crate::platform::{PlatformChannel, PlatformEvent};
 use crate::rich::{Flavour, render};

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::MatrixDriver;
 use super::events::{self, MatrixContent, MatrixEvent, MatrixMessage, MatrixMessageKind, Membership};
-use super::html::{self, percent_decoded};
+use super::html;
 use crate::http_receiver::{PlatformAnswer, PlatformRequest};
 use crate::platform::{
     Attachment, AuthorOrigin, PlatformAuthor, PlatformChannel, PlatformEvent, PlatformEvents, PlatformMessage,
     PlatformMessageId, PlatformUserId,
 };
 use crate::rich::{InlineText, MentionTarget, RichText, TextBlock};
-use salon_protocol::Timestamp;
+use salon_protocol::{Timestamp, percent_decoded};
 
 /// How long a transaction may wait for the bridge. Synapse gives up after a minute and sends it again.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(45);

@@ -3,6 +3,7 @@ use salon_protocol::{ParticipantId, Timestamp};
 
 use super::element::{StreamItem, StreamReader, XmlElement};
 use super::session::{XmppLogin, XmppOutput, XmppSession};
+use crate::config::PlatformSecret;
 use crate::platform::{ActionKey, PlatformAction, PlatformChannel, PlatformMessageId, RenderedText, Speaker};
 
 /// The stanzas of a stream.
@@ -34,7 +35,7 @@ impl Conversation {
     fn new() -> Self {
         let login = XmppLogin {
             domain: "salon.x".into(),
-            secret: "secret".into(),
+            secret: PlatformSecret::new("secret"),
             nick: "salon".into(),
             channels: vec![channel()],
         };
