@@ -126,7 +126,8 @@ impl IrcRegistration {
     fn authenticate(&self) -> Vec<IrcOutput> {
         let Some(IrcAccount { name, password }) = &self.login.account else { return Vec::new() };
         let encoded = BASE64.encode(format!("\0{name}\0{}", password.expose()).as_bytes());
-        let pieces = encoded.as_bytes().chunks(SASL_PIECE_BYTES).map(|piece| String::from_utf8_lossy(piece).into_owned());
+        let pieces =
+            encoded.as_bytes().chunks(SASL_PIECE_BYTES).map(|piece| String::from_utf8_lossy(piece).into_owned());
         let last = encoded.len().is_multiple_of(SASL_PIECE_BYTES).then(|| "+".to_owned());
         lines(pieces.chain(last).map(|piece| format!("AUTHENTICATE {piece}")))
     }

@@ -17,6 +17,10 @@ const REJOIN_DELAY_MS: u64 = 30_000;
 /// Members of a channel that are remembered.
 const MAX_MEMBERS: usize = 5_000;
 
+/// What each line of a bridge begins with: codes that reset the formatting twice, which nobody sees. Another bridge of Salon in the channel knows by it what not
+/// to relay; two that relayed each other would never end.
+const RELAY_MARK: &str = "\u{f}\u{f}";
+
 /// What the session wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IrcOutput {
@@ -94,7 +98,8 @@ impl IrcSession {
 
     /// The lines that say something in a channel, and make the server confirm it.
     pub(super) fn say(channel: &PlatformChannel, text: &str, confirmation: u64) -> [String; 2] {
-        [format!("PRIVMSG {} :{}", one_line(&channel.0), one_line(text)), format!("PING :salon-{confirmation}")]
+        let said = format!("PRIVMSG {} :{RELAY_MARK}{}", one_line(&channel.0), one_line(text));
+        [said, format!("PING :salon-{confirmation}")]
     }
 
     fn send(&mut self, line: String) {
@@ -250,9 +255,13 @@ impl IrcSession {
                 content
             }
         };
+        let mut author = self.author(nick, line.tag("account"));
+        if said.starts_with(RELAY_MARK) && author.origin == AuthorOrigin::Person {
+            author.origin = AuthorOrigin::Bot;
+        }
         let message = PlatformMessage {
             id: line.tag("msgid").map(PlatformMessageId::new),
-            author: self.author(nick, line.tag("account")),
+            author,
             content,
             reply_to: line.tag("+draft/reply").or_else(|| line.tag("+reply")).map(PlatformMessageId::new),
             attachments: Vec::new(),
@@ -279,4 +288,3 @@ impl IrcSession {
         }
     }
 }
-

@@ -160,3 +160,11 @@ fn channels_that_cannot_be_entered_are_tried_again() {
 fn a_password_that_is_wrong_is_told() {
     assert_snapshot!(converse(":irc.x 464 * :Password incorrect"));
 }
+
+/// Two bridges in one channel that relayed each other would never end.
+#[test]
+fn lines_of_another_bridge_are_a_bots() {
+    let [line, _] = IrcSession::say(&PlatformChannel::new("#lab"), "<bob> hi", 1);
+    let heard = converse(&format!(":irc.x 001 salon :Welcome\n:salon!s@h JOIN #lab\n:other!o@h {line}"));
+    assert!(heard.ends_with("  #Lab: other as other, Bot: <bob> hi\n"), "{heard}");
+}

@@ -5,6 +5,7 @@ mod body;
 mod driver;
 mod element;
 mod inbound;
+mod message_ids;
 mod muc;
 mod presence;
 mod queries;

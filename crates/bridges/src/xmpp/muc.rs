@@ -39,21 +39,31 @@ pub(super) struct PendingAction {
 /// Ids of messages, both ways.
 #[derive(Debug, Default)]
 pub(super) struct MessageAliases {
-    pub(super) by_sender_id: HashMap<String, PlatformMessageId>,
+    /// By nick and id.
+    by_sender: HashMap<(String, String), PlatformMessageId>,
     pub(super) by_message: HashMap<PlatformMessageId, String>,
-    order: VecDeque<(String, PlatformMessageId)>,
+    order: VecDeque<((String, String), PlatformMessageId)>,
 }
 
 impl MessageAliases {
-    pub(super) fn add(&mut self, sender_id: &str, message: &PlatformMessageId) {
+    pub(super) fn add(&mut self, nick: &str, id: &str, message: &PlatformMessageId) {
+        let sender = (nick.to_owned(), id.to_owned());
+        if self.by_sender.get(&sender) == Some(message) {
+            return;
+        }
         if self.order.len() >= MAX_ALIASES
-            && let Some((id, message)) = self.order.pop_front()
+            && let Some((sender, message)) = self.order.pop_front()
         {
-            self.by_sender_id.remove(&id);
+            self.by_sender.remove(&sender);
             self.by_message.remove(&message);
         }
-        self.by_sender_id.insert(sender_id.to_owned(), message.clone());
-        self.by_message.insert(message.clone(), sender_id.to_owned());
-        self.order.push_back((sender_id.to_owned(), message.clone()));
+        self.by_sender.insert(sender.clone(), message.clone());
+        self.by_message.insert(message.clone(), id.to_owned());
+        self.order.push_back((sender, message.clone()));
+    }
+
+    /// The message to which an occupant gave an id.
+    pub(super) fn message(&self, nick: &str, id: &str) -> Option<&PlatformMessageId> {
+        self.by_sender.get(&(nick.to_owned(), id.to_owned()))
     }
 }

@@ -20,10 +20,8 @@ pub(super) fn answer(stanza: &XmlElement) -> Option<XmlElement> {
             .with("id", id.unwrap_or_default())
     };
     Some(if kind == "get" && stanza.find_in("query", DISCO_INFO).is_some() {
-        let identity = XmlElement::new("identity")
-            .with("category", "gateway")
-            .with("type", "salon")
-            .with("name", "Salon bridge");
+        let identity =
+            XmlElement::new("identity").with("category", "gateway").with("type", "salon").with("name", "Salon bridge");
         let feature = |name: &str| XmlElement::new("feature").with("var", name);
         answer("result").child(
             XmlElement::of("query", DISCO_INFO)

@@ -11,6 +11,7 @@ use salon_protocol::Timestamp;
 use super::addresses::{local_part, nick_of};
 use super::body::{FALLBACK, REPLY, with_body};
 use super::element::XmlElement;
+use super::message_ids::MessageIds;
 use super::muc::{MucState, PendingAction, PuppetState};
 use super::queries;
 use crate::config::PlatformSecret;
@@ -42,9 +43,9 @@ pub(super) enum XmppOutput {
     Closed(String),
 }
 
-#[derive(Debug)]
 pub(super) struct XmppSession {
     pub(super) login: XmppLogin,
+    pub(super) ids: MessageIds,
     is_ready: bool,
     pub(super) mucs: BTreeMap<String, MucState>,
     pub(super) outputs: Vec<XmppOutput>,
@@ -53,7 +54,7 @@ pub(super) struct XmppSession {
 impl XmppSession {
     pub(super) fn new(login: XmppLogin) -> Self {
         let mucs = login.channels.iter().map(|channel| (channel.0.to_lowercase(), MucState::default())).collect();
-        Self { login, is_ready: false, mucs, outputs: Vec::new() }
+        Self { ids: MessageIds::new(&login.secret), login, is_ready: false, mucs, outputs: Vec::new() }
     }
 
     pub(super) fn start(&self) -> String {
@@ -151,12 +152,12 @@ impl XmppSession {
         let Some(muc) = self.mucs.get_mut(&channel.0.to_lowercase()) else { return };
         let Some(pending) = &mut muc.pending else { return };
         let local = pending.puppet.clone().unwrap_or_else(|| "salon".into());
-        let key = pending.action.key().clone();
+        let id = self.ids.id(pending.action.key());
         let message = XmlElement::new("message")
             .with("type", "groupchat")
             .with("from", &format!("{local}@{domain}/salon"))
             .with("to", &channel.0)
-            .with("id", key.as_str());
+            .with("id", &id);
         let sender_id = |target: &PlatformMessageId| muc.aliases.by_message.get(target).cloned();
         let message = match &pending.action {
             PlatformAction::Send { text, reply_to, .. } => {
@@ -184,7 +185,7 @@ impl XmppSession {
             PlatformAction::RemovePuppet { .. } => return,
         };
         pending.is_sent = true;
-        let message = message.child(XmlElement::of("origin-id", "urn:xmpp:sid:0").with("id", key.as_str()));
+        let message = message.child(XmlElement::of("origin-id", "urn:xmpp:sid:0").with("id", &id));
         self.outputs.push(XmppOutput::Send(message.written()));
     }
 

@@ -21,10 +21,17 @@ const USER_LINKS: [&str; 2] = ["https://matrix.to/#/", "matrix:u/"];
 /// Parses HTML. `mentioned` says who a Matrix user id is.
 pub fn parse(html: &str, mentioned: &dyn Fn(&str) -> MentionTarget) -> RichText {
     let mut builder = HtmlReader::new(mentioned);
+    let last_end = html.rfind('>');
     let mut rest = html;
     while !rest.is_empty() {
         let (text, tail) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
         builder.text(&unescape(text));
+        let has_tags = last_end.is_some_and(|end| end >= html.len() - tail.len());
+        if !has_tags {
+            // Looking for the end of each tag would read the rest of the text once for each of them.
+            builder.text(&unescape(tail));
+            break;
+        }
         let Some((tag, after)) = HtmlTag::parse(tail) else {
             // A `<` that begins no tag is text.
             let (sign, after) = tail.split_at(tail.len().min(1));

@@ -67,6 +67,9 @@ fn tag_end(tag: &str) -> Option<usize> {
     quote.and_then(|_| tag.find('>'))
 }
 
+/// The longest name or number of a character reference.
+const MAX_REFERENCE_BYTES: usize = 8;
+
 /// The character references that `formatted_body` needs (HTML, "Named character references"): the five of XML, `nbsp` and numbers.
 pub(super) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -74,7 +77,9 @@ pub(super) fn unescape(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let reference = rest[1..].find(';').filter(|length| *length <= 8).map(|length| &rest[1..=length]);
+        // No further than a reference goes, so that a text of nothing but `&` is read once.
+        let end = rest.bytes().skip(1).take(MAX_REFERENCE_BYTES + 1).position(|byte| byte == b';');
+        let reference = end.map(|length| &rest[1..=length]);
         match reference.and_then(|name| Some((name.len(), character(name)?))) {
             Some((length, character)) => {
                 out.push(character);
