@@ -109,7 +109,8 @@ pub fn init(options: &InitOptions) -> InitPlan {
                 "Install the app. Write its Bot User OAuth Token to `{name}-slack.token` and its Signing Secret to `{name}-slack.secret`, both mode 600."
             ),
             format!("Put the id of the channel where `{channel}` is, and invite the app into a private channel."),
-            "Start the bridge, then let Slack verify the request URL on the page Event Subscriptions.".into(),
+            "When the bridge runs (the last step), let Slack verify the request URL on the page Event Subscriptions."
+                .into(),
         ],
     }
 }
