@@ -82,7 +82,12 @@ impl CallbackPlatform for MatrixDriver {
         }
         self.ready.send_replace(true);
         // A homeserver without this endpoint sends what it kept in its own time.
-        if let Err(failure) = self.homeserver.ping(&self.appservice).await {
+        let mut pinged = self.homeserver.ping(&self.appservice).await;
+        if pinged.is_err() {
+            // Synapse can have kept a connection to the process that was here before, and finds only now that it is closed.
+            pinged = self.homeserver.ping(&self.appservice).await;
+        }
+        if let Err(failure) = pinged {
             tracing::warn!(%failure, listen = %self.listen, "matrix bridge: the homeserver cannot reach the bridge");
         }
         Ok(Ok(()))

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::SlackDriver;
-use super::web_api::SlackApi;
+use super::web_api::{SlackApi, SlackFailure};
 use crate::config::BridgeConfig;
 use crate::connected_channels::ConnectedChannels;
 use crate::display_names::DisplayNames;
@@ -124,7 +124,10 @@ impl SlackDriver {
                 findings.push(CheckFinding::fine("token", format!("{} in {}", identity.user_id, identity.team)));
             }
             Err(failure) => {
-                let hint = "write the Bot User OAuth Token of the installed app to `token_file`";
+                let hint = match &failure {
+                    SlackFailure::Refused(_) => "write the Bot User OAuth Token of the installed app to `token_file`",
+                    _ => "see whether https://slack.com can be reached from here, or correct `api`",
+                };
                 findings.push(CheckFinding::problem("token", failure.to_string(), hint));
                 return findings;
             }
