@@ -44,7 +44,8 @@ class IrcClient:
             pass
 
     def hear(self, nick, text):
-        # The bridge writes `<name> text` for everybody.
+        # The bridge writes `<name> text` for everybody, after a mark that no client shows.
+        text = text.removeprefix("\x0f\x0f")
         if nick.startswith("salon") and text.startswith("<"):
             nick, text = text[1:].split("> ", 1)
         self.said.append({"nick": nick, "body": text})

@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
+use hyper::HeaderMap;
 use salon_client::Backoff;
 use tokio::net::TcpListener;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::connected_channels::ConnectedChannels;
@@ -25,13 +28,14 @@ pub(crate) trait CallbackPlatform: Send + Sync + 'static {
 
     /// Who calls, for people to read.
     const CALLER: &'static str;
-    /// The largest request.
-    const MAX_REQUEST_BYTES: usize;
 
     /// Where the platform's requests are taken.
     fn listen(&self) -> SocketAddr;
 
     fn channels(&self) -> &ConnectedChannels;
+
+    /// How large a request with these headers may be.
+    fn max_request_bytes(&self, headers: &HeaderMap) -> usize;
 
     fn answer(&self, request: PlatformRequest, events: &PlatformEvents) -> impl Future<Output = PlatformAnswer> + Send;
 
@@ -48,6 +52,19 @@ pub(crate) trait CallbackPlatform: Send + Sync + 'static {
 
     /// The platform does not answer; [`connect`](Self::connect) follows.
     fn disconnected(&self) {}
+
+    /// How often to [`look`](Self::look).
+    fn look_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Looks for what the platform has and did not send. An error means that it does not answer.
+    fn look(
+        &self,
+        _events: &PlatformEvents,
+    ) -> impl Future<Output = Result<Result<(), Self::Failure>, BridgeEnded>> + Send {
+        async { Ok(Ok(())) }
+    }
 
     /// Waits for a reason to try channels that the bridge is not in, such as an invitation.
     fn invited(&self) -> impl Future<Output = ()> + Send {
@@ -70,7 +87,9 @@ pub(crate) async fn run<P: CallbackPlatform>(
         let (answering, sink) = (answering.clone(), sink.clone());
         async move { answering.answer(request, &sink).await }
     };
-    let receiving = http_receiver::serve(listener, P::MAX_REQUEST_BYTES, answer, stop.clone());
+    let limiting = platform.clone();
+    let max_body = move |headers: &HeaderMap| limiting.max_request_bytes(headers);
+    let receiving = http_receiver::serve(listener, max_body, answer, stop.clone());
     let staying = async {
         tokio::select! { biased;
             () = stop.cancelled() => {}
@@ -85,6 +104,11 @@ async fn stay<P: CallbackPlatform>(platform: &P, events: &PlatformEvents) -> Res
     let backoff = Backoff::default();
     let channels = platform.channels();
     let mut attempt = 0;
+    let mut looks = platform.look_interval().map(|every| {
+        let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks
+    });
     loop {
         if let Err(failure) = platform.connect(events).await? {
             let wait = || backoff.delay(attempt, rand::random()).max(OUTAGE_DELAY);
@@ -95,14 +119,16 @@ async fn stay<P: CallbackPlatform>(platform: &P, events: &PlatformEvents) -> Res
             continue;
         }
         attempt = 0;
-        tokio::select! {
-            () = channels.in_doubt() => {
-                platform.disconnected();
-                channels.disconnect(&format!("{} does not answer", P::CALLER), events).await?;
-                tokio::time::sleep(OUTAGE_DELAY).await;
-            }
-            () = platform.invited() => {}
-            () = tokio::time::sleep(JOIN_RETRY), if !channels.missing().is_empty() => {}
+        let is_away = tokio::select! {
+            () = channels.in_doubt() => true,
+            Some(_) = OptionFuture::from(looks.as_mut().map(Interval::tick)) => platform.look(events).await?.is_err(),
+            () = platform.invited() => false,
+            () = tokio::time::sleep(JOIN_RETRY), if !channels.missing().is_empty() => false,
+        };
+        if is_away {
+            platform.disconnected();
+            channels.disconnect(&format!("{} does not answer", P::CALLER), events).await?;
+            tokio::time::sleep(OUTAGE_DELAY).await;
         }
     }
 }

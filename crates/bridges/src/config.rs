@@ -208,6 +208,11 @@ impl BridgeConfig {
         let path = self.path(path);
         let shown = path.display();
         let unreadable = |error: std::io::Error| DriverError(format!("`{shown}` cannot be read: {error}"));
+        if !path.exists() {
+            return Err(DriverError(format!(
+                "`{shown}` does not exist; write the secret into it, and let only its owner read it (`chmod 600`)"
+            )));
+        }
         let mode = std::fs::metadata(&path).map_err(unreadable)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(DriverError(format!(

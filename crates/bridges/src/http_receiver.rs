@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -55,9 +55,10 @@ impl PlatformAnswer {
     }
 }
 
-/// Serves requests until cancelled, and then waits for those under way.
-pub(crate) async fn serve<A, F>(listener: TcpListener, max_body: usize, answer: A, done: CancellationToken)
+/// Serves requests until cancelled, and then waits for those under way. `max_body` says how large a body may be, by the headers before it.
+pub(crate) async fn serve<L, A, F>(listener: TcpListener, max_body: L, answer: A, done: CancellationToken)
 where
+    L: Fn(&HeaderMap) -> usize + Clone + Send + Sync + 'static,
     A: Fn(PlatformRequest) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = PlatformAnswer> + Send,
 {
@@ -72,7 +73,7 @@ where
         };
         match accepted {
             Ok((stream, _)) => {
-                let (answer, done) = (answer.clone(), done.clone());
+                let (max_body, answer, done) = (max_body.clone(), answer.clone(), done.clone());
                 connections.spawn(async move {
                     serve_connection(stream, max_body, answer, done).await;
                     drop(permit);
@@ -87,13 +88,14 @@ where
     while connections.join_next().await.is_some() {}
 }
 
-async fn serve_connection<A, F>(stream: TcpStream, max_body: usize, answer: A, done: CancellationToken)
+async fn serve_connection<L, A, F>(stream: TcpStream, max_body: L, answer: A, done: CancellationToken)
 where
+    L: Fn(&HeaderMap) -> usize,
     A: Fn(PlatformRequest) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = PlatformAnswer> + Send,
 {
-    let service = service_fn(|request| {
-        let answer = answer.clone();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (max_body, answer) = (max_body(request.headers()), answer.clone());
         async move { Ok::<_, Infallible>(answer_request(request, max_body, answer).await) }
     });
     let connection = http1::Builder::new()

@@ -123,6 +123,8 @@ pub enum PlatformEvent {
     Retract {
         target: PlatformMessageId,
         author: PlatformAuthor,
+        /// Whether the platform has checked that the author may delete what others wrote. If not, only what the author wrote is deleted.
+        is_moderated: bool,
         id: Option<PlatformMessageId>,
     },
     /// A message of this bridge was seen on the platform.
@@ -324,6 +326,9 @@ pub enum CheckVerdict {
 /// A platform. One value for a bridge, with all of its channels.
 pub trait PlatformDriver: Send + Sync + 'static {
     fn capabilities(&self) -> PlatformCapabilities;
+
+    /// Says before [`run`](Self::run) which message of a person was the newest that an earlier run has stored, for drivers that look for what came after it.
+    fn begin(&self, _channel: &PlatformChannel, _newest: PlatformMessageId) {}
 
     /// Stays connected until `stop`, and reports what happens in every channel. Reconnects by itself with a growing delay. Returns an error only for
     /// what a person has to change.

@@ -70,7 +70,7 @@ impl FakeIrc {
         }
     }
 
-    /// What clients have written into the channel.
+    /// What clients have written into the channel, without the codes that a bridge's lines begin with.
     pub fn said(&self) -> Vec<String> {
         self.channel.lock().said.clone()
     }
@@ -127,7 +127,7 @@ fn answer(line: &str, number: u64, sender: &mpsc::Sender<String>, channel: &Mute
         }
         "PING" => vec![format!(":test PONG test {rest}")],
         "PRIVMSG" => {
-            channel.said.extend(rest.split_once(" :").map(|(_, text)| text.to_owned()));
+            channel.said.extend(rest.split_once(" :").map(|(_, text)| text.trim_start_matches('\u{f}').to_owned()));
             Vec::new()
         }
         _ => Vec::new(),

@@ -85,6 +85,12 @@ impl ChannelGhosts {
         (ghost, evicted)
     }
 
+    /// A ghost under the name that it was last seen with.
+    pub(crate) fn profile(&self, id: ParticipantId) -> GhostProfile {
+        let name = self.ghosts.get(&id).map_or_else(|| id.to_string(), |state| state.name.clone());
+        GhostProfile { id, name }
+    }
+
     fn evict(&mut self) -> Option<ParticipantId> {
         let oldest = self.ghosts.iter().min_by_key(|(id, state)| (state.last_active, (*id).clone()));
         let oldest = oldest.map(|(id, _)| id.clone())?;

@@ -95,6 +95,13 @@ pub enum StoreChange {
 }
 
 impl StoredChannel {
+    /// The newest message that a person of the platform wrote.
+    pub fn newest_of_platform(&self) -> Option<&PlatformMessageId> {
+        let waiting = self.inbox.iter().rev().find_map(|row| row.platform_id.as_ref());
+        let written = self.mapped.iter().rev().filter(|mapped| mapped.origin == MessageOrigin::Platform);
+        waiting.or_else(|| written.flat_map(|mapped| mapped.parts.iter().flatten()).next())
+    }
+
     /// What a change does. The store does the same on disk.
     pub fn apply(&mut self, change: StoreChange) {
         match change {

@@ -65,7 +65,9 @@ impl BridgeCore {
             }
             PlatformEvent::Message(message) => self.on_message(message, now),
             PlatformEvent::Edit { target, author, content, id } => self.on_edit(&target, &author, content, id, now),
-            PlatformEvent::Retract { target, author, id } => self.on_retract(&target, &author, id, now),
+            PlatformEvent::Retract { target, author, is_moderated, id } => {
+                self.on_retract(&target, &author, is_moderated, id, now)
+            }
         };
         if let Some(ticket) = ticket.filter(|_| is_taken) {
             self.outputs.push(CoreOutput::Acknowledge(ticket));
@@ -148,19 +150,18 @@ impl BridgeCore {
         &mut self,
         target: &PlatformMessageId,
         author: &PlatformAuthor,
+        is_moderated: bool,
         id: Option<PlatformMessageId>,
         now: Timestamp,
     ) -> bool {
         let Some((envelope, owner)) = self.platform_message(target) else { return true };
-        if author.origin == AuthorOrigin::OwnBridge || self.is_known(id.as_ref()) {
+        let is_author = owner == self.ghosts.id(&author.id);
+        let is_allowed = is_author || is_moderated;
+        if author.origin == AuthorOrigin::OwnBridge || !is_allowed || self.is_known(id.as_ref()) {
             return true;
         }
         // A moderator of the platform deletes for the author: the room knows the message as the author's.
-        let ghost = if owner == self.ghosts.id(&author.id) {
-            self.meet(author, now)
-        } else {
-            crate::room::GhostProfile { name: owner.to_string(), id: owner }
-        };
+        let ghost = if is_author { self.meet(author, now) } else { self.ghosts.profile(owner) };
         let speech = RoomSpeech::Retract { target: envelope };
         self.add_row(ghost, speech, id, now, now)
     }

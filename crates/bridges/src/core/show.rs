@@ -11,6 +11,8 @@ use crate::rich::{Flavour, InlineText, MentionTarget, RichText, TextBlock, lines
 
 /// The most characters of a name that is written before a text.
 const MAX_PREFIX_CHARS: usize = 32;
+/// How far a name is read after `@`, in bytes. Names have at most 100 characters.
+const MAX_MENTION_BYTES: usize = 512;
 
 impl BridgeCore {
     /// Gives out the next action, where one may be.
@@ -251,7 +253,9 @@ impl BridgeCore {
             while let Some(at) = rest.find('@') {
                 let starts_word = rest[..at].chars().next_back().is_none_or(|c| !c.is_alphanumeric());
                 let after = &rest[at + 1..];
-                let word = after.split(char::is_whitespace).next().unwrap_or_default();
+                // No further than a name goes: a text of nothing but `@` would be read once for each of them.
+                let near = &after[..after.floor_char_boundary(MAX_MENTION_BYTES)];
+                let word = near.split(char::is_whitespace).next().unwrap_or_default();
                 let named = |word: &str| self.ghosts.named(word).filter(|_| starts_word && !word.is_empty());
                 let trimmed = word.trim_end_matches(['.', ',', ':', ';', '!', '?', ')', '\'']);
                 let person = named(word).map(|person| (person, word)).or_else(|| Some((named(trimmed)?, trimmed)));

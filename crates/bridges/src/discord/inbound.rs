@@ -102,5 +102,6 @@ fn retract_event(id: String) -> PlatformEvent {
         id: Some(PlatformMessageId::new(format!("{id}@deleted"))),
         target: PlatformMessageId::new(id),
         author,
+        is_moderated: true,
     }
 }

@@ -44,6 +44,12 @@ pub(super) struct DiscordWebhook {
     pub(super) application_id: Option<String>,
 }
 
+impl DiscordWebhook {
+    fn secret(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
+    }
+}
+
 #[derive(Deserialize, Default)]
 struct DiscordErrorBody {
     #[serde(default)]
@@ -63,6 +69,23 @@ struct GatewayAddress {
     url: String,
 }
 
+/// A request to the API.
+struct DiscordCall<'a> {
+    method: Method,
+    /// What Discord counts against one limit, together with the resource.
+    name: &'static str,
+    resource: &'a str,
+    path: &'a [&'a str],
+    query: &'a [(&'a str, &'a str)],
+    body: Option<Value>,
+}
+
+impl<'a> DiscordCall<'a> {
+    fn new(method: Method, name: &'static str, resource: &'a str, path: &'a [&'a str]) -> Self {
+        Self { method, name, resource, path, query: &[], body: None }
+    }
+}
+
 impl DiscordApi {
     pub(super) fn new(base: &str, token: &str) -> Result<Self, DriverError> {
         let base = Url::parse(base).map_err(|error| DriverError(format!("`api` is not a URL: {error}")))?;
@@ -70,19 +93,20 @@ impl DiscordApi {
     }
 
     pub(super) async fn gateway_url(&self) -> Result<String, DiscordFailure> {
-        let address: GatewayAddress = self.call(Method::GET, "gateway", "", &["gateway", "bot"], &[], None).await?;
-        Ok(address.url)
+        let call = DiscordCall::new(Method::GET, "gateway", "", &["gateway", "bot"]);
+        Ok(self.call::<GatewayAddress>(call).await?.url)
     }
 
     pub(super) async fn own_user(&self) -> Result<OwnUser, DiscordFailure> {
-        self.call(Method::GET, "user", "", &["users", "@me"], &[], None).await
+        self.call(DiscordCall::new(Method::GET, "user", "", &["users", "@me"])).await
     }
 
     /// The newest messages of a channel, oldest first.
     pub(super) async fn messages(&self, channel: &str, limit: u32) -> Result<Vec<DiscordMessage>, DiscordFailure> {
-        let limit = limit.to_string();
         let path = ["channels", channel, "messages"];
-        let found: Vec<Value> = self.call(Method::GET, "messages", channel, &path, &[("limit", &limit)], None).await?;
+        let query = [("limit", &*limit.to_string())];
+        let call = DiscordCall { query: &query, ..DiscordCall::new(Method::GET, "messages", channel, &path) };
+        let found: Vec<Value> = self.call(call).await?;
         // One that is not readable is left out.
         let newest_first = found.into_iter().filter_map(|message| serde_json::from_value(message).ok());
         let mut messages: Vec<DiscordMessage> = newest_first.collect();
@@ -91,12 +115,14 @@ impl DiscordApi {
     }
 
     pub(super) async fn webhooks(&self, channel: &str) -> Result<Vec<DiscordWebhook>, DiscordFailure> {
-        self.call(Method::GET, "webhooks", channel, &["channels", channel, "webhooks"], &[], None).await
+        let path = ["channels", channel, "webhooks"];
+        self.call(DiscordCall::new(Method::GET, "webhooks", channel, &path)).await
     }
 
     pub(super) async fn create_webhook(&self, channel: &str, name: &str) -> Result<DiscordWebhook, DiscordFailure> {
+        let path = ["channels", channel, "webhooks"];
         let body = Some(json!({"name": name}));
-        self.call(Method::POST, "create webhook", channel, &["channels", channel, "webhooks"], &[], body).await
+        self.call(DiscordCall { body, ..DiscordCall::new(Method::POST, "create webhook", channel, &path) }).await
     }
 
     /// Writes into a channel with a name of the speaker's own.
@@ -105,8 +131,9 @@ impl DiscordApi {
         webhook: &DiscordWebhook,
         body: Value,
     ) -> Result<DiscordMessage, DiscordFailure> {
-        let path = ["webhooks", &webhook.id, webhook.token.as_deref().unwrap_or_default()];
-        self.call(Method::POST, "execute", &webhook.id, &path, &[("wait", "true")], Some(body)).await
+        let path = ["webhooks", &webhook.id, webhook.secret()];
+        let call = DiscordCall::new(Method::POST, "execute", &webhook.id, &path);
+        self.call(DiscordCall { query: &[("wait", "true")], body: Some(body), ..call }).await
     }
 
     pub(super) async fn edit(
@@ -115,47 +142,31 @@ impl DiscordApi {
         message: &str,
         body: Value,
     ) -> Result<DiscordMessage, DiscordFailure> {
-        let path = ["webhooks", &webhook.id, webhook.token.as_deref().unwrap_or_default(), "messages", message];
-        self.call(Method::PATCH, "edit", &webhook.id, &path, &[], Some(body)).await
+        let path = ["webhooks", &webhook.id, webhook.secret(), "messages", message];
+        let call = DiscordCall::new(Method::PATCH, "edit", &webhook.id, &path);
+        self.call(DiscordCall { body: Some(body), ..call }).await
     }
 
     pub(super) async fn delete(&self, webhook: &DiscordWebhook, message: &str) -> Result<(), DiscordFailure> {
-        let path = ["webhooks", &webhook.id, webhook.token.as_deref().unwrap_or_default(), "messages", message];
-        self.send(Method::DELETE, "delete", &webhook.id, &path, &[], None).await.map(drop)
+        let path = ["webhooks", &webhook.id, webhook.secret(), "messages", message];
+        self.send(DiscordCall::new(Method::DELETE, "delete", &webhook.id, &path)).await.map(drop)
     }
 
-    async fn call<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        name: &'static str,
-        resource: &str,
-        path: &[&str],
-        query: &[(&str, &str)],
-        body: Option<Value>,
-    ) -> Result<T, DiscordFailure> {
-        let answer = self.send(method, name, resource, path, query, body).await?;
-        answer.json().map_err(|error| {
+    async fn call<T: DeserializeOwned>(&self, call: DiscordCall<'_>) -> Result<T, DiscordFailure> {
+        self.send(call).await?.json().map_err(|error| {
             let reason = format!("the answer of Discord is unreadable: {error}");
             DiscordFailure::ApiRequestError(ApiRequestError { reason, is_unsent: false })
         })
     }
 
-    async fn send(
-        &self,
-        method: Method,
-        name: &'static str,
-        resource: &str,
-        path: &[&str],
-        query: &[(&str, &str)],
-        body: Option<Value>,
-    ) -> Result<ApiAnswer, DiscordFailure> {
+    async fn send(&self, call: DiscordCall<'_>) -> Result<ApiAnswer, DiscordFailure> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
+            segments.pop_if_empty().extend(call.path);
         }
-        url.query_pairs_mut().extend_pairs(query);
-        let route = DiscordRoute { name, resource: resource.to_owned() };
-        let request = ApiRequest { method, url, body: body.map_or(ApiBody::None, ApiBody::Json) };
+        url.query_pairs_mut().extend_pairs(call.query);
+        let route = DiscordRoute { name: call.name, resource: call.resource.to_owned() };
+        let request = ApiRequest { method: call.method, url, body: call.body.map_or(ApiBody::None, ApiBody::Json) };
         loop {
             let wait = self.limits.lock().wait(&route, Instant::now());
             if wait > MAX_INLINE_WAIT {

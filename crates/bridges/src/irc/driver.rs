@@ -10,7 +10,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::session::{IrcLogin, IrcOutput, IrcSession};
+use super::registration::IrcLogin;
+use super::session::{IrcOutput, IrcSession};
 use crate::clock::now;
 use crate::platform::{PlatformAction, PlatformChannel, PlatformEvents, PlatformFailure, PlatformReceipt};
 use crate::stream_driver::{ActionOutcome, ActionRequest, CheckTexts, ServerAddress, StreamEnd, StreamPlatform};

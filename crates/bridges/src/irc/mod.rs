@@ -6,6 +6,7 @@
 
 mod driver;
 mod line;
+mod registration;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ use crate::platform::{DriverError, Pace, PlatformCapabilities, PlatformChannel, 
 use crate::rich::Flavour;
 use crate::stream_driver::{ServerAddress, StreamDriver, StreamServer};
 use driver::IrcPlatform;
-use session::{IrcAccount, IrcLogin, IrcSession};
+use registration::{IrcAccount, IrcLogin};
+use session::IrcSession;
 
 /// The members of `[bridges.NAME]` that only IRC has.
 #[derive(Debug, Deserialize)]
@@ -94,7 +96,7 @@ pub fn open(config: &BridgeConfig) -> Result<Arc<dyn PlatformDriver>, DriverErro
     let login = IrcLogin {
         real_name: members.real_name.unwrap_or_else(|| "Salon bridge".into()),
         nick,
-        password: password.map(|secret| secret.expose().to_owned()),
+        password,
         account,
         channels: channels.clone(),
         trusts_nicks: members.trust_nicks.unwrap_or(false),

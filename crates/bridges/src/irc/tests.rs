@@ -1,7 +1,8 @@
 use insta::assert_snapshot;
 use salon_protocol::Timestamp;
 
-use super::session::{IrcAccount, IrcLogin, IrcOutput, IrcSession};
+use super::registration::{IrcAccount, IrcLogin};
+use super::session::{IrcOutput, IrcSession};
 use crate::config::PlatformSecret;
 use crate::platform::{PlatformChannel, PlatformEvent};
 use crate::rich::{Flavour, render};
@@ -158,4 +159,12 @@ fn channels_that_cannot_be_entered_are_tried_again() {
 #[test]
 fn a_password_that_is_wrong_is_told() {
     assert_snapshot!(converse(":irc.x 464 * :Password incorrect"));
+}
+
+/// Two bridges in one channel that relayed each other would never end.
+#[test]
+fn lines_of_another_bridge_are_a_bots() {
+    let [line, _] = IrcSession::say(&PlatformChannel::new("#lab"), "<bob> hi", 1);
+    let heard = converse(&format!(":irc.x 001 salon :Welcome\n:salon!s@h JOIN #lab\n:other!o@h {line}"));
+    assert!(heard.ends_with("  #Lab: other as other, Bot: <bob> hi\n"), "{heard}");
 }

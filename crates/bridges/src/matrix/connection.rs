@@ -1,10 +1,14 @@
 //! Staying in the rooms: the bridge's own user registers and joins, and joins again after the homeserver was away.
 
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use serde_json::Value;
 
 use super::MatrixDriver;
 use super::homeserver::{HomeserverFailure, KEY_MEMBER};
-use super::inbound::person;
+use super::inbound::{authorize, person};
 use crate::callback_driver::CallbackPlatform;
 use crate::connected_channels::ConnectedChannels;
 use crate::http_receiver::{PlatformAnswer, PlatformRequest};
@@ -13,12 +17,16 @@ use crate::platform::{ActionKey, BridgeEnded, PlatformChannel, PlatformEvent, Pl
 /// Members that are reported when the bridge enters. Others are when they first speak.
 const MAX_REPORTED_MEMBERS: usize = 500;
 
+/// Synapse sends up to 100 events of up to 64 KiB, and what is around them.
+const MAX_TRANSACTION_BYTES: usize = 16 << 20;
+
+/// The largest request without the homeserver's token, which is refused when it has been read.
+const MAX_UNKNOWN_REQUEST_BYTES: usize = 16 << 10;
+
 impl CallbackPlatform for MatrixDriver {
     type Failure = HomeserverFailure;
 
     const CALLER: &'static str = "the homeserver";
-    /// Synapse sends up to 100 events of up to 64 KiB, and what is around them.
-    const MAX_REQUEST_BYTES: usize = 16 << 20;
 
     fn listen(&self) -> SocketAddr {
         self.listen
@@ -26,6 +34,10 @@ impl CallbackPlatform for MatrixDriver {
 
     fn channels(&self) -> &ConnectedChannels {
         &self.channels
+    }
+
+    fn max_request_bytes(&self, headers: &HeaderMap) -> usize {
+        if authorize(headers, &self.hs_token).is_none() { MAX_TRANSACTION_BYTES } else { MAX_UNKNOWN_REQUEST_BYTES }
     }
 
     async fn answer(&self, request: PlatformRequest, events: &PlatformEvents) -> PlatformAnswer {
@@ -39,6 +51,14 @@ impl CallbackPlatform for MatrixDriver {
 
     async fn invited(&self) {
         self.invited.notified().await;
+    }
+
+    fn look_interval(&self) -> Option<Duration> {
+        Some(self.look_interval)
+    }
+
+    async fn look(&self, events: &PlatformEvents) -> Result<Result<(), HomeserverFailure>, BridgeEnded> {
+        self.look_for_unsent(events).await
     }
 
     async fn connect(&self, events: &PlatformEvents) -> Result<Result<(), HomeserverFailure>, BridgeEnded> {
@@ -62,7 +82,12 @@ impl CallbackPlatform for MatrixDriver {
         }
         self.ready.send_replace(true);
         // A homeserver without this endpoint sends what it kept in its own time.
-        if let Err(failure) = self.homeserver.ping(&self.appservice).await {
+        let mut pinged = self.homeserver.ping(&self.appservice).await;
+        if pinged.is_err() {
+            // Synapse can have kept a connection to the process that was here before, and finds only now that it is closed.
+            pinged = self.homeserver.ping(&self.appservice).await;
+        }
+        if let Err(failure) = pinged {
             tracing::warn!(%failure, listen = %self.listen, "matrix bridge: homeserver cannot reach the bridge, check `url` in its registration");
         }
         Ok(Ok(()))
@@ -88,7 +113,14 @@ impl MatrixDriver {
     ) -> Result<Result<(), HomeserverFailure>, BridgeEnded> {
         let found = async {
             // Own messages, of which at most one of a channel is in doubt, and what the bridge was not given.
-            let known = self.newest_taken.lock().get(room).cloned();
+            let begun = self.begun.lock().remove(channel);
+            let known = {
+                let mut newest_taken = self.newest_taken.lock();
+                if let Some(begun) = begun {
+                    newest_taken.entry(room.to_owned()).or_insert(begun);
+                }
+                newest_taken.get(room).cloned()
+            };
             let newest = self.homeserver.newest_events(room, known.as_deref()).await?;
             Ok((newest, self.homeserver.members(room).await?))
         };
@@ -98,7 +130,9 @@ impl MatrixDriver {
         };
         self.rooms.lock().insert(channel.clone(), room.to_owned());
         self.channels.connect(channel, events).await?;
-        for event in &newest {
+        // Anybody can write the member; the sender is the homeserver's word.
+        let is_own = |event: &&Value| event["sender"].as_str().is_some_and(|sender| self.ids.is_own(sender));
+        for event in newest.iter().filter(is_own) {
             if let (Some(key), Some(id)) = (event["content"][KEY_MEMBER].as_str(), event["event_id"].as_str()) {
                 let (key, id) = (ActionKey::new(key), Some(PlatformMessageId::new(id)));
                 events.report(channel.clone(), PlatformEvent::Echo { key, id }).await?;

@@ -5,6 +5,7 @@
 //! event would come again for ever.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 /// Events in a transaction that are looked at. Synapse sends at most 100.
@@ -63,6 +64,8 @@ pub struct MatrixMessage {
     pub file_name: Option<String>,
     /// What was written with a file (client-server API, "Media captions").
     pub caption: Option<String>,
+    /// Whether a bridge of Salon wrote it, this one or another.
+    pub is_of_bridge: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,6 +128,9 @@ struct RawMessage {
     new_content: Option<Box<RawMessage>>,
     #[serde(rename = "m.mentions")]
     mentions: Option<RawMentions>,
+    /// See [`super::homeserver::KEY_MEMBER`].
+    #[serde(rename = "chat.salon.key")]
+    salon_key: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -225,7 +231,9 @@ fn decode_message(raw: &RawEvent<'_>) -> Result<Option<MatrixContent>, Malformed
     if let Some(of) = replaced.and_then(|relation| relation.event_id.clone()) {
         // Client-server API, "Event replacements": without new content the event is not a valid replacement.
         let Some(new) = message.new_content else { return Err(Malformed) };
-        return Ok(plain_message(&raw.r#type, *new).map(|by| MatrixContent::Replacement { of, by }));
+        let is_of_bridge = message.salon_key.is_some();
+        let by = plain_message(&raw.r#type, *new).map(|by| MatrixMessage { is_of_bridge, ..by });
+        return Ok(by.map(|by| MatrixContent::Replacement { of, by }));
     }
     Ok(plain_message(&raw.r#type, message).map(MatrixContent::Message))
 }
@@ -259,6 +267,7 @@ fn plain_message(event_type: &str, raw: RawMessage) -> Option<MatrixMessage> {
         media,
         file_name,
         caption,
+        is_of_bridge: raw.salon_key.is_some(),
     })
 }
 

@@ -15,9 +15,11 @@ use crate::platform::{DriverError, PlatformFailure};
 /// The wait where a homeserver asks for one without saying how long.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Events that the history is asked for at once, and how often at most: a connect looks among the last 1,000 for what it was not given.
+/// Events that the history is asked for at once, and how often at most: the bridge looks among the last 1,000 for what it was not given.
 const HISTORY_PAGE: usize = 100;
 const MAX_HISTORY_PAGES: usize = 10;
+/// Events of the first page where a known one is looked for, which is usually among the newest.
+const FIRST_PAGE: usize = 20;
 
 /// A homeserver and the token of the application service.
 #[derive(Clone)]
@@ -187,9 +189,9 @@ impl Homeserver {
     /// The newest events of a room, oldest first: a page of them, or as many as it takes to find one that is known.
     pub(super) async fn newest_events(&self, room: &str, known: Option<&str>) -> Result<Vec<Value>, HomeserverFailure> {
         let path = ["v3", "rooms", room, "messages"];
-        let limit = HISTORY_PAGE.to_string();
         let (mut newest_first, mut from) = (Vec::new(), None::<String>);
-        for _ in 0..MAX_HISTORY_PAGES {
+        for page in 0..=MAX_HISTORY_PAGES {
+            let limit = if page == 0 && known.is_some() { FIRST_PAGE } else { HISTORY_PAGE }.to_string();
             let query = [("dir", "b"), ("limit", limit.as_str())].into_iter();
             let query: Vec<_> = query.chain(from.iter().map(|from| ("from", from.as_str()))).collect();
             let mut page = self.call(ClientCall { query: &query, ..ClientCall::new(Method::GET, &path) }).await?;

@@ -2,28 +2,30 @@
 //!
 //! Application service API v1.15: "Authorization", "Pushing events", "Querying", "Pinging".
 
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use hyper::{Method, StatusCode};
+use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::MatrixDriver;
 use super::events::{self, MatrixContent, MatrixEvent, MatrixMessage, MatrixMessageKind, Membership};
-use super::html::{self, percent_decoded};
+use super::homeserver::HomeserverFailure;
+use super::html;
 use crate::http_receiver::{PlatformAnswer, PlatformRequest};
 use crate::platform::{
-    Attachment, AuthorOrigin, PlatformAuthor, PlatformChannel, PlatformEvent, PlatformEvents, PlatformMessage,
-    PlatformMessageId, PlatformUserId,
+    Attachment, AuthorOrigin, BridgeEnded, PlatformAuthor, PlatformChannel, PlatformEvent, PlatformEvents,
+    PlatformMessage, PlatformMessageId, PlatformUserId,
 };
 use crate::rich::{InlineText, MentionTarget, RichText, TextBlock};
-use salon_protocol::Timestamp;
+use salon_protocol::{Timestamp, percent_decoded};
 
 /// How long a transaction may wait for the bridge. Synapse gives up after a minute and sends it again.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl MatrixDriver {
     pub(super) async fn take_request(&self, request: PlatformRequest, events: &PlatformEvents) -> PlatformAnswer {
-        if let Some(refusal) = authorize(&request, &self.hs_token) {
+        if let Some(refusal) = authorize(&request.head.headers, &self.hs_token) {
             return refusal;
         }
         let path = request.head.uri.path();
@@ -52,7 +54,19 @@ impl MatrixDriver {
             let mut ready = self.ready.subscribe();
             ready.wait_for(|is_ready| *is_ready).await.ok()?;
             let _in_order = self.transactions.lock().await;
-            for event in transaction.events {
+            let rooms: BTreeSet<String> = transaction.events.iter().map(|event| event.room_id.clone()).collect();
+            let mut taken = HashSet::new();
+            for room in rooms.iter().filter(|room| self.channel_of(room).is_some()) {
+                match self.take_unsent(room, events).await? {
+                    Ok(ids) => taken.extend(ids),
+                    Err(failure @ HomeserverFailure::Refused { status: 400..=428, .. }) => {
+                        tracing::warn!(%room, %failure, "matrix bridge: history unreadable, taking what was handed over");
+                    }
+                    // It hands over the same again.
+                    Err(_) => return None,
+                }
+            }
+            for event in transaction.events.into_iter().filter(|event| !taken.contains(&event.event_id)) {
                 self.take(event, events).await?;
             }
             Some(())
@@ -79,18 +93,53 @@ impl MatrixDriver {
         Some(())
     }
 
-    /// Takes events of a room that the homeserver has and did not hand over: Synapse keeps some in memory, and forgets them when it crashes.
+    /// Takes events of a room that the homeserver has and did not hand over: Synapse keeps some in memory, and forgets them when it crashes. Nothing tells
+    /// the bridge of that, so it compares the history with the newest event that it has. Returns the ids of what it took; `None` when the bridge has ended.
+    ///
+    /// The caller holds `transactions`.
+    async fn take_unsent(&self, room: &str, events: &PlatformEvents) -> Option<Result<Vec<String>, HomeserverFailure>> {
+        let Some(last) = self.newest_taken.lock().get(room).cloned() else { return Some(Ok(Vec::new())) };
+        match self.homeserver.newest_events(room, Some(&last)).await {
+            Ok(newest) => self.take_after(&last, newest, events).await.map(Ok),
+            Err(failure) => Some(Err(failure)),
+        }
+    }
+
+    /// Looks in every connected channel for what the homeserver did not hand over.
+    pub(super) async fn look_for_unsent(
+        &self,
+        events: &PlatformEvents,
+    ) -> Result<Result<(), HomeserverFailure>, BridgeEnded> {
+        let rooms = self.rooms.lock().clone();
+        for (_, room) in rooms.iter().filter(|(channel, _)| self.channels.is_connected(channel)) {
+            let _in_order = self.transactions.lock().await;
+            match self.take_unsent(room, events).await {
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => return Ok(Err(failure)),
+                None => tracing::warn!(%room, "matrix bridge: missed messages not stored, looking again later"),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// As [`Self::take_unsent`], of events that have been read already.
     pub(super) async fn take_missed(&self, room: &str, newest: Vec<Value>, events: &PlatformEvents) -> Option<()> {
         let _in_order = self.transactions.lock().await;
         let Some(last) = self.newest_taken.lock().get(room).cloned() else { return Some(()) };
+        self.take_after(&last, newest, events).await.map(drop)
+    }
+
+    async fn take_after(&self, last: &str, newest: Vec<Value>, events: &PlatformEvents) -> Option<Vec<String>> {
         // Beyond the events that were looked at, only transactions bring them, in their order.
-        let Some(known) = newest.iter().rposition(|event| event["event_id"] == *last) else { return Some(()) };
+        let Some(known) = newest.iter().rposition(|event| event["event_id"] == *last) else { return Some(Vec::new()) };
         let missed = newest.into_iter().skip(known + 1);
         let transaction = json!({ "events": missed.collect::<Vec<_>>() }).to_string();
+        let mut taken = Vec::new();
         for event in events::decode_transaction(transaction.as_bytes())?.events {
+            taken.push(event.event_id.clone());
             self.take(event, events).await?;
         }
-        Some(())
+        Some(taken)
     }
 
     async fn translate(&self, channel: &PlatformChannel, event: MatrixEvent) -> Option<PlatformEvent> {
@@ -104,7 +153,7 @@ impl MatrixDriver {
         let id = PlatformMessageId::new(&event_id);
         Some(match content {
             MatrixContent::Message(message) => {
-                let author = self.author(&sender, message.kind).await;
+                let author = self.author(&sender, message.kind, message.is_of_bridge).await;
                 let attachments = self.attachments(&message, &room_id, &event_id);
                 PlatformEvent::Message(PlatformMessage {
                     id: Some(id),
@@ -116,13 +165,14 @@ impl MatrixDriver {
                 })
             }
             MatrixContent::Replacement { of, by } => {
-                let author = self.author(&sender, by.kind).await;
+                let author = self.author(&sender, by.kind, by.is_of_bridge).await;
                 let content = self.text(&author, &by);
                 PlatformEvent::Edit { target: PlatformMessageId::new(of), author, content, id: Some(id) }
             }
             MatrixContent::Redaction { of } => {
-                let author = self.author(&sender, MatrixMessageKind::Text).await;
-                PlatformEvent::Retract { target: PlatformMessageId::new(of), author, id: Some(id) }
+                let author = self.author(&sender, MatrixMessageKind::Text, false).await;
+                // The homeserver has checked it (client-server API, "Redactions").
+                PlatformEvent::Retract { target: PlatformMessageId::new(of), author, is_moderated: true, id: Some(id) }
             }
             MatrixContent::Encrypted => {
                 tracing::warn!(%channel, "matrix bridge: message left out, the room is encrypted and a bridge has no keys");
@@ -151,7 +201,7 @@ impl MatrixDriver {
         }
     }
 
-    async fn author(&self, sender: &str, kind: MatrixMessageKind) -> PlatformAuthor {
+    async fn author(&self, sender: &str, kind: MatrixMessageKind, is_of_bridge: bool) -> PlatformAuthor {
         let name = match self.names.get(sender) {
             Some(name) => name,
             // Without an answer the local part has to do; it is asked for again with the next message.
@@ -160,7 +210,9 @@ impl MatrixDriver {
                 Err(_) => crate::display_names::fallback(sender),
             },
         };
-        let origin = if kind == MatrixMessageKind::Notice { AuthorOrigin::Bot } else { AuthorOrigin::Person };
+        // Two bridges in one room that relayed each other would never end.
+        let is_bot = kind == MatrixMessageKind::Notice || is_of_bridge;
+        let origin = if is_bot { AuthorOrigin::Bot } else { AuthorOrigin::Person };
         PlatformAuthor { origin, ..person(sender.to_owned(), name) }
     }
 
@@ -201,8 +253,8 @@ impl MatrixDriver {
 }
 
 /// Checks the token of the homeserver, in time that does not depend on where it differs.
-fn authorize(request: &PlatformRequest, hs_token: &str) -> Option<PlatformAnswer> {
-    let header = request.head.headers.get(hyper::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+pub(super) fn authorize(headers: &HeaderMap, hs_token: &str) -> Option<PlatformAnswer> {
+    let header = headers.get(hyper::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
         return Some(error(StatusCode::UNAUTHORIZED, "M_UNAUTHORIZED", "the token of the homeserver is missing"));
     };
@@ -212,7 +264,7 @@ fn authorize(request: &PlatformRequest, hs_token: &str) -> Option<PlatformAnswer
 
 /// Answers a ping alone, for a bridge that is not running. Everything else is to come again later.
 pub(super) fn answer_ping(request: &PlatformRequest, hs_token: &str) -> PlatformAnswer {
-    match authorize(request, hs_token) {
+    match authorize(&request.head.headers, hs_token) {
         Some(refusal) => refusal,
         None if request.head.uri.path() == "/_matrix/app/v1/ping" => PlatformAnswer::empty_object(),
         None => error(StatusCode::SERVICE_UNAVAILABLE, "M_UNKNOWN", "the bridge is not running"),

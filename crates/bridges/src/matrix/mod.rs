@@ -67,6 +67,9 @@ pub struct MatrixDriver {
     rooms: Mutex<HashMap<PlatformChannel, String>>,
     puppets: Puppets,
     names: DisplayNames,
+    look_interval: Duration,
+    /// The newest event of each channel that an earlier run has stored.
+    begun: Mutex<HashMap<PlatformChannel, String>>,
     /// The newest event of each room that is stored here.
     newest_taken: Mutex<HashMap<String, String>>,
     /// Whether it is known which rooms are bridged, and what was missed in them.
@@ -172,6 +175,10 @@ impl PlatformDriver for MatrixDriver {
             // The registration asks for no limit; a homeserver that has one all the same says so.
             pace: Pace { interval: Duration::ZERO, burst: 1 },
         }
+    }
+
+    fn begin(&self, channel: &PlatformChannel, newest: PlatformMessageId) {
+        self.begun.lock().insert(channel.clone(), newest.0);
     }
 
     fn run(

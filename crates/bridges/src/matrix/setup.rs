@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -20,6 +21,9 @@ use crate::init::{InitFile, InitOptions, InitPlan};
 use crate::platform::{CheckFinding, DriverError, PlatformChannel, PlatformDriver};
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:9009";
+/// The largest request while only pings are answered.
+const MAX_PING_BYTES: usize = 64 << 10;
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The members of `[bridges.NAME]` that are Matrix's own.
 #[derive(Debug, Deserialize)]
@@ -41,6 +45,8 @@ struct MatrixConfig {
     puppet_prefix: Option<String>,
     /// A public address of the homeserver's media: `/SERVER/ID` is appended.
     media_url: Option<String>,
+    /// How often the bridge looks for messages that the homeserver did not hand over, in milliseconds.
+    look_interval_ms: Option<u64>,
 }
 
 /// Opens a bridge.
@@ -72,6 +78,8 @@ pub fn open(config: &BridgeConfig) -> Result<Arc<dyn PlatformDriver>, DriverErro
         puppets: Puppets::new(ids.clone()),
         ids,
         names: DisplayNames::default(),
+        look_interval: own.look_interval_ms.map_or(LOOK_INTERVAL, Duration::from_millis),
+        begun: Default::default(),
         newest_taken: Default::default(),
         ready: watch::Sender::new(false),
         transactions: Default::default(),
@@ -181,7 +189,7 @@ impl MatrixDriver {
                     let answer = super::inbound::answer_ping(&request, &token);
                     async move { answer }
                 };
-                crate::http_receiver::serve(listener, 64 * 1024, answer, stop.clone()).await;
+                crate::http_receiver::serve(listener, |_| MAX_PING_BYTES, answer, stop.clone()).await;
             }
         };
         let pinging = async {

@@ -29,6 +29,16 @@ fn markdown(html: &str) -> String {
     render(&parsed(html), Flavour::Markdown)
 }
 
+/// 64 KiB is the largest event. Reading each of these took seconds where the search for an end began again with each of them.
+#[test]
+fn a_hostile_text_is_read_in_linear_time() {
+    for unit in
+        ["<a", "<a \"", "<!--", "&", "&amp", "<b>", "</b>", "<li>", "<ul>", "<blockquote>", "<a href=x>", "<pre>"]
+    {
+        drop(parsed(&unit.repeat((1 << 20) / unit.len())));
+    }
+}
+
 #[test]
 fn html_becomes_markdown() {
     for (html, expected) in [
@@ -295,4 +305,26 @@ fn only_a_message_that_is_late_has_a_time_of_its_own() {
     assert_eq!(late(before(40 * 24 * 60 * 60), now), None, "too long ago to be believed");
     assert_eq!(late(Some(Timestamp(now.0 + 60_000)), now), None, "of the future");
     assert_eq!(late(None, now), None);
+}
+
+/// A message of another bridge in the room is told by the member that every bridge writes.
+#[test]
+fn messages_of_bridges_are_marked() {
+    let is_of_bridge = |content: serde_json::Value| {
+        let event = json!({"type": "m.room.message", "event_id": "$1", "room_id": "!r:x", "sender": "@a:x", "content": content});
+        let transaction =
+            decode_transaction(json!({ "events": [event] }).to_string().as_bytes()).expect("a transaction");
+        match &transaction.events[0].content {
+            MatrixContent::Message(message) => message.is_of_bridge,
+            MatrixContent::Replacement { by, .. } => by.is_of_bridge,
+            other => panic!("{other:?}"),
+        }
+    };
+    let replaced = json!({"rel_type": "m.replace", "event_id": "$0"});
+    let new = json!({"msgtype": "m.text", "body": "b"});
+    assert!(!is_of_bridge(json!({"msgtype": "m.text", "body": "a"})));
+    assert!(is_of_bridge(json!({"msgtype": "m.text", "body": "a", "chat.salon.key": "k"})));
+    assert!(is_of_bridge(
+        json!({"msgtype": "m.text", "body": "a", "chat.salon.key": {}, "m.new_content": new, "m.relates_to": replaced})
+    ));
 }

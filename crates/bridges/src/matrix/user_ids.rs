@@ -3,7 +3,7 @@
 //! Client-server API, "User Identifiers": a local part has lower-case letters, digits and `.`, `_`, `=`, `-`, `/`, `+`. Every other byte of a
 //! participant id is `=` and two hexadecimal digits, as the specification suggests ("Mapping from other character sets").
 
-use salon_protocol::ParticipantId;
+use salon_protocol::{ParticipantId, percent_decoded};
 
 /// A user id has at most 255 bytes.
 const MAX_USER_ID: usize = 255;
@@ -36,7 +36,7 @@ impl PuppetIds {
     /// The participant that a user id stands for.
     pub fn participant(&self, user_id: &str) -> Option<ParticipantId> {
         let local = self.local_part(user_id)?.strip_prefix(self.prefix.as_str())?;
-        let decoded = super::html::percent_decoded(&local.replace('%', "%25").replace('=', "%"))?;
+        let decoded = percent_decoded(&local.replace('%', "%25").replace('=', "%"))?;
         decoded.parse().ok()
     }
 

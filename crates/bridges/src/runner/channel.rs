@@ -25,6 +25,9 @@ use crate::platform::{
 use crate::room::{RoomAction, RoomEvent, RoomResult, RoomTicket};
 use crate::store::{BridgeStore, BridgeStoreError};
 
+/// Requests to the room that wait for the one before them, beyond which no events of the platform are taken.
+const MAX_WAITING_REQUESTS: usize = 64;
+
 /// Why a channel is not bridged by this process any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelEnd {
@@ -158,7 +161,8 @@ impl ChannelTask {
                 Some((key, result)) = OptionFuture::from(work.action.as_mut()) => Occurrence::Action(key, result),
                 Some((ticket, result)) = OptionFuture::from(work.ordered.as_mut()) => Occurrence::Ordered(ticket, result),
                 Some((ticket, result)) = work.calls.next(), if !work.calls.is_empty() => Occurrence::Request(ticket, result),
-                Some(event) = reported.recv() => Occurrence::Reported(event),
+                // A platform that reports faster than the room answers has to wait.
+                Some(event) = reported.recv(), if work.waiting.len() < MAX_WAITING_REQUESTS => Occurrence::Reported(event),
                 event = events.next() => Occurrence::Room(event),
                 Some(()) = sleeping => Occurrence::Tick,
             };

@@ -135,6 +135,9 @@ async fn own(run: &BridgeRun, stop: CancellationToken, listener: &StatusListener
     let mut tasks: JoinSet<Result<ChannelEnd, BridgeError>> = JoinSet::new();
     let mut routes = Vec::new();
     for (channel, topic, stored, shared) in channels {
+        if let Some(newest) = stored.newest_of_platform() {
+            run.driver.begin(channel, newest.clone());
+        }
         let last_read = stored.position.clone();
         let core = BridgeCore::new(CoreSetup {
             participant: run.config.participant(),

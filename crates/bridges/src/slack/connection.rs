@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hyper::HeaderMap;
+
 use super::SlackDriver;
 use super::events::SlackMessage;
 use super::web_api::SlackFailure;
@@ -15,11 +17,12 @@ use crate::platform::{ActionKey, BridgeEnded, PlatformChannel, PlatformEvent, Pl
 const HISTORY_LIMIT: u32 = 100;
 const MAX_THREADS_READ: usize = 5;
 
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
 impl CallbackPlatform for SlackDriver {
     type Failure = SlackFailure;
 
     const CALLER: &'static str = "Slack";
-    const MAX_REQUEST_BYTES: usize = 1 << 20;
 
     fn listen(&self) -> SocketAddr {
         self.listen
@@ -27,6 +30,11 @@ impl CallbackPlatform for SlackDriver {
 
     fn channels(&self) -> &ConnectedChannels {
         &self.channels
+    }
+
+    /// Who sent a request is known when all of it is there.
+    fn max_request_bytes(&self, _headers: &HeaderMap) -> usize {
+        MAX_REQUEST_BYTES
     }
 
     async fn answer(&self, request: PlatformRequest, events: &PlatformEvents) -> PlatformAnswer {
@@ -92,7 +100,8 @@ impl SlackDriver {
     ) -> Result<(), BridgeEnded> {
         self.channels.connect(channel, events).await?;
         for message in messages {
-            let event = match message.key() {
+            // Anybody's app can write metadata.
+            let event = match message.key().filter(|_| self.is_own(&message)) {
                 Some(key) => Some(PlatformEvent::Echo {
                     key: ActionKey::new(key),
                     id: Some(PlatformMessageId::new(&message.ts)),

@@ -88,7 +88,8 @@ impl SlackDriver {
                     is_verified: true,
                 };
                 let id = Some(PlatformMessageId::new(format!("{ts}@{event_ts}")));
-                Some((channel, PlatformEvent::Retract { target: PlatformMessageId::new(ts), author, id }))
+                let target = PlatformMessageId::new(ts);
+                Some((channel, PlatformEvent::Retract { target, author, is_moderated: true, id }))
             }
             SlackEvent::Unrelated => None,
         }
@@ -125,10 +126,18 @@ impl SlackDriver {
         }))
     }
 
+    /// Whether the bridge wrote a message.
+    pub(super) fn is_own(&self, message: &SlackMessage) -> bool {
+        self.identity.borrow().as_ref().is_some_and(|identity| {
+            message.user.as_deref() == Some(&identity.user_id)
+                || (message.bot_id.is_some() && message.bot_id == identity.bot_id)
+        })
+    }
+
     async fn author(&self, message: &SlackMessage) -> Option<PlatformAuthor> {
-        let identity = self.identity.borrow().clone()?;
-        let is_own = message.user.as_deref() == Some(&identity.user_id)
-            || (message.bot_id.is_some() && message.bot_id == identity.bot_id);
+        // Who the bridge is must be known, or its own messages would come back.
+        self.identity.borrow().as_ref()?;
+        let is_own = self.is_own(message);
         let id = message.user.clone().or_else(|| message.bot_id.clone())?;
         let origin = match (&message.bot_id, is_own) {
             (_, true) => AuthorOrigin::OwnBridge,

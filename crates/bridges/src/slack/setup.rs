@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::SlackDriver;
-use super::web_api::SlackApi;
+use super::web_api::{SlackApi, SlackFailure};
 use crate::config::BridgeConfig;
 use crate::connected_channels::ConnectedChannels;
 use crate::display_names::DisplayNames;
@@ -109,7 +109,8 @@ pub fn init(options: &InitOptions) -> InitPlan {
                 "Install the app. Write its Bot User OAuth Token to `{name}-slack.token` and its Signing Secret to `{name}-slack.secret`, both mode 600."
             ),
             format!("Put the id of the channel where `{channel}` is, and invite the app into a private channel."),
-            "Start the bridge, then let Slack verify the request URL on the page Event Subscriptions.".into(),
+            "When the bridge runs (the last step), let Slack verify the request URL on the page Event Subscriptions."
+                .into(),
         ],
     }
 }
@@ -123,7 +124,10 @@ impl SlackDriver {
                 findings.push(CheckFinding::fine("token", format!("{} in {}", identity.user_id, identity.team)));
             }
             Err(failure) => {
-                let hint = "write the Bot User OAuth Token of the installed app to `token_file`";
+                let hint = match &failure {
+                    SlackFailure::Refused(_) => "write the Bot User OAuth Token of the installed app to `token_file`",
+                    _ => "see whether https://slack.com can be reached from here, or correct `api`",
+                };
                 findings.push(CheckFinding::problem("token", failure.to_string(), hint));
                 return findings;
             }

@@ -1,5 +1,6 @@
 //! Elements of an XML stream. XMPP allows no comments, processing instructions, DTDs or custom entities (RFC 6120 §11.1).
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use quick_xml::Reader;
@@ -67,15 +68,25 @@ impl XmlElement {
     fn write(&self, text: &mut String) {
         let _ = write!(text, "<{}", self.name);
         for (name, value) in &self.attributes {
-            let _ = write!(text, " {name}='{}'", escape(value.as_str()));
+            let _ = write!(text, " {name}='{}'", escape(allowed(value)));
         }
         if self.children.is_empty() && self.text.is_empty() {
             text.push_str("/>");
             return;
         }
-        let _ = write!(text, ">{}", escape(self.text.as_str()));
+        let _ = write!(text, ">{}", escape(allowed(&self.text)));
         self.children.iter().for_each(|child| child.write(text));
         let _ = write!(text, "</{}>", self.name);
+    }
+}
+
+/// Without characters that XML 1.0 has no way to write (§2.2). A server closes the stream for one, every time that the message is sent again.
+fn allowed(text: &str) -> Cow<'_, str> {
+    let is_forbidden =
+        |c: char| (c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r')) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    match text.contains(is_forbidden) {
+        true => text.replace(is_forbidden, "").into(),
+        false => text.into(),
     }
 }
 

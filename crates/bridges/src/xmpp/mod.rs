@@ -1,8 +1,14 @@
 //! XMPP: a component (XEP-0114) of a server, in multi-user chats (XEP-0045). Every participant of the room that speaks is an occupant of the chat.
 
+mod addresses;
 mod body;
 mod driver;
 mod element;
+mod inbound;
+mod message_ids;
+mod muc;
+mod presence;
+mod queries;
 mod session;
 mod styling;
 #[cfg(test)]
@@ -16,7 +22,7 @@ use futures_util::FutureExt as _;
 use salon_protocol::Timestamp;
 use serde::Deserialize;
 
-use crate::config::BridgeConfig;
+use crate::config::{BridgeConfig, PlatformSecret};
 use crate::init::{InitFile, InitOptions, InitPlan};
 use crate::platform::{DriverError, Pace, PlatformCapabilities, PlatformChannel, PlatformDriver, ResendRule};
 use crate::rich::Flavour;
@@ -55,10 +61,9 @@ pub fn open(config: &BridgeConfig) -> Result<Arc<dyn PlatformDriver>, DriverErro
             config.name
         )));
     }
-    let secret = config.secret(&members.secret_file)?;
     let login = XmppLogin {
         domain: members.domain,
-        secret: secret.expose().to_owned(),
+        secret: config.secret(&members.secret_file)?,
         nick: members.nick.unwrap_or_else(|| "salon".into()),
         channels: channels.clone(),
     };
@@ -81,7 +86,7 @@ pub fn open(config: &BridgeConfig) -> Result<Arc<dyn PlatformDriver>, DriverErro
 pub fn read_stream(bytes: &[u8]) -> usize {
     let login = XmppLogin {
         domain: "salon.example.org".into(),
-        secret: "secret".into(),
+        secret: PlatformSecret::new("secret"),
         nick: "salon".into(),
         channels: vec![PlatformChannel::new("lab@muc.example.org")],
     };

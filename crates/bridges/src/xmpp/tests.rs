@@ -3,6 +3,7 @@ use salon_protocol::{ParticipantId, Timestamp};
 
 use super::element::{StreamItem, StreamReader, XmlElement};
 use super::session::{XmppLogin, XmppOutput, XmppSession};
+use crate::config::PlatformSecret;
 use crate::platform::{ActionKey, PlatformAction, PlatformChannel, PlatformMessageId, RenderedText, Speaker};
 
 /// The stanzas of a stream.
@@ -34,7 +35,7 @@ impl Conversation {
     fn new() -> Self {
         let login = XmppLogin {
             domain: "salon.x".into(),
-            secret: "secret".into(),
+            secret: PlatformSecret::new("secret"),
             nick: "salon".into(),
             channels: vec![channel()],
         };
@@ -82,6 +83,8 @@ fn text(text: &str) -> RenderedText {
 }
 
 const KEY: &str = "0123456789abcdef01234567";
+/// The id of the message with that key.
+const ID: &str = "salon-0123456789abcdef01234567-e6afd994dfc773b1";
 const SELF: &str = "<x xmlns='http://jabber.org/protocol/muc#user'><status code='110'/></x>";
 
 #[test]
@@ -90,7 +93,7 @@ fn a_chat_is_unlocked_heard_and_written_to() {
         .server("<handshake/>")
         .server("<presence from='lab@muc.x/ann' to='salon@salon.x/salon'><x xmlns='http://jabber.org/protocol/muc#user'><item jid='ann@x/phone' role='participant'/></x></presence>")
         .server("<presence from='lab@muc.x/salon' to='salon@salon.x/salon'><x xmlns='http://jabber.org/protocol/muc#user'><status code='110'/><status code='201'/></x></presence>")
-        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob' to='salon@salon.x/salon' id='{KEY}'><body>of an earlier run</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/><stanza-id xmlns='urn:xmpp:sid:0' id='m1' by='lab@muc.x'/></message>"))
+        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob' to='salon@salon.x/salon' id='{ID}'><body>of an earlier run</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/><stanza-id xmlns='urn:xmpp:sid:0' id='m1' by='lab@muc.x'/></message>"))
         .server("<message type='groupchat' from='lab@muc.x' to='salon@salon.x/salon'><subject/></message>")
         .server("<message type='groupchat' from='lab@muc.x/ann' to='salon@salon.x/salon' id='a1'><body>1 &lt; 2 &amp; &#x1F600;</body><stanza-id xmlns='urn:xmpp:sid:0' id='m2' by='lab@muc.x'/></message>")
         .server("<message type='groupchat' from='lab@muc.x/ann' to='salon@salon.x/salon' id='a2'><body>1 &lt; 3</body><replace xmlns='urn:xmpp:message-correct:0' id='a1'/><stanza-id xmlns='urn:xmpp:sid:0' id='m3' by='lab@muc.x'/></message>")
@@ -132,8 +135,8 @@ fn a_puppet_enters_and_speaks() {
         .act(PlatformAction::Send { key: key(), speaker: bob(), text: text("a <b> & 'c'"), reply_to: Some(PlatformMessageId::new("m1")), sent_at: None })
         .server("<presence type='error' from='lab@muc.x/Bob' to='agent..ob.1df3a2f711@salon.x/salon'><error type='cancel'><conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>")
         .server(&format!("<presence from='lab@muc.x/Bob_' to='agent..ob.1df3a2f711@salon.x/salon'>{SELF}</presence>"))
-        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob_' to='agent..ob.1df3a2f711@salon.x/salon' id='{KEY}'><body>a copy</body></message>"))
-        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob_' to='salon@salon.x/salon' id='{KEY}'><body>x</body><stanza-id xmlns='urn:xmpp:sid:0' id='m9' by='lab@muc.x'/></message>"))
+        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob_' to='agent..ob.1df3a2f711@salon.x/salon' id='{ID}'><body>a copy</body></message>"))
+        .server(&format!("<message type='groupchat' from='lab@muc.x/Bob_' to='salon@salon.x/salon' id='{ID}'><body>x</body><stanza-id xmlns='urn:xmpp:sid:0' id='m9' by='lab@muc.x'/></message>"))
         .act(PlatformAction::Edit { key: ActionKey::new(KEY.replace('0', "f")), speaker: bob(), target: PlatformMessageId::new("m9"), text: text("b") });
     assert_snapshot!(conversation.transcript);
 }
@@ -155,4 +158,67 @@ fn what_is_not_allowed_ends_the_stream() {
     assert!(stanzas("<message>&a;</message>").is_err());
     assert!(stanzas(&"<a>".repeat(100)).is_err());
     assert!(stanzas("<message><body>x</message>").is_err());
+}
+
+fn said(from: &str, id: &str, inside: &str) -> String {
+    format!("<message type='groupchat' from='lab@muc.x{from}' to='salon@salon.x/salon' id='{id}'>{inside}</message>")
+}
+
+fn entered() -> Conversation {
+    Conversation::new()
+        .server("<handshake/>")
+        .server(&format!("<presence from='lab@muc.x/salon' to='salon@salon.x/salon'>{SELF}</presence>"))
+}
+
+/// What a message was reported as: the last line of the transcript.
+fn reported(conversation: Conversation) -> String {
+    conversation.transcript.lines().last().unwrap_or_default().trim().to_owned()
+}
+
+/// An id proves that the bridge sent a message only where nobody else can make it.
+#[test]
+fn only_ids_that_the_bridge_made_are_its_own() {
+    let heard = |id: &str| reported(entered().server(&said("/ann", id, "<body>hi</body>")));
+    assert!(heard(ID).contains("Echo"), "{}", heard(ID));
+    assert!(heard(KEY).contains("Message(") && heard(KEY).contains("origin: Person"), "{}", heard(KEY));
+    let of_another = ID.replace("salon-0", "salon-1");
+    assert!(heard(&of_another).contains("origin: Bot"), "{}", heard(&of_another));
+    // A person cannot end an action that waits for its reflection.
+    let send = PlatformAction::Send {
+        key: ActionKey::new(KEY),
+        speaker: None,
+        text: text("hello"),
+        reply_to: None,
+        sent_at: None,
+    };
+    let forged = said("/eve", KEY, "<body>x</body>");
+    assert!(!entered().act(send).server(&forged).transcript.contains("Outcome"));
+}
+
+/// Only the chat gives ids that count, and only the chat itself says that a moderator deleted something.
+#[test]
+fn people_cannot_give_ids_or_moderate() {
+    let stanza_id = |by: &str| format!("<stanza-id xmlns='urn:xmpp:sid:0' id='m1' by='{by}'/>");
+    let heard = |inside: &str| reported(entered().server(&said("/ann", "a1", &format!("<body>hi</body>{inside}"))));
+    assert!(heard(&stanza_id("lab@muc.x")).contains(r#"id: Some(PlatformMessageId("m1"))"#));
+    assert!(heard(&stanza_id("eve.x")).contains(r#"id: Some(PlatformMessageId("a1"))"#));
+    let retract = "<retract xmlns='urn:xmpp:message-retract:1' id='m1'/>";
+    assert!(reported(entered().server(&said("/ann", "a2", retract))).contains("is_moderated: false"));
+    assert!(reported(entered().server(&said("", "a2", retract))).contains("is_moderated: true"));
+    // What the chat itself writes was written by nobody.
+    assert!(reported(entered().server(&said("", "a3", "<body>welcome</body>"))).starts_with('←'));
+    // Two people can give the same id: each corrects their own message.
+    let numbered = |nick: &str, id: &str| {
+        said(nick, "1", &format!("<body>x</body><stanza-id xmlns='urn:xmpp:sid:0' id='{id}' by='lab@muc.x'/>"))
+    };
+    let correction = said("/ann", "2", "<body>y</body><replace xmlns='urn:xmpp:message-correct:0' id='1'/>");
+    let corrected = entered().server(&numbered("/ann", "m1")).server(&numbered("/eve", "m2")).server(&correction);
+    assert!(reported(corrected).contains(r#"Edit { target: PlatformMessageId("m1")"#));
+}
+
+/// One character that XML cannot have would end the stream, and again after each reconnect.
+#[test]
+fn what_is_written_is_always_xml() {
+    let element = XmlElement::new("body").with("id", "a\u{1}\u{ffff}").text("b\u{fffe}\u{0}\u{1b}[1m\u{85}\tc");
+    assert_eq!(element.written(), "<body id='a'>b[1m\u{85}\tc</body>");
 }

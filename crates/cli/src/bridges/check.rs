@@ -33,7 +33,9 @@ pub(super) async fn run(args: CheckArgs) -> Result<(), Trouble> {
         let _ = out(format_args!("{} ({})", config.name, safe::line(&config.platform)));
         let mut findings = match drivers::open(&config) {
             Ok(driver) => driver.check().await,
-            Err(error) => vec![problem("settings", error.to_string(), "correct `salon.toml`")],
+            Err(error) => {
+                vec![problem("settings", error.to_string(), "correct `salon.toml`, or the file that it names")]
+            }
         };
         findings.extend(check_rooms(&args.access, &config).await);
         for finding in findings {

@@ -130,8 +130,10 @@ impl Script {
                 self.input(CoreInput::Platform(event, None));
             }
             ["@retract", user, target] => {
-                let event =
-                    PlatformEvent::Retract { target: PlatformMessageId::new(*target), author: author(user), id: None };
+                // `%`: a moderator.
+                let (user, is_moderated) = user.strip_prefix('%').map_or((*user, false), |user| (user, true));
+                let (target, author) = (PlatformMessageId::new(*target), author(user));
+                let event = PlatformEvent::Retract { target, author, is_moderated, id: None };
                 self.input(CoreInput::Platform(event, None));
             }
             ["@left", user] => {

@@ -21,7 +21,9 @@ fn chat_replies_edits_and_retractions_both_ways() {
          ! retract bob e1
          ! @edit ann p2 hi there
          ! @edit eve p2 not mine
+         ! @retract eve p2
          ! @retract ann p2
+         ! @retract %eve p3
          ! @left ann"
     ));
 }
@@ -142,4 +144,12 @@ fn only_a_connection_of_afterwards_tells_what_became_of_a_message() {
     let parts: Vec<&str> = transcript.split("! caught-up\n").collect();
     assert!(parts[1].starts_with("! offline\n"), "{transcript}");
     assert_eq!(parts[1].matches("platform: Bob: one").count(), 1, "{transcript}");
+}
+
+/// Each `@` would have been looked up with all of the text after it.
+#[test]
+fn a_text_of_nothing_but_mentions_is_read_in_linear_time() {
+    let text = "@".repeat(300_000);
+    let transcript = able_script(BridgeOptions::default()).run(&format!("@ann: hi\nbob: {text}"));
+    assert!(transcript.contains("platform: Bob: @@@"), "it is shown");
 }
