@@ -127,7 +127,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
 fn run_once(program: &Installed, setup: ControlSetup, load: ControlLoad, round: u32, effort: Effort) -> ControlRecord {
     let measured = || {
         let server = match setup {
-            ControlSetup::Before | ControlSetup::Plain => program.start()?,
+            ControlSetup::Before | ControlSetup::Plain => program.start_with(&[])?,
             ControlSetup::Rules => with_rules(program)?,
         };
         load.plan().measure(&server, effort).with_context(|| server.last_words())
