@@ -51,7 +51,6 @@ impl ServedProcess {
     }
 
     /// Where it takes framed connections, once it has said so. For one that was told to.
-    #[cfg(feature = "nats")]
     pub(crate) async fn framed_address(&self) -> Result<SocketAddr, Failure> {
         self.process.says("where it takes framed connections", framed_announced).await
     }
@@ -84,7 +83,6 @@ fn announced(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("Salon on http://")?.split(',').next()?.parse().ok()
 }
 
-#[cfg(feature = "nats")]
 fn framed_announced(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("Framed connections on tcp://")?.trim().parse().ok()
 }

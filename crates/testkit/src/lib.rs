@@ -7,7 +7,6 @@
 mod binary;
 pub mod crash;
 pub mod data_fixture;
-#[cfg(feature = "nats")]
 pub mod faults;
 pub mod framed;
 pub mod gateway;

@@ -92,7 +92,7 @@ pub(crate) fn check(metadata: &Metadata, tree: &SourceTree) -> Vec<Finding> {
         let manifest = package.manifest_path.strip_prefix(&metadata.workspace_root).unwrap_or(&package.manifest_path);
         let manifest = manifest.to_string_lossy();
         let text = tree.sources.iter().find(|source| source.path == manifest).map_or("", |source| &*source.text);
-        for (dependency, message) in broken(package, &members) {
+        for (dependency, message) in broken(package, &members).into_iter().chain(not_installable(package)) {
             let names = |line: &str| line.trim_start().trim_start_matches('"').starts_with(dependency);
             let line = text.lines().position(names);
             findings.push(Finding { path: manifest.to_string(), line: line.map(|index| index + 1), message });
@@ -122,6 +122,27 @@ fn broken<'a>(package: &'a Package, members: &[&str]) -> Vec<(&'a str, String)> 
                 })
             };
             message.map(|message| (dependency, message))
+        })
+        .collect()
+}
+
+/// The features of a package that name a dev-dependency. `cargo install` leaves dev-dependencies out, and fails.
+fn not_installable(package: &Package) -> Vec<(&str, String)> {
+    let is_ordinary = |name: &str| {
+        package.dependencies.iter().any(|dependency| {
+            dependency.kind.as_deref() != Some("dev") && dependency.rename.as_ref().unwrap_or(&dependency.name) == name
+        })
+    };
+    let named = package.features.iter().flat_map(|(feature, parts)| parts.iter().map(move |part| (feature, part)));
+    named
+        .filter_map(|(feature, part)| {
+            let dependency = part.split_once('/')?.0.trim_end_matches('?');
+            (!is_ordinary(dependency)).then(|| {
+                let message = format!(
+                    "feature `{feature}` names the dev-dependency `{dependency}`, which `cargo install` refuses"
+                );
+                (&**feature, message)
+            })
         })
         .collect()
 }
@@ -179,5 +200,22 @@ mod tests {
                 .ends_with("`rusqlite` belongs in salon-bridges and salon-log alone, not in `salon-rooms`")
         );
         assert!(one("salon-attic:").contains("is not in the crate graph"));
+    }
+
+    #[test]
+    fn a_feature_that_names_a_dev_dependency_is_found() {
+        let package = |features| {
+            serde_json::from_value(serde_json::json!({
+                "name": "a", "manifest_path": "a", "features": features,
+                "dependencies": [{"name": "log", "kind": null}, {"name": "kit", "kind": "dev"}]
+            }))
+        };
+        let fine: Package = package(serde_json::json!({"x": ["y", "dep:log", "log/z", "log?/z"]})).expect("a package");
+        assert_eq!(not_installable(&fine), []);
+        let found: Package = package(serde_json::json!({"x": ["log/z", "kit/z"]})).expect("a package");
+        assert_eq!(
+            not_installable(&found),
+            [("x", "feature `x` names the dev-dependency `kit`, which `cargo install` refuses".to_owned())]
+        );
     }
 }
