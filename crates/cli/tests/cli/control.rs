@@ -57,7 +57,7 @@ fn a_call_that_nobody_approves_ends_when_its_time_is_over() {
         stage.told_to(&admin, &["topic", "set", TOPIC, rule, "--json"]).await;
         let called = stage.told(&["call", TOPIC, "robot", "move", "x=1", "y=2"]).await;
         assert_snapshot!(called, @"
-        error: nobody approved the call to `robot` in time
+        error: approval_expired: nobody approved the call to `robot` in time
         exit: 5
         ");
         assert_snapshot!(stage.told_to(&admin, &["approvals", TOPIC]).await, @"
