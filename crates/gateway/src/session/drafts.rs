@@ -100,8 +100,9 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// Tells the dialect what became of its drafts, in the order they were published.
     pub(super) fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut progress = false;
-        // They come in order, so whoever waits for a later one waits for the first. A session that does not read waits for all of them.
-        let is_awaited = self.awaited_in_flight > 0 || !self.may_publish();
+        // They come in order, and only the first is polled. So a session that has several waits for the first, because a later one may be refused. A
+        // session that does not read waits for all of them.
+        let is_awaited = self.awaited_in_flight > 0 || self.in_flight.len() > 1 || !self.may_publish();
         while let Some(first) = self.in_flight.front_mut() {
             let polled = match is_awaited {
                 true => Pin::new(&mut first.submission).poll(cx),
