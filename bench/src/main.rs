@@ -22,6 +22,7 @@ mod room;
 mod scenario;
 mod session;
 mod soak;
+mod stage;
 mod stats;
 mod targets;
 mod tls;
