@@ -92,7 +92,7 @@ struct ControlRecord {
 pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let now = Installed::find(Contender::Salon, &options.salon)?;
     let before = options.before.as_deref().map(|path| Installed::find(Contender::Salon, path)).transpose()?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, IN_FLIGHT)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[IN_FLIGHT])?;
     setting.contenders = vec![format!("salon ({}, {})", options.salon.display(), now.version)];
     if let (Some(program), Some(path)) = (&before, &options.before) {
         setting.contenders.push(format!("before ({}, {})", path.display(), program.version));
@@ -100,7 +100,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-control", setting.date, setting.slug()).into());
-    let effort = Effort { duration: options.duration, window: IN_FLIGHT, quick: options.quick };
+    let effort = Effort { duration: options.duration, quick: options.quick };
     let mut setups: Vec<(ControlSetup, &Installed)> = vec![(ControlSetup::Plain, &now), (ControlSetup::Rules, &now)];
     setups.extend(before.as_ref().map(|program| (ControlSetup::Before, program)));
     let mut records = Vec::new();

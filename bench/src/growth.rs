@@ -25,7 +25,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
             Scenario::History => histories(&mut session, options)?,
             Scenario::StoredTopics => stored_topics(&mut session, options)?,
             _ => {
-                let plans = plans(&[scenario], session.effort);
+                let plans = plans(&[scenario], &options.windows, session.effort);
                 session.run(&plans, options.rounds, &FLAGS)?;
             }
         }

@@ -66,7 +66,7 @@ struct GuestCourse {
 pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
     let salon = Installed::find(Contender::Salon, &options.salon)?;
     let server = options.server.canonicalize().with_context(|| format!("no server {}", options.server.display()))?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[])?;
     setting.contenders = vec![format!("salon ({})", salon.version), "rmcp-server (this commit)".to_owned()];
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 /// Runs the scenarios of `run` that are asked for.
 fn measure(options: &BenchOptions) -> Result<BenchReport> {
     let mut session = BenchRun::open(options, &options.contenders, "")?;
-    let plans = scenario::plans(&options.scenarios, session.effort);
+    let plans = scenario::plans(&options.scenarios, &options.windows, session.effort);
     session.run(&plans, options.rounds, &[])?;
     session.finish()
 }

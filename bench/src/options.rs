@@ -38,7 +38,8 @@ Options:
   --rounds N      how often each contender has its turn [default: 3]
   --seconds S     length of one measurement [default: 3; of `soak`: 3600]
   --entries N     the longest history of `growth`, up to 10000000 [default: 1000000]
-  --window N      messages in flight in a saturated fan-out [default: 512]
+  --window LIST   messages in flight in a saturated fan-out, measured once with each; `check` judges the smallest
+                  [default: 512; of `check`: 16,64,512]. Other commands than `run` and `check` take one
   --with LIST     further contenders: salon-tls (the gateway with a certificate), nats (nats-server on the path), ws (installed by npm)
   --without LIST  contenders to leave out: ceiling, salon; of `growth`: salon, salon-tls
   --salon PATH    the gateway [default: target/release/salon]
@@ -77,7 +78,7 @@ pub(crate) struct BenchOptions {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) rounds: u32,
     pub(crate) duration: Duration,
-    pub(crate) window: u32,
+    pub(crate) windows: Vec<u32>,
     pub(crate) entries: u32,
     pub(crate) salon: PathBuf,
     pub(crate) before: Option<PathBuf>,
@@ -106,7 +107,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         contenders,
         rounds: 3,
         duration: Duration::from_secs(if is("soak") { 3600 } else { 3 }),
-        window: 512,
+        windows: if is("check") { vec![16, 64, 512] } else { vec![512] },
         entries: 1_000_000,
         salon: "target/release/salon".into(),
         before: None,
@@ -144,7 +145,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
                 options.duration = Duration::try_from_secs_f64(seconds).with_context(invalid)?;
             }
             "--entries" => options.entries = value.parse().with_context(invalid)?,
-            "--window" => options.window = value.parse().with_context(invalid)?,
+            "--window" => {
+                options.windows = value.split(',').map(str::parse).collect::<Result<_, _>>().with_context(invalid)?;
+            }
             "--salon" => options.salon = value.into(),
             "--before" => options.before = Some(value.into()),
             "--server" => options.server = value.into(),
@@ -157,8 +160,11 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
             _ => bail!("unknown option `{flag}`\n\nhint: see `bench --help`"),
         }
     }
-    if options.rounds == 0 || options.duration.is_zero() || !(2..=8192).contains(&options.window) {
-        bail!("rounds and seconds must be above 0, the window from 2 to 8192");
+    if options.rounds == 0 || options.duration.is_zero() || !options.windows.iter().all(|n| (2..=8192).contains(n)) {
+        bail!("rounds and seconds must be above 0, windows from 2 to 8192");
+    }
+    if options.windows.len() > 1 && !is("run") && !is("check") {
+        bail!("only `run` and `check` take several windows");
     }
     match command.as_deref() {
         None | Some("help" | "--help" | "-h") => Ok(BenchCommand::Help),
@@ -211,6 +217,13 @@ mod tests {
             ("run --rounds x", "invalid value `x` for `--rounds`"),
             ("run --rounds", "`--rounds` needs a value"),
             ("run --seconds -1", "invalid value `-1` for `--seconds`"),
+            ("run", "windows: [512]"),
+            ("check", "windows: [16, 64, 512]"),
+            ("run --window 16,64", "windows: [16, 64]"),
+            ("check --window 32", "windows: [32]"),
+            ("run --window 16,1", "windows from 2 to 8192"),
+            ("run --window 16,", "invalid value `16,` for `--window`"),
+            ("nats --window 16,64", "only `run` and `check` take several windows"),
             ("run --fast 1", "unknown option `--fast`"),
             ("commands --rounds 2", "Commands(BenchOptions"),
             ("control --before old/salon", r#"before: Some("old/salon")"#),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::contender::{Contender, output};
 use crate::procfs;
@@ -24,13 +24,15 @@ pub(crate) struct RunSetting {
     pub(crate) file_system: String,
     pub(crate) seconds: f64,
     pub(crate) rounds: u32,
-    pub(crate) window: u32,
+    /// The windows of saturated fan-outs. Runs before there were several have one, as a number.
+    #[serde(alias = "window", deserialize_with = "one_or_more")]
+    pub(crate) windows: Vec<u32>,
     pub(crate) contenders: Vec<String>,
     pub(crate) skipped: Vec<String>,
 }
 
 impl RunSetting {
-    pub(crate) fn new(seconds: f64, rounds: u32, window: u32) -> Result<Self> {
+    pub(crate) fn new(seconds: f64, rounds: u32, windows: &[u32]) -> Result<Self> {
         let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
         let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "unknown".to_owned());
         let changed = git(&["status", "--porcelain"]).is_ok_and(|changes| !changes.is_empty());
@@ -41,10 +43,15 @@ impl RunSetting {
             file_system: procfs::file_system(&std::env::temp_dir())?,
             seconds,
             rounds,
-            window,
+            windows: windows.to_vec(),
             contenders: Vec::new(),
             skipped: Vec::new(),
         })
+    }
+
+    /// The windows as a summary has them.
+    pub(crate) fn window_list(&self) -> String {
+        self.windows.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// A short name of the machine, fit for a file name.
@@ -56,12 +63,28 @@ impl RunSetting {
     }
 }
 
+fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Windows {
+        One(u32),
+        More(Vec<u32>),
+    }
+    Ok(match Windows::deserialize(from)? {
+        Windows::One(window) => vec![window],
+        Windows::More(windows) => windows,
+    })
+}
+
 /// One run of one plan against one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
     pub(crate) scenario: Scenario,
     pub(crate) case: String,
     pub(crate) regime: Regime,
+    /// Messages in flight in each room of a saturated run. Records of older runs have none: theirs is that of the setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<u32>,
     pub(crate) contender: Contender,
     pub(crate) round: u32,
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
@@ -104,8 +127,8 @@ impl BenchReport {
         writeln!(out, "- machine: {}", setting.machine)?;
         writeln!(out, "- commit: {}", setting.commit)?;
         writeln!(out, "- data on: {}", setting.file_system)?;
-        let RunSetting { seconds, rounds, window, .. } = setting;
-        writeln!(out, "- runs: {rounds} rounds of {seconds} s, window {window}; median (lowest–highest)")?;
+        let (RunSetting { seconds, rounds, .. }, windows) = (setting, setting.window_list());
+        writeln!(out, "- runs: {rounds} rounds of {seconds} s, window {windows}; median (lowest–highest)")?;
         for contender in &setting.contenders {
             writeln!(out, "- contender: {contender}")?;
         }
@@ -127,7 +150,8 @@ impl BenchReport {
 
     /// The runs of one plan as a table.
     pub(crate) fn table_of(&self, plan: &BenchPlan) -> Result<String> {
-        self.table(|r| r.scenario == plan.scenario && r.case == plan.case && r.regime == plan.regime)
+        let wanted = (plan.scenario, plan.case.as_str(), plan.regime, plan.window());
+        self.table(|r| (r.scenario, r.case.as_str(), r.regime, r.window) == wanted)
     }
 
     pub(crate) fn table(&self, wanted: impl Fn(&RunRecord) -> bool) -> Result<String> {
@@ -139,15 +163,17 @@ impl BenchReport {
             .collect();
         let mut rows = vec![["case", "regime", "contender"].map(str::to_owned).to_vec()];
         rows[0].extend(columns.iter().map(|(_, heading, _)| (*heading).to_owned()));
-        let mut seen: Vec<(&str, Regime, Contender)> = Vec::new();
+        let mut seen: Vec<(&str, Regime, Option<u32>, Contender)> = Vec::new();
         for record in &records {
-            let key = (record.case.as_str(), record.regime, record.contender);
+            let key = (record.case.as_str(), record.regime, record.window, record.contender);
             if seen.contains(&key) {
                 continue;
             }
             seen.push(key);
-            let mut row = [key.0, key.1.name(), key.2.name()].map(str::to_owned).to_vec();
-            let same = || records.iter().filter(move |r| (r.case.as_str(), r.regime, r.contender) == key);
+            let regime = key.2.map(|window| format!("{}, window {window}", key.1.name()));
+            let regime = regime.unwrap_or_else(|| key.1.name().to_owned());
+            let mut row = vec![key.0.to_owned(), regime, key.3.name().to_owned()];
+            let same = || records.iter().filter(move |r| (r.case.as_str(), r.regime, r.window, r.contender) == key);
             let voids = same().filter(|record| record.void.is_some()).count();
             if voids > 0 {
                 row[2] = format!("{} ({voids} void)", row[2]);
@@ -161,7 +187,13 @@ impl BenchReport {
         lay_out(&rows)
     }
 
-    /// The median of a figure over the rounds.
+    /// The smallest window that a case was measured with, by any contender.
+    pub(crate) fn smallest_window(&self, scenario: Scenario, case: &str, regime: Regime) -> Option<u32> {
+        let same = |r: &&RunRecord| (r.scenario, r.case.as_str(), r.regime) == (scenario, case, regime);
+        self.records.iter().filter(same).filter_map(|record| record.window).min()
+    }
+
+    /// The median of a figure over the rounds, with the smallest window where there are several.
     pub(crate) fn median(
         &self,
         scenario: Scenario,
@@ -170,8 +202,8 @@ impl BenchReport {
         of: Contender,
         figure: Figure,
     ) -> Option<f64> {
-        let same =
-            |r: &&RunRecord| (r.scenario, r.case.as_str(), r.regime, r.contender) == (scenario, case, regime, of);
+        let wanted = (scenario, case, regime, self.smallest_window(scenario, case, regime), of);
+        let same = |r: &&RunRecord| (r.scenario, r.case.as_str(), r.regime, r.window, r.contender) == wanted;
         let values =
             self.records.iter().filter(same).filter_map(|record| record.figures.get(&figure).copied()).collect();
         Spread::of(values).map(|spread| spread.median)

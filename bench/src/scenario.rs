@@ -192,30 +192,25 @@ pub(crate) enum LoadShape {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) duration: Duration,
-    pub(crate) window: u32,
     pub(crate) quick: bool,
 }
 
-/// Everything to measure for these scenarios.
-pub(crate) fn plans(scenarios: &[Scenario], effort: Effort) -> Vec<BenchPlan> {
-    scenarios.iter().flat_map(|&scenario| plans_of(scenario, effort)).collect()
+/// Everything to measure for these scenarios; a saturated fan-out once with each window.
+pub(crate) fn plans(scenarios: &[Scenario], windows: &[u32], effort: Effort) -> Vec<BenchPlan> {
+    scenarios.iter().flat_map(|&scenario| plans_of(scenario, windows, effort)).collect()
 }
 
-fn plans_of(scenario: Scenario, effort: Effort) -> Vec<BenchPlan> {
+fn plans_of(scenario: Scenario, windows: &[u32], effort: Effort) -> Vec<BenchPlan> {
     let plan = |case: String, regime, shape| BenchPlan { scenario, case, regime, shape };
-    let saturated = PublishPace::Window(effort.window);
     let every = |per_second: u32| PublishPace::Every(ONE_SECOND / per_second);
     match scenario {
         Scenario::Fanout => {
             let sizes: &[(usize, u32)] =
                 if effort.quick { &[(10, 200), (100, 100)] } else { &[(10, 200), (100, 100), (1000, 20)] };
             let regimes = |&(others, rate): &(usize, u32)| {
-                [
-                    (Regime::Saturated, saturated),
-                    (Regime::OneByOne, PublishPace::Window(1)),
-                    (Regime::Paced, every(rate)),
-                ]
-                .map(|(regime, pace)| {
+                let saturated = windows.iter().map(|&window| (Regime::Saturated, PublishPace::Window(window)));
+                let unsaturated = [(Regime::OneByOne, PublishPace::Window(1)), (Regime::Paced, every(rate))];
+                saturated.chain(unsaturated).map(move |(regime, pace)| {
                     let shape = LoadShape::Traffic { rooms: 1, others, calls: false, pace };
                     plan(format!("1 to {others}"), regime, shape)
                 })
@@ -270,14 +265,13 @@ fn plans_of(scenario: Scenario, effort: Effort) -> Vec<BenchPlan> {
             let sizes: &[usize] = if effort.quick { &[10, 100] } else { &[10, 100, 1000, 10_000] };
             let regimes = |&others: &usize| {
                 // What is in flight to all readers together stays within what sockets hold.
-                let window = effort.window.min(READER_BACKLOG / others as u32).max(2);
+                let most = READER_BACKLOG / others as u32;
+                let window = move |&window: &u32| (Regime::Saturated, PublishPace::Window(window.min(most).max(2)));
                 let rate = (READER_RATE / others as u32).clamp(5, 200);
-                [(Regime::Saturated, PublishPace::Window(window)), (Regime::Paced, every(rate))].map(
-                    |(regime, pace)| {
-                        let shape = LoadShape::Traffic { rooms: 1, others, calls: false, pace };
-                        plan(format!("1 to {others}"), regime, shape)
-                    },
-                )
+                windows.iter().map(window).chain([(Regime::Paced, every(rate))]).map(move |(regime, pace)| {
+                    let shape = LoadShape::Traffic { rooms: 1, others, calls: false, pace };
+                    plan(format!("1 to {others}"), regime, shape)
+                })
             };
             sizes.iter().flat_map(regimes).collect()
         }
@@ -302,6 +296,14 @@ fn plans_of(scenario: Scenario, effort: Effort) -> Vec<BenchPlan> {
 }
 
 impl BenchPlan {
+    /// How many messages are in flight in each room, where the plan is to have that many.
+    pub(crate) fn window(&self) -> Option<u32> {
+        match (self.regime, self.shape) {
+            (Regime::Saturated, LoadShape::Traffic { pace: PublishPace::Window(window), .. }) => Some(window),
+            _ => None,
+        }
+    }
+
     /// Sockets that this process needs.
     pub(crate) fn connections(&self) -> usize {
         match self.shape {

@@ -23,8 +23,8 @@ impl BenchRun {
     /// Finds the contenders. `name` is the end of the directory's name, where none is asked for.
     #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
     pub(crate) fn open(options: &BenchOptions, contenders: &[Contender], name: &str) -> Result<Self> {
-        let effort = Effort { duration: options.duration, window: options.window, quick: options.quick };
-        let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
+        let effort = Effort { duration: options.duration, quick: options.quick };
+        let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &options.windows)?;
         let mut installed = Vec::new();
         for contender in Contender::ALL {
             if !contenders.contains(&contender) {
@@ -104,8 +104,8 @@ impl BenchRun {
         if let Some(reason) = &void {
             println!("void: {} {case}: {reason}", scenario.name());
         }
-        let (case, contender) = (case.to_owned(), Contender::Salon);
-        self.report.records.push(RunRecord { scenario, case, regime, contender, round, figures, void });
+        let (case, contender, window) = (case.to_owned(), Contender::Salon, None);
+        self.report.records.push(RunRecord { scenario, case, regime, window, contender, round, figures, void });
         self.report.save(&self.directory)
     }
 
@@ -142,7 +142,7 @@ fn raise_open_file_limit() -> Result<u64> {
 
 fn run_once(plan: &BenchPlan, installed: &Installed, round: u32, effort: Effort, flags: &[&str]) -> RunRecord {
     let (scenario, case, regime) = (plan.scenario, plan.case.clone(), plan.regime);
-    let contender = installed.contender;
+    let (contender, window) = (installed.contender, plan.window());
     let flags = if contender.is_gateway() { flags } else { &[] };
     let outcome = installed.start_with(flags).and_then(|server| {
         plan.measure(&server, effort).map_err(|error| match server.last_words() {
@@ -154,5 +154,5 @@ fn run_once(plan: &BenchPlan, installed: &Installed, round: u32, effort: Effort,
         Ok(figures) => (figures, None),
         Err(error) => (Default::default(), Some(format!("{error:#}"))),
     };
-    RunRecord { scenario, case, regime, contender, round, figures, void }
+    RunRecord { scenario, case, regime, window, contender, round, figures, void }
 }

@@ -71,7 +71,7 @@ impl AttackRecord {
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
 pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let salon = Installed::find(Contender::Salon, &options.salon)?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[])?;
     setting.contenders = vec![format!("salon ({})", salon.version)];
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =

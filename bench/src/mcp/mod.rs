@@ -96,7 +96,7 @@ struct Memory {
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
 pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
     let programs = WayPrograms::find(&options.salon, &options.server, &options.proxies)?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, 0)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[])?;
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-mcp", setting.date, setting.slug()).into());

@@ -128,7 +128,7 @@ impl NatsFigures {
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
 pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let programs = SitePrograms::find(&options.salon, &options.nats)?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, options.window)?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &options.windows)?;
     setting.contenders.clone_from(&programs.versions);
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
     let directory =
@@ -206,7 +206,7 @@ fn run(site: &Site, load: NatsLoad, options: &BenchOptions) -> Result<NatsFigure
     crowd.connect(AT_ONCE)?;
     // When everybody has this one, whatever was on its way before has arrived too.
     crowd.run(PublishPace::Window(1), Until::Sent(1), || Ok(()))?;
-    let pace = load.pace(options.window);
+    let pace = load.pace(options.windows[0]);
     crowd.run(pace, Until::Elapsed(WARM_UP), || Ok(()))?;
     let clocks = site.clocks()?;
     let delivered = crowd.run(pace, Until::Elapsed(options.duration), || Ok(()))?;

@@ -131,11 +131,12 @@ pub(super) fn of_topics(censuses: &[Census]) -> Result<String> {
 pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[NatsRecord], censuses: &[Census]) -> Result<()> {
     let mut lines = json_lines(records)?;
     lines.extend(json_lines(censuses)?);
-    let RunSetting { date, machine, commit, file_system, seconds, rounds, window, contenders, .. } = setting;
+    let RunSetting { date, machine, commit, file_system, seconds, rounds, contenders, .. } = setting;
     let mut out = format!(
         "# SQLite and NATS, {date}\n\n- machine: {machine}\n- commit: {commit}\n- data on: {file_system}\n- programs: {}\n\
-         - runs: {rounds} rounds of {seconds} s, window {window}; median (lowest–highest)\n",
-        contenders.join(", ")
+         - runs: {rounds} rounds of {seconds} s, window {}; median (lowest–highest)\n",
+        contenders.join(", "),
+        setting.window_list()
     );
     if !records.is_empty() {
         out.push_str("\nWhat an acknowledged message survives:\n\n");
