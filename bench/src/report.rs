@@ -193,6 +193,19 @@ impl BenchReport {
         self.records.iter().filter(same).filter_map(|record| record.window).min()
     }
 
+    /// A case as targets name it, with the window that is judged.
+    pub(crate) fn name_of(&self, scenario: Scenario, case: &str, regime: Regime) -> String {
+        let (name, how) = (scenario.name(), regime.name());
+        // Some cases name their scenario.
+        let what = if case.contains(name) { case.to_owned() } else { format!("{name} {case}") };
+        let is_of_windows = scenario == Scenario::Fanout && regime == Regime::Saturated;
+        let setting = self.setting.windows.iter().min().copied().filter(|_| is_of_windows);
+        match self.smallest_window(scenario, case, regime).or(setting) {
+            Some(window) => format!("{what}, {how}, window {window}"),
+            None => format!("{what}, {how}"),
+        }
+    }
+
     /// The median of a figure over the rounds, with the smallest window where there are several.
     pub(crate) fn median(
         &self,
