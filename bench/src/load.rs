@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
+use crate::procfs::PreciseTimers;
 use crate::room::{BenchRoom, PublishPace, Until};
 use crate::tls::{LoadStream, SharedClientConfig};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate, ServerFrame, identify};
@@ -18,8 +21,6 @@ use crate::wire::{FrameFormat, MessageSort, MessageTemplate, ServerFrame, identi
 const READ: usize = 256 * 1024;
 /// The largest message a server may send, a welcome to a crowded room included.
 const MAX_FRAME: usize = 4 * 1024 * 1024;
-/// In a saturated run one message in so many has its latency taken.
-const SAMPLED: u32 = 32;
 /// A run in which nothing arrives for so long has lost something.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -41,8 +42,12 @@ pub(crate) struct Delivered {
     pub(crate) deliveries: u64,
     /// From the first message sent to the last one received.
     pub(crate) wall: Duration,
-    /// Nanoseconds, ascending.
+    /// Nanoseconds, ascending. Of every message, or of one in so many where there are too many.
     pub(crate) latencies: Vec<u64>,
+    /// The longest latency, in nanoseconds; by a schedule, of all messages.
+    pub(crate) longest: u64,
+    /// By a schedule: how long after they were due messages were sent, in nanoseconds, ascending.
+    pub(crate) late: Vec<u64>,
 }
 
 /// What to say to a server before being a client of it.
@@ -103,6 +108,8 @@ pub(crate) struct LoadCrowd {
     epoch: Instant,
     sampled: u32,
     latencies: Vec<u64>,
+    longest: u64,
+    late: Vec<u64>,
     live: usize,
 }
 
@@ -118,6 +125,8 @@ impl LoadCrowd {
             epoch: Instant::now(),
             sampled: 1,
             latencies: Vec::new(),
+            longest: 0,
+            late: Vec::new(),
             live: 0,
         })
     }
@@ -215,15 +224,18 @@ impl LoadCrowd {
         until: Until,
         mut tick: impl FnMut() -> Result<()>,
     ) -> Result<Delivered> {
-        self.sampled = if matches!(pace, PublishPace::Window(window) if window > 1) { SAMPLED } else { 1 };
+        self.sampled = pace.sampling(until, self.rooms.iter().map(BenchRoom::timed).max().unwrap_or(1));
         self.latencies.clear();
+        self.late.clear();
+        self.longest = 0;
         let (messages, deliveries) = self.totals();
         let first: Vec<u32> = self.rooms.iter().map(|room| room.sent).collect();
-        let interval = match pace {
-            PublishPace::Every(interval) | PublishPace::Steady(interval) => Some(interval),
-            PublishPace::Window(_) => None,
-        };
+        let interval = pace.interval();
         let start = Instant::now();
+        let (began, rooms) = ((start - self.epoch).as_nanos() as u64, self.rooms.len() as u64);
+        (0..rooms).zip(&mut self.rooms).for_each(|(turn, room)| room.begin(pace, began, (turn, rooms)));
+        let is_scheduled = matches!(pace, PublishPace::Scheduled(_));
+        let _timers = is_scheduled.then(PreciseTimers::new);
         let (mut next_due, mut next_tick) = (start, start);
         let mut turns = (0..self.rooms.len()).cycle();
         let mut progress = (start, deliveries);
@@ -240,7 +252,7 @@ impl LoadCrowd {
                 }
             }
             if let Some(interval) = interval {
-                while now >= next_due {
+                while now >= next_due && until.is_open(next_due - start) {
                     next_due += interval;
                     if let Some(turn) = turns.next() {
                         let room = &mut self.rooms[turn];
@@ -251,7 +263,9 @@ impl LoadCrowd {
             let mut finished = true;
             for (at, &first) in first.iter().enumerate() {
                 let left = match until {
-                    Until::Elapsed(duration) if now - start < duration => u32::MAX,
+                    Until::Elapsed(_) if until.is_open(now - start) => u32::MAX,
+                    // What was due in time is sent, however late.
+                    Until::Elapsed(_) if is_scheduled => self.rooms[at].due,
                     Until::Elapsed(_) => 0,
                     Until::Sent(count) => count.saturating_sub(self.rooms[at].sent - first),
                 };
@@ -264,14 +278,35 @@ impl LoadCrowd {
             if finished {
                 break;
             }
-            let wake = if interval.is_some() { next_due.min(next_tick) } else { next_tick };
-            self.turn(Some(wake.saturating_duration_since(now)), start)?;
+            let is_waiting = interval.is_some() && until.is_open(next_due - start);
+            let wake = if is_waiting { next_due.min(next_tick) } else { next_tick };
+            let mut wait = wake.saturating_duration_since(now);
+            if is_scheduled {
+                self.wait_precisely(wait)?;
+                wait = Duration::ZERO;
+            }
+            self.turn(Some(wait), start)?;
         }
         let wall = start.elapsed();
         let (messages_now, deliveries_now) = self.totals();
-        let mut latencies = std::mem::take(&mut self.latencies);
+        let (mut latencies, mut late) = (std::mem::take(&mut self.latencies), std::mem::take(&mut self.late));
         latencies.sort_unstable();
-        Ok(Delivered { messages: messages_now - messages, deliveries: deliveries_now - deliveries, wall, latencies })
+        late.sort_unstable();
+        let (messages, deliveries) = (messages_now - messages, deliveries_now - deliveries);
+        Ok(Delivered { messages, deliveries, wall, latencies, longest: self.longest, late })
+    }
+
+    /// Waits for sockets at most `timeout`, to the microsecond: the timeouts of mio are whole milliseconds.
+    fn wait_precisely(&self, timeout: Duration) -> Result<()> {
+        if timeout.is_zero() {
+            return Ok(());
+        }
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let mut sockets = [PollFd::new(self.poll.registry(), PollFlags::IN)];
+        match rustix::event::poll(&mut sockets, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn totals(&self) -> (u64, u64) {
@@ -297,6 +332,10 @@ impl LoadCrowd {
         }
         let now = self.epoch.elapsed().as_nanos() as u64;
         room.write(count, now, &mut client.out);
+        if room.is_scheduled() {
+            let sampled = (room.sent - count..room.sent).filter(|sequence| sequence % self.sampled == 0);
+            self.late.extend(sampled.map(|sequence| now.saturating_sub(room.began_at(sequence))));
+        }
         client.flush()
     }
 
@@ -446,8 +485,13 @@ impl LoadCrowd {
                 if client.role == LoadRole::Publisher {
                     room.finished += 1;
                 }
-                if sequence % self.sampled == 0 {
-                    self.latencies.push(now.saturating_sub(room.sent_at(sequence)));
+                let is_sampled = sequence % self.sampled == 0;
+                if is_sampled || room.is_scheduled() {
+                    let latency = now.saturating_sub(room.began_at(sequence));
+                    self.longest = self.longest.max(latency);
+                    if is_sampled {
+                        self.latencies.push(latency);
+                    }
                 }
             }
             if sort == MessageSort::Request && client.role == LoadRole::Callee {

@@ -24,6 +24,7 @@ mod session;
 mod soak;
 mod stage;
 mod stats;
+mod tails;
 mod targets;
 mod tls;
 mod wire;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         BenchCommand::Growth(options) => growth::measure(&options),
         BenchCommand::Recovery(options) => recovery::measure(&options),
         BenchCommand::Soak(options) => soak::measure(&options),
+        BenchCommand::Tails(options) => tails::measure(&options),
         BenchCommand::Run(options) => measure(&options).map(|report| !report.has_void()),
         BenchCommand::Check(options) => {
             let report = match &options.from {

@@ -27,16 +27,18 @@ Usage:
   bench recovery [options]        measure how long a gateway with a million entries takes to start, on SQLite and on NATS; fails above 2 s and 5 s
   bench growth [options]          measure what a delivery, a history page and memory cost as readers, rooms, entries and connections grow
   bench soak [options]            measure one hour of steady load; writes samples.tsv and soak.svg, too
+  bench tails [options]           measure p99 at half load with retention running; fails above 3 times the p50 and above 10 ms
   bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling
 
 Options:
   --only LIST     scenarios: fanout, rooms, calls, append, idle, join, stalled, reconnect [default: all];
+                  of `tails`: fanout, rooms, calls, append [default: all];
                   of `nats`: fanout, calls, topics [default: all];
                   of `growth`: readers, many-rooms, history, stored-topics, idle, join [default: all]; of `attacks`: rooms, bytes, flood, bodies, reads, malformed,
                   connections, churn, strangers [default: all]
-  --rounds N      how often each contender has its turn [default: 3]
-  --seconds S     length of one measurement [default: 3; of `soak`: 3600]
+  --rounds N      how often each contender has its turn [default: 3; of `tails`: 1]
+  --seconds S     length of one measurement [default: 3; of `soak`: 3600; of `tails`: 120]
   --entries N     the longest history of `growth`, up to 10000000 [default: 1000000]
   --window LIST   messages in flight in a saturated fan-out, measured once with each; `check` judges the smallest
                   [default: 512; of `check`: 16,64,512]. Other commands than `run` and `check` take one
@@ -68,6 +70,7 @@ pub(crate) enum BenchCommand {
     Recovery(BenchOptions),
     Growth(BenchOptions),
     Soak(BenchOptions),
+    Tails(BenchOptions),
     Ceiling(SocketAddr),
     Help,
 }
@@ -97,16 +100,22 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
     let command = arguments.next();
     let mut listen = None;
     let is = |name: &str| command.as_deref() == Some(name);
-    let (scenarios, contenders) = match is("growth") {
-        true => (Scenario::GROWTH.to_vec(), vec![Contender::Salon, Contender::SalonTls]),
-        false => (Scenario::ALL.to_vec(), vec![Contender::Ceiling, Contender::Salon]),
+    let (scenarios, contenders) = match command.as_deref() {
+        Some("growth") => (Scenario::GROWTH.to_vec(), vec![Contender::Salon, Contender::SalonTls]),
+        Some("tails") => (Scenario::TAILS.to_vec(), vec![Contender::Salon]),
+        _ => (Scenario::ALL.to_vec(), vec![Contender::Ceiling, Contender::Salon]),
+    };
+    let (seconds, quick_millis) = match command.as_deref() {
+        Some("soak") => (3600, 10_000),
+        Some("tails") => (120, 1000),
+        _ => (3, 400),
     };
     let known_scenarios = scenarios.clone();
     let mut options = BenchOptions {
         scenarios,
         contenders,
-        rounds: 3,
-        duration: Duration::from_secs(if is("soak") { 3600 } else { 3 }),
+        rounds: if is("tails") { 1 } else { 3 },
+        duration: Duration::from_secs(seconds),
         windows: if is("check") { vec![16, 64, 512] } else { vec![512] },
         entries: 1_000_000,
         salon: "target/release/salon".into(),
@@ -125,7 +134,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         if flag == "--quick" {
             options.quick = true;
             options.rounds = 1;
-            options.duration = Duration::from_millis(if is("soak") { 10_000 } else { 400 });
+            options.duration = Duration::from_millis(quick_millis);
             continue;
         }
         let value = arguments.next().with_context(|| format!("`{flag}` needs a value"))?;
@@ -180,6 +189,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
         Some("recovery") => Ok(BenchCommand::Recovery(options)),
         Some("growth") => Ok(BenchCommand::Growth(options)),
         Some("soak") => Ok(BenchCommand::Soak(options)),
+        Some("tails") => Ok(BenchCommand::Tails(options)),
         Some("ceiling") => Ok(BenchCommand::Ceiling(listen.context("`ceiling` needs `--listen`")?)),
         Some(other) => bail!("unknown command `{other}`\n\nhint: see `bench --help`"),
     }
@@ -236,6 +246,10 @@ mod tests {
             ("growth --only stalled", "unknown name `stalled`, there are readers, many-rooms, history"),
             ("soak", "duration: 3600s"),
             ("soak --quick", "duration: 10s"),
+            ("tails", "scenarios: [Fanout, Rooms, Calls, Append], contenders: [Salon], rounds: 1, duration: 120s"),
+            ("tails --quick", "duration: 1s"),
+            ("tails --only calls,append", "Tails(BenchOptions { scenarios: [Calls, Append]"),
+            ("tails --only idle", "unknown name `idle`, there are fanout, rooms, calls, append"),
             ("recovery --rounds 1", "Recovery(BenchOptions"),
             ("attacks --only bytes,churn", "attacks: [Bytes, Churn]"),
             ("run --only calls --with nats --without salon", "scenarios: [Calls], contenders: [Ceiling, Nats]"),

@@ -94,6 +94,24 @@ pub(crate) struct RunRecord {
     pub(crate) void: Option<String>,
 }
 
+impl RunRecord {
+    /// What one run gave.
+    pub(crate) fn new(
+        scenario: Scenario,
+        case: &str,
+        (regime, window): (Regime, Option<u32>),
+        contender: Contender,
+        round: u32,
+        outcome: Result<Figures>,
+    ) -> Self {
+        let (figures, void) = match outcome {
+            Ok(figures) => (figures, None),
+            Err(error) => (Figures::default(), Some(format!("{error:#}"))),
+        };
+        Self { scenario, case: case.to_owned(), regime, window, contender, round, figures, void }
+    }
+}
+
 /// All runs of a directory.
 pub(crate) struct BenchReport {
     pub(crate) setting: RunSetting,
@@ -127,8 +145,9 @@ impl BenchReport {
         writeln!(out, "- machine: {}", setting.machine)?;
         writeln!(out, "- commit: {}", setting.commit)?;
         writeln!(out, "- data on: {}", setting.file_system)?;
-        let (RunSetting { seconds, rounds, .. }, windows) = (setting, setting.window_list());
-        writeln!(out, "- runs: {rounds} rounds of {seconds} s, window {windows}; median (lowest–highest)")?;
+        let RunSetting { seconds, rounds, windows, .. } = setting;
+        let windows = if windows.is_empty() { String::new() } else { format!(", window {}", setting.window_list()) };
+        writeln!(out, "- runs: {rounds} rounds of {seconds} s{windows}; median (lowest–highest)")?;
         for contender in &setting.contenders {
             writeln!(out, "- contender: {contender}")?;
         }

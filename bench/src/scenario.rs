@@ -58,6 +58,9 @@ impl Scenario {
     pub(crate) const GROWTH: [Self; 6] =
         [Self::Readers, Self::ManyRooms, Self::History, Self::StoredTopics, Self::Idle, Self::Join];
 
+    /// Those of `tails`.
+    pub(crate) const TAILS: [Self; 4] = [Self::Fanout, Self::Rooms, Self::Calls, Self::Append];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fanout => "fanout",
@@ -87,6 +90,8 @@ pub(crate) enum Regime {
     OneByOne,
     /// A fixed, modest rate.
     Paced,
+    /// Half of the messages a second of a saturated run, evenly spaced.
+    HalfLoad,
 }
 
 impl Regime {
@@ -95,6 +100,7 @@ impl Regime {
             Self::Saturated => "saturated",
             Self::OneByOne => "one by one",
             Self::Paced => "paced",
+            Self::HalfLoad => "half load",
         }
     }
 }
@@ -113,6 +119,8 @@ pub(crate) enum Figure {
     JoinsPerSecond,
     P50Us,
     P99Us,
+    MaxUs,
+    LateP99Us,
     AllLiveMs,
     ReadyMs,
     FirstPageMs,
@@ -143,6 +151,8 @@ impl Figure {
             Self::JoinsPerSecond => ("joins/s", 0),
             Self::P50Us => ("p50 µs", 0),
             Self::P99Us => ("p99 µs", 0),
+            Self::MaxUs => ("maximum µs", 0),
+            Self::LateP99Us => ("sent late, p99 µs", 0),
             Self::AllLiveMs => ("all live ms", 0),
             Self::ReadyMs => ("ready ms", 0),
             Self::FirstPageMs => ("first page ms", 1),

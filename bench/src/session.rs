@@ -59,26 +59,12 @@ impl BenchRun {
     #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
     pub(crate) fn run(&mut self, plans: &[BenchPlan], rounds: u32, flags: &[&str]) -> Result<()> {
         for plan in plans {
-            if plan.connections() as u64 + 100 > self.open_files {
-                let (name, case, limit) = (plan.scenario.name(), &plan.case, self.open_files);
-                self.report
-                    .setting
-                    .skipped
-                    .push(format!("{name} {case} (open files are limited to {limit}, raise `ulimit -Hn`)"));
+            if !self.has_room_for(plan) {
                 continue;
             }
             for round in 1..=rounds {
-                for contender in &self.installed {
-                    let record = run_once(plan, contender, round, self.effort, flags);
-                    if let Some(reason) = &record.void {
-                        println!(
-                            "void: {} {} {}: {reason}",
-                            plan.scenario.name(),
-                            plan.case,
-                            contender.contender.name()
-                        );
-                    }
-                    self.report.records.push(record);
+                for at in 0..self.installed.len() {
+                    self.keep(run_once(plan, &self.installed[at], round, self.effort, flags));
                 }
             }
             println!("\n{}\n{}", plan.scenario.name(), self.report.table_of(plan)?);
@@ -88,7 +74,6 @@ impl BenchRun {
     }
 
     /// Notes what one run of a gateway gave, and saves.
-    #[expect(clippy::print_stdout, reason = "what is void is shown as it comes")]
     pub(crate) fn note(
         &mut self,
         scenario: Scenario,
@@ -97,16 +82,28 @@ impl BenchRun {
         round: u32,
         outcome: Result<Figures>,
     ) -> Result<()> {
-        let (figures, void) = match outcome {
-            Ok(figures) => (figures, None),
-            Err(error) => (Figures::default(), Some(format!("{error:#}"))),
-        };
-        if let Some(reason) = &void {
-            println!("void: {} {case}: {reason}", scenario.name());
-        }
-        let (case, contender, window) = (case.to_owned(), Contender::Salon, None);
-        self.report.records.push(RunRecord { scenario, case, regime, window, contender, round, figures, void });
+        self.keep(RunRecord::new(scenario, case, (regime, None), Contender::Salon, round, outcome));
         self.report.save(&self.directory)
+    }
+
+    /// Keeps a record, and shows why it is void where it is.
+    #[expect(clippy::print_stdout, reason = "what is void is shown as it comes")]
+    pub(crate) fn keep(&mut self, record: RunRecord) {
+        if let Some(reason) = &record.void {
+            println!("void: {} {} {}: {reason}", record.scenario.name(), record.case, record.contender.name());
+        }
+        self.report.records.push(record);
+    }
+
+    /// Whether there may be as many open files as a plan needs; where not, it is noted as skipped.
+    pub(crate) fn has_room_for(&mut self, plan: &BenchPlan) -> bool {
+        let (name, case, limit) = (plan.scenario.name(), &plan.case, self.open_files);
+        let has_room = plan.connections() as u64 + 100 <= limit;
+        if !has_room {
+            let skipped = format!("{name} {case} (open files are limited to {limit}, raise `ulimit -Hn`)");
+            self.report.setting.skipped.push(skipped);
+        }
+        has_room
     }
 
     /// Shows the table of a scenario.
@@ -141,8 +138,7 @@ fn raise_open_file_limit() -> Result<u64> {
 }
 
 fn run_once(plan: &BenchPlan, installed: &Installed, round: u32, effort: Effort, flags: &[&str]) -> RunRecord {
-    let (scenario, case, regime) = (plan.scenario, plan.case.clone(), plan.regime);
-    let (contender, window) = (installed.contender, plan.window());
+    let contender = installed.contender;
     let flags = if contender.is_gateway() { flags } else { &[] };
     let outcome = installed.start_with(flags).and_then(|server| {
         plan.measure(&server, effort).map_err(|error| match server.last_words() {
@@ -150,9 +146,5 @@ fn run_once(plan: &BenchPlan, installed: &Installed, round: u32, effort: Effort,
             words => error.context(format!("the server's last words: {words}")),
         })
     });
-    let (figures, void) = match outcome {
-        Ok(figures) => (figures, None),
-        Err(error) => (Default::default(), Some(format!("{error:#}"))),
-    };
-    RunRecord { scenario, case, regime, window, contender, round, figures, void }
+    RunRecord::new(plan.scenario, &plan.case, (plan.regime, plan.window()), contender, round, outcome)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::contender::ContenderServer;
 use crate::load::{Delivered, LoadCrowd, LoadRole};
@@ -11,6 +11,7 @@ use crate::room::{PublishPace, Until};
 use crate::scenario::{
     AT_ONCE, CALL, Effort, Figure, Figures, MESSAGE, ONE_SECOND, WARM_UP, micros, topic, wait_figures,
 };
+use crate::stats::percentile;
 use crate::wire::{MessageSort, MessageTemplate, envelope_id};
 
 const STALLED_MESSAGE: usize = 4096;
@@ -88,6 +89,11 @@ impl<'a> BenchStage<'a> {
         figures.insert(Figure::ServerCpuSeconds, server.as_secs_f64());
         figures.insert(Figure::GeneratorCpuSeconds, generator.as_secs_f64());
         figures.insert(Figure::RssKibPerConnection, self.kib_per_connection()?);
+        if matches!(pace, PublishPace::Scheduled(_)) {
+            figures.insert(Figure::MaxUs, delivered.longest as f64 / 1000.0);
+            let late = percentile(&delivered.late, 0.99).context("nothing was sent")?;
+            figures.insert(Figure::LateP99Us, late as f64 / 1000.0);
+        }
         Ok(figures)
     }
 

@@ -10,7 +10,7 @@ use crate::scenario::Figure::{
     self, AllLiveMs, CpuUsPerDelivery, CpuUsPerJoin, CpuUsPerMessage, P50Us, P99Us, PeakRssMib, ReadyMs, RssGrowthMib,
     RssKibPerConnection, RssKibPerTopic,
 };
-use crate::scenario::Regime::{OneByOne, Paced, Saturated};
+use crate::scenario::Regime::{HalfLoad, OneByOne, Paced, Saturated};
 use crate::scenario::Scenario;
 
 /// What fifty stalled readers may add to the gateway's memory in all, and what it may still grow by in the second half
@@ -18,6 +18,10 @@ use crate::scenario::Scenario;
 const STALLED_MIB: f64 = 16.0;
 /// Latencies under this are not told apart.
 const NOTICEABLE_US: f64 = 1000.0;
+/// The longest p99 of a room at half load.
+const MAX_TAIL_US: f64 = 10_000.0;
+/// How many times as long as the median the p99 may be.
+const MAX_TAIL_TIMES: f64 = 3.0;
 
 pub(crate) struct PerformanceTarget {
     what: String,
@@ -78,6 +82,29 @@ pub(crate) fn growth_targets(report: &BenchReport) -> Vec<PerformanceTarget> {
         target("a stored topic that nobody uses", 0.5, "RSS KiB/topic", stored),
     ];
     all.into_iter().filter(|target| target.measured.is_some()).collect()
+}
+
+/// The targets of `tails`, for each case that was measured.
+pub(crate) fn tail_targets(report: &BenchReport) -> Vec<PerformanceTarget> {
+    let mut cases: Vec<(Scenario, &str)> = Vec::new();
+    for record in &report.records {
+        let case = (record.scenario, &*record.case);
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    let targets = |(scenario, case): (Scenario, &str)| {
+        let name = report.name_of(scenario, case, HalfLoad);
+        let of = |figure| report.median(scenario, case, HalfLoad, Salon, figure);
+        let times = of(P99Us).zip(of(P50Us)).map(|(tail, middle)| tail / middle);
+        [
+            PerformanceTarget { what: format!("{name}, p99"), limit: MAX_TAIL_US, measured: of(P99Us), unit: "µs" },
+            PerformanceTarget {
+                what: format!("{name}, p99 ÷ p50"), limit: MAX_TAIL_TIMES, measured: times, unit: "×"
+            },
+        ]
+    };
+    cases.into_iter().flat_map(targets).collect()
 }
 
 /// The targets of `check`. Saturated fan-outs are judged by the smallest window that was measured.
@@ -184,6 +211,30 @@ mod tests {
         assert_eq!(found(&targets, middle, "× the ceiling's CPU"), (1.3, Some(2.0)));
         assert_eq!(found(&targets, "fanout 1 to 100, one by one", "CPU µs/delivery"), (7.5, Some(6.0)));
         assert_eq!(found(&targets, "fanout 1 to 100, one by one", "× the ceiling's CPU"), (1.15, None));
+    }
+
+    #[test]
+    fn tails_are_judged_by_time_and_by_ratio() {
+        let tail = |case: &str, middle, slow| {
+            let figures = Figures::from([(P50Us, middle), (P99Us, slow)]);
+            RunRecord { figures, ..record(case, HalfLoad, None, Salon, 0.0) }
+        };
+        // The saturated run before it gives the rate and is not judged.
+        let saturated = RunRecord {
+            figures: Figures::from([(P50Us, 1.0), (P99Us, 99_000.0)]),
+            ..record("1 to 10", Saturated, Some(16), Salon, 0.0)
+        };
+        let failed = record("1 to 1000", Saturated, Some(16), Salon, 0.0);
+        let records = vec![saturated, tail("1 to 10", 500.0, 1000.0), tail("1 to 100", 2000.0, 12_000.0), failed];
+        let targets = tail_targets(&report(records));
+        assert_eq!(targets.len(), 6);
+        assert_eq!(found(&targets, "fanout 1 to 10, half load, p99", "µs"), (10_000.0, Some(1000.0)));
+        assert_eq!(found(&targets, "fanout 1 to 10, half load, p99 ÷ p50", "×"), (3.0, Some(2.0)));
+        assert_eq!(found(&targets, "fanout 1 to 100, half load, p99", "µs"), (10_000.0, Some(12_000.0)));
+        assert_eq!(found(&targets, "fanout 1 to 1000, half load, p99", "µs"), (10_000.0, None));
+        assert!(show(&targets[..2]).unwrap());
+        assert!(!show(&targets[2..4]).unwrap());
+        assert!(!show(&targets[4..]).unwrap());
     }
 
     #[test]
