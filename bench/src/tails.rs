@@ -14,12 +14,8 @@ use crate::session::BenchRun;
 use crate::stage::BenchStage;
 use crate::targets;
 
-/// Messages in flight in the one room of a saturated run.
-const WINDOW: u32 = 16;
-/// The same in each of many rooms.
-const ROOM_WINDOW: u32 = 2;
-/// The same of a publisher alone.
-const APPEND_WINDOW: u32 = 64;
+/// Messages a second in many rooms together, where it is found out what a single message costs.
+const SINGLE_RATE: u32 = 1000;
 /// How long messages are kept: less than the time between two sweeps of retention, so that each sweep removes.
 const RETENTION_AGE: &str = "20s";
 /// How often a gateway applies retention.
@@ -35,9 +31,9 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     if options.duration < SWEEP_INTERVAL {
         println!("note: retention is applied every {SWEEP_INTERVAL:?}, so runs as short as these are without it");
     }
-    for plan in plans(&options.scenarios, &[WINDOW], session.effort) {
+    for plan in plans(&options.scenarios, &[16], session.effort) {
         let Some(case) = TailCase::of(plan) else { continue };
-        if !session.has_room_for(&case.saturated) {
+        if !session.has_room_for(&case.plan) {
             continue;
         }
         for round in 1..=options.rounds {
@@ -46,7 +42,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
                 session.keep(record);
             }
         }
-        let BenchPlan { scenario, case, .. } = case.saturated;
+        let BenchPlan { scenario, case, .. } = case.plan;
         println!("\n{}\n{}", scenario.name(), session.report.table(|r| r.scenario == scenario && r.case == case)?);
         session.report.save(&session.directory)?;
     }
@@ -56,55 +52,60 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     Ok(!report.has_void() && (has_met || options.quick))
 }
 
-/// A crowd that is measured saturated, for the rate, and then at half of that rate.
+/// A crowd that is measured with single messages, for what one costs, and then at half load.
 struct TailCase {
-    saturated: BenchPlan,
+    plan: BenchPlan,
     crowd: (usize, usize, bool),
-    window: u32,
 }
 
 impl TailCase {
-    /// The case that a saturated plan of `run` is, with a window of its own.
+    /// The case that a saturated plan of `run` is.
     fn of(mut plan: BenchPlan) -> Option<Self> {
-        let LoadShape::Traffic { rooms, others, calls, pace } = &mut plan.shape else { return None };
+        let LoadShape::Traffic { rooms, others, calls, .. } = plan.shape else { return None };
         if plan.regime != Regime::Saturated {
             return None;
         }
-        let window = match plan.scenario {
-            Scenario::Rooms => ROOM_WINDOW,
-            Scenario::Append => APPEND_WINDOW,
-            _ => WINDOW,
-        };
-        *pace = PublishPace::Window(window);
-        let crowd = (*rooms, *others, *calls);
         if plan.scenario == Scenario::Append {
             plan.case = "a publisher alone".to_owned();
         }
-        Some(Self { saturated: plan, crowd, window })
+        Some(Self { plan, crowd: (rooms, others, calls) })
     }
 
-    /// One record of the saturated run, and one of the run at half of its rate.
+    /// One record of the run with single messages, and one of the run at half load.
     fn measure(&self, salon: &Installed, options: &BenchOptions, round: u32) -> Result<Vec<RunRecord>> {
         let mut server = salon.start_with(&["--retention-age", RETENTION_AGE])?;
         server.wait_until_ready()?;
-        let record = |regime, window, outcome: Result<Figures>| {
-            let BenchPlan { scenario, case, .. } = &self.saturated;
+        let record = |regime, outcome: Result<Figures>| {
+            let BenchPlan { scenario, case, .. } = &self.plan;
             let outcome = outcome.with_context(|| server.last_words());
-            RunRecord::new(*scenario, case, (regime, window), salon.contender, round, outcome)
+            RunRecord::new(*scenario, case, (regime, None), salon.contender, round, outcome)
         };
         let mut stage = BenchStage::new(&server)?;
         let length = if options.quick { options.duration } else { 3 * ONE_SECOND };
         let (rooms, others, calls) = self.crowd;
-        let saturated =
-            stage.gather(rooms, others, calls).and_then(|()| stage.traffic(PublishPace::Window(self.window), length));
-        let rate = saturated.as_ref().ok().and_then(|figures| figures.get(&Figure::MessagesPerSecond)).copied();
-        let mut records = vec![record(Regime::Saturated, Some(self.window), saturated)];
+        let (regime, pace) = match rooms {
+            1 => (Regime::OneByOne, PublishPace::Window(1)),
+            _ => (Regime::Paced, PublishPace::Scheduled(ONE_SECOND / SINGLE_RATE)),
+        };
+        let single = stage.gather(rooms, others, calls).and_then(|()| stage.traffic(pace, length));
+        let rate = single.as_ref().ok().and_then(|figures| half_rate(figures, cores()));
+        let mut records = vec![record(regime, single)];
         if let Some(rate) = rate {
-            let half = half_load(&server, &mut stage, rate / 2.0, options.duration);
-            records.push(record(Regime::HalfLoad, None, half));
+            let half = half_load(&server, &mut stage, rate, options.duration);
+            records.push(record(Regime::HalfLoad, half));
         }
         Ok(records)
     }
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
+}
+
+/// The messages a second that keep half of the cores busy, if each costs the gateway and the generator what a single one does.
+fn half_rate(figures: &Figures, cores: f64) -> Option<f64> {
+    let cpu = figures.get(&Figure::ServerCpuSeconds)? + figures.get(&Figure::GeneratorCpuSeconds)?;
+    Some(0.5 * cores * figures.get(&Figure::Messages)? / cpu)
 }
 
 fn half_load(server: &ContenderServer, stage: &mut BenchStage<'_>, rate: f64, length: Duration) -> Result<Figures> {
@@ -112,4 +113,19 @@ fn half_load(server: &ContenderServer, stage: &mut BenchStage<'_>, rate: f64, le
     let bytes: u64 = file_bytes(&server.data_directory())?.into_values().sum();
     figures.insert(Figure::FilesMib, bytes as f64 / (1024.0 * 1024.0));
     Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_load_is_half_of_the_cores() {
+        let figures = Figures::from([
+            (Figure::ServerCpuSeconds, 2.0),
+            (Figure::GeneratorCpuSeconds, 1.0),
+            (Figure::Messages, 6000.0),
+        ]);
+        assert_eq!(half_rate(&figures, 2.0), Some(2000.0));
+    }
 }
