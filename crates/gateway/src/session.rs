@@ -165,7 +165,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             // Before the peer: nothing more is taken from one that has signed out, or whose token is revoked.
             progress |= self.poll_access(cx, now);
             // The peer before the room: what it has to say must not wait for a quiet moment.
-            progress |= self.poll_peer(cx, now);
+            progress |= salon_log::submit_together(|| self.poll_peer(cx, now));
             progress |= self.poll_room(cx, now);
             progress |= self.poll_lookups(cx, now);
             progress |= self.poll_outage(cx, now);

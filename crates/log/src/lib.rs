@@ -20,6 +20,7 @@ mod quota;
 mod retention;
 pub mod search;
 pub mod sqlite;
+mod submit_together;
 mod tail;
 pub mod transfer;
 
@@ -45,6 +46,7 @@ pub use lease::{Claim, Lease};
 pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};
 pub use search::{SearchError, SearchRequest, TopicSearch};
+pub use submit_together::submit_together;
 pub use tail::TailSink;
 
 /// An ordered, durable log for each topic. What every engine promises:

@@ -327,8 +327,12 @@ impl TopicLog for Sqlite {
     fn submit(&self, topic: &TopicName, envelope: Envelope, stamp: Option<Stamp>) -> AppendFuture {
         let (reply, outcome) = AppendFuture::channel();
         // A queue that is closed gives the request back, and dropping that says so.
-        let _ =
-            self.requests.push(WriterRequest::Append(SqliteAppend { topic: topic.clone(), envelope, stamp, reply }));
+        let _ = self.requests.push_deferred(WriterRequest::Append(SqliteAppend {
+            topic: topic.clone(),
+            envelope,
+            stamp,
+            reply,
+        }));
         outcome
     }
 

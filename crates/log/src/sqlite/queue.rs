@@ -4,9 +4,12 @@
 //! in flight (a session its appends, a tail its one page).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::submit_together::{WakeTarget, defer_wake};
 
 pub(super) struct WorkQueue<T> {
     state: Mutex<WorkQueueState<T>>,
@@ -31,18 +34,31 @@ impl<T> WorkQueue<T> {
 
     /// Adds an item, or gives it back when the queue is closed.
     pub(super) fn push(&self, item: T) -> Result<(), T> {
+        if self.add(item)? {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Like `push`, but within [`submit_together`](crate::submit_together()) the thread is woken at its end.
+    pub(super) fn push_deferred(self: &Arc<Self>, item: T) -> Result<(), T>
+    where
+        T: Send + 'static,
+    {
+        if self.add(item)? && !defer_wake(self) {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Adds an item; whether a thread must be woken for it. Waking is a system call even when nobody sleeps, so the sleepers are counted.
+    fn add(&self, item: T) -> Result<bool, T> {
         let mut state = self.lock();
         if state.closed {
             return Err(item);
         }
         state.items.push_back(item);
-        // Waking is a system call even when nobody sleeps, so the sleepers are counted.
-        let wake = state.sleepers > 0;
-        drop(state);
-        if wake {
-            self.changed.notify_one();
-        }
-        Ok(())
+        Ok(state.sleepers > 0)
     }
 
     /// Takes the oldest item, waiting for one; `None` when the queue is closed and empty.
@@ -80,5 +96,11 @@ impl<T> WorkQueue<T> {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
+    }
+}
+
+impl<T: Send> WakeTarget for WorkQueue<T> {
+    fn wake(&self) {
+        self.changed.notify_one();
     }
 }
