@@ -29,7 +29,8 @@ const SHARED_BYTES_OF_TOPIC: usize = 64 << 10;
 const MAX_PASSED_GROUPS: usize = 4;
 
 /// What is little enough to be delivered by the thread that has stored it. Under load groups are larger, and storing goes on beside delivering.
-const DELIVERED_ENTRIES: usize = 4;
+const DELIVERED_ENTRIES: usize = 32;
+const DELIVERED_TOPICS: usize = 4;
 const DELIVERED_BYTES: usize = 16 << 10;
 
 /// What is committed together.
@@ -49,6 +50,24 @@ pub(super) struct WriteBatch {
 impl WriteBatch {
     fn len(&self) -> usize {
         self.replies.len() + self.writings.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0 && self.import.is_none()
+    }
+
+    /// Whether it has few enough messages, of few enough topics, to be delivered by the thread that stores it.
+    fn is_delivered_soon(&self) -> bool {
+        let mut topics: Vec<&TopicName> = Vec::with_capacity(DELIVERED_TOPICS);
+        self.len() <= DELIVERED_ENTRIES
+            && self.envelopes.iter().all(|(topic, ..)| {
+                let is_known = topics.contains(&topic);
+                let is_admitted = is_known || topics.len() < DELIVERED_TOPICS;
+                if !is_known && is_admitted {
+                    topics.push(topic);
+                }
+                is_admitted
+            })
     }
 
     fn push(&mut self, request: WriterRequest) {
@@ -151,12 +170,17 @@ impl WaitingRequests {
     pub(super) fn next_group(&mut self, trims: &mut Vec<oneshot::Sender<()>>) -> WriteBatch {
         let mut shares = self.shares();
         let mut group = self.take_group(&mut shares, trims);
-        if group.len() == 0 && shares.has_held_back_long {
+        if group.is_empty() && shares.has_held_back_long {
             // Only long ones wait.
             (shares.are_long_held_back, shares.has_held_back_long, shares.bytes) = (false, false, Some(HashMap::new()));
             group = self.take_group(&mut shares, trims);
         }
-        self.passed = if shares.has_held_back_long { self.passed + 1 } else { 0 };
+        self.passed = match shares.has_held_back_long {
+            true => self.passed + 1,
+            // Others that are as long have let as many pass: groups with a long message and without one take turns.
+            false if group.is_long && self.has_long() => MAX_PASSED_GROUPS - 1,
+            false => 0,
+        };
         group
     }
 
@@ -175,6 +199,10 @@ impl WaitingRequests {
                 }
                 break;
             };
+            if bytes > 0 && bytes.saturating_add(size) > GROUP_BYTES {
+                held_back.push_back(request);
+                break;
+            }
             if shares.admit(topic, size) {
                 bytes += size;
                 let ends = request.ends_group();
@@ -189,7 +217,7 @@ impl WaitingRequests {
         for request in held_back.into_iter().rev() {
             self.requests.push_front(request);
         }
-        group.has_time = self.requests.is_empty() && group.len() <= DELIVERED_ENTRIES && bytes <= DELIVERED_BYTES;
+        group.has_time = self.requests.is_empty() && bytes <= DELIVERED_BYTES && group.is_delivered_soon();
         group.is_long = bytes > SHARED_BYTES_OF_TOPIC;
         group
     }
@@ -211,7 +239,16 @@ impl WaitingRequests {
 
     /// Whether something short waits.
     pub(super) fn has_short(&self) -> bool {
-        self.requests.iter().filter_map(WriterRequest::weight).any(|(_, size)| size <= SHARED_BYTES_OF_TOPIC)
+        self.sizes().any(|size| size <= SHARED_BYTES_OF_TOPIC)
+    }
+
+    /// Whether something long waits.
+    fn has_long(&self) -> bool {
+        self.sizes().any(|size| size > SHARED_BYTES_OF_TOPIC)
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.requests.iter().take(GROUP_ENTRIES).filter_map(WriterRequest::weight).map(|(_, size)| size)
     }
 }
 
@@ -221,6 +258,7 @@ mod tests {
     use super::*;
     use crate::AppendFuture;
     use crate::contract::{line, topic};
+    use crate::transfer::TopicImport;
 
     fn append(name: &str, id: &str, length: usize) -> WriterRequest {
         let envelope = line(id, "alice", &"x".repeat(length));
@@ -274,8 +312,43 @@ mod tests {
         let mut waiting = WaitingRequests::default();
         let large = 8 * SHARED_BYTES_OF_TOPIC;
         waiting.requests.extend([append("a", "a1", large), append("b", "b1", large), append("a", "a2", large)]);
-        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1", "b1"]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1"], "together they would be more than a group may have");
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["b1"]);
         assert_eq!(group(&mut waiting, &mut Vec::new()), ["a2"]);
+    }
+
+    #[test]
+    fn several_long_messages_take_turns_with_short_ones() {
+        let (mut waiting, long) = (WaitingRequests::default(), GROUP_BYTES - 1000);
+        waiting.requests.extend([append("a", "a1", long), append("b", "b1", long), append("c", "c1", long)]);
+        let mut order = Vec::new();
+        for number in 0..8 {
+            waiting.requests.push_back(append("d", &format!("d{number}"), 1));
+            order.extend(group(&mut waiting, &mut Vec::new()));
+        }
+        assert_eq!(order, ["d0", "d1", "d2", "d3", "a1", "d4", "d5", "b1", "d6", "d7", "c1"]);
+    }
+
+    #[test]
+    fn an_import_that_ends_a_group_of_its_own_is_kept() {
+        let mut waiting = WaitingRequests::default();
+        let (reply, _outcome) = oneshot::channel();
+        let import = SqliteImport { topic: topic("b"), import: TopicImport::Entries(Vec::new()), reply };
+        waiting.requests.push_back(append("a", "a1", 8 * SHARED_BYTES_OF_TOPIC));
+        waiting.requests.push_back(WriterRequest::Import(import));
+        assert!(waiting.next_group(&mut Vec::new()).import.is_some());
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1"]);
+    }
+
+    #[test]
+    fn what_one_thread_stores_and_delivers_is_of_few_topics() {
+        let has_time = |names: &[&str]| {
+            let mut waiting = WaitingRequests::default();
+            waiting.requests.extend(names.iter().enumerate().map(|(at, name)| append(name, &format!("e{at}"), 1)));
+            waiting.next_group(&mut Vec::new()).has_time
+        };
+        assert!(has_time(&["a", "b", "a", "c", "d", "a"]));
+        assert!(!has_time(&["a", "b", "c", "d", "e"]));
     }
 
     #[test]
