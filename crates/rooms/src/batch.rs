@@ -81,21 +81,34 @@ impl Batch {
     /// A batch of entries that say nothing, at these offsets.
     #[cfg(test)]
     pub(crate) fn of(offsets: &[u64]) -> Arc<Self> {
-        use salon_protocol::{Compose, Kind, ParticipantId, Position, Timestamp};
-        let entry = |&offset: &u64| {
-            let id = offset.to_string();
-            let compose = Compose {
-                id: &id,
-                ts: Timestamp(0),
-                from: &ParticipantId::host(),
-                to: &[],
-                kind: Kind::System,
-                correlation_id: None,
-                payload: std::collections::BTreeMap::<String, String>::new(),
-            };
-            let position = Position { epoch: 1, offset };
-            Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope: compose.envelope() })
-        };
-        Self::cut(offsets.iter().map(entry).collect(), |_| false).pop().expect("one batch")
+        let host = salon_protocol::ParticipantId::host();
+        let entries = offsets.iter().map(|&offset| empty_entry(offset, &host, &[])).collect();
+        Self::cut(entries, |_| false).pop().expect("one batch")
     }
+
+    /// A batch of entries that say nothing, from these to those.
+    #[cfg(test)]
+    pub(crate) fn of_messages(messages: &[(&str, &[&str])]) -> Arc<Self> {
+        let id = |name: &str| name.parse().expect("an id");
+        let entries = (1..).zip(messages).map(|(offset, (from, to))| {
+            empty_entry(offset, &id(from), &to.iter().map(|name| id(name)).collect::<Vec<_>>())
+        });
+        Self::cut(entries.collect(), |_| false).pop().expect("one batch")
+    }
+}
+
+#[cfg(test)]
+fn empty_entry(offset: u64, from: &salon_protocol::ParticipantId, to: &[salon_protocol::ParticipantId]) -> Arc<Entry> {
+    use salon_protocol::{Compose, Kind, Position, Timestamp};
+    let compose = Compose {
+        id: &offset.to_string(),
+        ts: Timestamp(0),
+        from,
+        to,
+        kind: Kind::System,
+        correlation_id: None,
+        payload: std::collections::BTreeMap::<String, String>::new(),
+    };
+    let position = Position { epoch: 1, offset };
+    Arc::new(Entry { position, arrived: Timestamp(0), stamp: None, envelope: compose.envelope() })
 }

@@ -10,6 +10,7 @@ mod bell;
 mod control;
 mod cursor;
 mod deletion;
+mod delivery_order;
 mod ghosts;
 mod host_access;
 mod keeper;

@@ -18,6 +18,7 @@ use crate::attendance::Attendance;
 use crate::batch::Batch;
 use crate::bell::Bell;
 use crate::control::ReaderCredentials;
+use crate::delivery_order::DeliveryOrder;
 use crate::ghosts::GhostBenches;
 use crate::lifecycle::Lifecycle;
 use crate::limits::ByteBudget;
@@ -268,8 +269,9 @@ impl Room {
         self.listeners().bells.len()
     }
 
-    pub(crate) fn bells(&self) -> Vec<Arc<Bell>> {
-        self.listeners().bells.values().cloned().collect()
+    /// The bells of everybody who reads, in the order in which these batches are delivered.
+    pub(crate) fn bells_for(&self, batches: &[Arc<Batch>]) -> Vec<Arc<Bell>> {
+        DeliveryOrder::of(batches).sort(self.listeners().bells.values())
     }
 
     /// Takes the next entries of the log and tells everyone who reads.
@@ -280,7 +282,7 @@ impl Room {
         entries.retain(|entry| entry.position.offset > head);
         let Some(taken) = self.fold_in(entries) else { return };
         // Listed after the ring has them: a reader that comes later finds them there.
-        for some in self.bells().chunks(BELLS_AT_ONCE) {
+        for some in self.bells_for(&taken.batches).chunks(BELLS_AT_ONCE) {
             for bell in some {
                 bell.announce(taken.first, &taken.batches);
             }

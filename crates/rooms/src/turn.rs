@@ -79,7 +79,7 @@ impl Room {
             return false;
         }
         let Some(taken) = self.fold_in(entries.to_vec()) else { return false };
-        for bell in self.bells() {
+        for bell in self.bells_for(&taken.batches) {
             bell.announce(taken.first, &taken.batches);
         }
         self.report(&taken);
