@@ -52,6 +52,15 @@ impl AppendFuture {
         self.poll_outcome(cx, false)
     }
 
+    /// Has the task woken if the append is refused, or the envelope was stored before; takes no outcome. Says whether that has happened already. For an
+    /// append whose outcome is polled after that of an earlier one. An engine that only makes futures wakes nobody here.
+    pub fn watch(&mut self, cx: &Context<'_>) -> bool {
+        match &self.state {
+            AppendState::Slot(slot) => slot.watch(cx),
+            AppendState::Boxed(_) => false,
+        }
+    }
+
     /// When it was decided, for an engine that says so. `None` before the outcome was polled.
     pub fn stored_at(&self) -> Option<Instant> {
         self.stored_at
@@ -82,24 +91,41 @@ impl From<BoxFuture<'static, AppendOutcome>> for AppendFuture {
     }
 }
 
+fn is_new(outcome: &AppendOutcome) -> bool {
+    matches!(outcome, Ok(Appended { repeated: false, .. }))
+}
+
+impl SlotState {
+    fn register(&mut self, cx: &Context<'_>, is_awaited: bool) {
+        self.is_awaited = is_awaited;
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+}
+
 impl OutcomeSlot {
     fn poll(&self, cx: &mut Context<'_>, is_awaited: bool) -> Poll<(AppendOutcome, Instant)> {
         let mut state = self.0.lock();
         if let Some(outcome) = state.outcome.take() {
             return Poll::Ready(outcome);
         }
-        state.is_awaited = is_awaited;
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        state.register(cx, is_awaited);
         Poll::Pending
+    }
+
+    fn watch(&self, cx: &Context<'_>) -> bool {
+        let mut state = self.0.lock();
+        if state.outcome.is_none() {
+            state.register(cx, false);
+        }
+        state.outcome.as_ref().is_some_and(|(outcome, _)| !is_new(outcome))
     }
 
     fn send(&self, outcome: AppendOutcome, at: Instant) {
         let mut state = self.0.lock();
-        let is_new = matches!(outcome, Ok(Appended { repeated: false, .. }));
-        let waker = state.waker.take().filter(|_| state.is_awaited || !is_new);
+        let waker = state.waker.take().filter(|_| state.is_awaited || !is_new(&outcome));
         state.outcome = Some((outcome, at));
         drop(state);
         if let Some(waker) = waker {
@@ -179,5 +205,32 @@ mod tests {
         assert_eq!(woken(&[false], Some(stored(true))), (1, true), "there is no echo of what was stored before");
         assert_eq!(woken(&[false], Some(Err(AppendError::IdConflict))), (1, false));
         assert_eq!(woken(&[false], None), (1, false), "the log was closed");
+    }
+
+    /// Watches an append before or after its outcome is sent; says how often the task was woken, and what watching said.
+    fn watched(outcome: AppendOutcome, is_sent_first: bool) -> (usize, bool) {
+        let (sender, mut append) = AppendFuture::channel();
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let is_refused = if is_sent_first {
+            sender.send(outcome, Instant::now());
+            append.watch(&cx)
+        } else {
+            let is_refused = append.watch(&cx);
+            sender.send(outcome, Instant::now());
+            is_refused
+        };
+        assert!(append.poll_quietly(&mut cx).is_ready(), "watching takes no outcome");
+        (woken.0.load(Ordering::Relaxed), is_refused)
+    }
+
+    #[test]
+    fn a_watched_append_wakes_its_task_for_everything_but_a_new_entry() {
+        assert_eq!(watched(stored(false), false), (0, false));
+        assert_eq!(watched(stored(true), false), (1, false));
+        assert_eq!(watched(Err(AppendError::IdConflict), false), (1, false));
+        assert_eq!(watched(stored(false), true), (0, false));
+        assert_eq!(watched(Err(AppendError::IdConflict), true), (0, true), "who watches finds it");
     }
 }

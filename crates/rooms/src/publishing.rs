@@ -363,6 +363,11 @@ impl Submission {
         self.append.poll_quietly(cx).map_err(|error| self.refusal(error))
     }
 
+    /// Has the task woken if it is refused; whether it is already. See [`AppendFuture::watch`].
+    pub fn watch(&mut self, cx: &Context<'_>) -> bool {
+        self.append.watch(cx)
+    }
+
     /// When it was decided, where the log says so ([`AppendFuture::stored_at`]).
     pub fn stored_at(&self) -> Option<Instant> {
         self.append.stored_at()

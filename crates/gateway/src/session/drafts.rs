@@ -24,6 +24,12 @@ const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 /// How many bytes of drafts whose outcomes nobody waits for. An idle session has their entries in memory until it runs again.
 const MAX_QUIET_BYTES: usize = 16 << 10;
 
+/// What a draft takes beside its text, in bytes: its head, its ids, and its place here.
+const DRAFT_OVERHEAD: usize = 512;
+
+/// How many drafts an idle session keeps room for.
+const MAX_IDLE_CAPACITY: usize = 16;
+
 /// A draft on its way into the log.
 pub(super) struct PendingAppend {
     ticket: Ticket,
@@ -31,6 +37,8 @@ pub(super) struct PendingAppend {
     bytes: usize,
     /// Whether the session must run when it is stored.
     is_awaited: bool,
+    /// Whether the session runs when it is refused, though another is before it.
+    is_watched: bool,
     submission: Submission,
 }
 
@@ -68,7 +76,8 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         }
         let stamp = self.connection.stamps.of(draft.envelope().id());
         let draft = draft.stamped(stamp);
-        let bytes = draft.envelope().text().len();
+        let text = draft.envelope().text().len();
+        let bytes = text + DRAFT_OVERHEAD;
         let is_awaited = self.dialect.awaits_acceptance()
             || self.bytes_in_flight + bytes > MAX_QUIET_BYTES
             || !(draft.envelope().to().is_empty() || is_call(draft.envelope()));
@@ -76,14 +85,21 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             Publishing::Submitted(submission) => {
                 self.bytes_in_flight += bytes;
                 self.awaited_in_flight += usize::from(is_awaited);
-                self.in_flight.push_back(PendingAppend { ticket, since: now, bytes, is_awaited, submission });
+                self.in_flight.push_back(PendingAppend {
+                    ticket,
+                    since: now,
+                    bytes,
+                    is_awaited,
+                    is_watched: false,
+                    submission,
+                });
             }
             Publishing::LookUp(outcome) => {
                 self.pending_lookup = Some(Box::new(PendingLookup { ticket, outcome, behind: VecDeque::new() }));
             }
             Publishing::Refused(refusal) => self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now),
             Publishing::Limited(refusal, wait) => {
-                self.pause(wait, bytes, now);
+                self.pause(wait, text, now);
                 self.dialect.handle_event(DialectEvent::Refused { ticket, refusal }, now);
             }
         }
@@ -100,9 +116,8 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
     /// Tells the dialect what became of its drafts, in the order they were published.
     pub(super) fn poll_outcomes(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
         let mut progress = false;
-        // They come in order, and only the first is polled. So a session that has several waits for the first, because a later one may be refused. A
-        // session that does not read waits for all of them.
-        let is_awaited = self.awaited_in_flight > 0 || self.in_flight.len() > 1 || !self.may_publish();
+        // They come in order, and only the first is polled. A session that does not read waits for all of them.
+        let is_awaited = self.awaited_in_flight > 0 || !self.may_publish();
         while let Some(first) = self.in_flight.front_mut() {
             let polled = match is_awaited {
                 true => Pin::new(&mut first.submission).poll(cx),
@@ -121,6 +136,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             self.settle(ticket, outcome, now);
             progress = true;
         }
+        self.watch_later(cx);
         // What had to be looked up was published last, so its outcome comes last as well.
         if self.in_flight.is_empty()
             && let Some(pending_lookup) = &mut self.pending_lookup
@@ -136,6 +152,23 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             progress = true;
         }
         progress
+    }
+
+    /// Has the session run when a draft is refused, though an earlier one is not stored yet. One task polls a session for its whole life, so this is
+    /// done once for each draft.
+    fn watch_later(&mut self, cx: &Context<'_>) {
+        for append in self.in_flight.iter_mut().skip(1).rev().take_while(|append| !append.is_watched) {
+            append.is_watched = true;
+            if append.submission.watch(cx) && !append.is_awaited {
+                append.is_awaited = true;
+                self.awaited_in_flight += 1;
+                // The first must be polled as one that is awaited.
+                cx.waker().wake_by_ref();
+            }
+        }
+        if self.in_flight.is_empty() && self.in_flight.capacity() > MAX_IDLE_CAPACITY {
+            self.in_flight = VecDeque::new();
+        }
     }
 
     fn settle(&mut self, ticket: Ticket, outcome: Result<Appended, Refusal>, now: Instant) {
