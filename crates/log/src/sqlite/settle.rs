@@ -25,8 +25,15 @@ use crate::{Durability, Fold, answered_request};
 const SLICE_ENTRIES: usize = 32;
 const SLICE_BYTES: usize = 32 << 10;
 
-/// How many bytes of the journal are deleted in one slice. Their pages only become free, which is cheap.
-const SLICE_JOURNAL_BYTES: usize = 128 << 10;
+/// How many bytes of the journal are deleted in one slice, and how many times as many as were appended. Their pages only become free, which is cheap.
+const SLICE_JOURNAL_BYTES: usize = 512 << 10;
+const JOURNAL_FACTOR: usize = 8;
+
+/// How many times as much as was appended one slice of a sweep removes. A sweep has at least one slice in [`SLICES_PER_SWEEP_TURN`], so it removes more
+/// than is appended.
+///
+/// [`SLICES_PER_SWEEP_TURN`]: super::writer::SLICES_PER_SWEEP_TURN
+const SWEEP_FACTOR: usize = 6;
 
 /// How much one slice may take.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +55,14 @@ impl Slice {
         Self {
             entries: Self::SMALL.entries.max(appended.entries.saturating_mul(2)),
             bytes: Self::SMALL.bytes.max(bytes),
+        }
+    }
+
+    /// For a sweep. It removes more than is appended, or the store would grow for as long as the load lasts.
+    pub(super) fn of_sweep(appended: Self) -> Self {
+        Self {
+            entries: Self::SMALL.entries.max(appended.entries.saturating_mul(SWEEP_FACTOR)),
+            bytes: Self::SMALL.bytes.max(appended.bytes.saturating_mul(SWEEP_FACTOR)),
         }
     }
 
@@ -192,7 +207,7 @@ impl Writer<'_> {
 
     /// Deletes rows of the journal up to one, as far as a slice goes; whether none of them is left.
     fn delete_journal(&mut self, through: i64, slice: Slice) -> Result<bool, SqliteFault> {
-        let mut bytes = SLICE_JOURNAL_BYTES.max(slice.bytes);
+        let mut bytes = SLICE_JOURNAL_BYTES.max(slice.bytes.saturating_mul(JOURNAL_FACTOR));
         let (mut last, mut count) = (None, 0);
         for row in self.journal.iter().take_while(|row| row.number <= through) {
             (last, count) = (Some(row.number), count + 1);

@@ -39,6 +39,9 @@ const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
 /// How often at most, where a quota refuses entries: what retention removes makes room.
 const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
+/// A sweep under way has one slice in so many, also while there is always something to settle.
+pub(super) const SLICES_PER_SWEEP_TURN: u32 = 4;
+
 /// What the writer is asked to do.
 pub(super) enum WriterRequest {
     Append(SqliteAppend),
@@ -103,6 +106,8 @@ pub(super) struct Writer<'db> {
     pub(super) journal: VecDeque<JournalRow>,
     /// What was appended since the last slice of settling or sweeping.
     appended: Slice,
+    /// The slices so far.
+    slices: u32,
     settling: Option<SettlePass>,
     sweep: Option<Sweep>,
     pub(super) scrub: Option<Scrub>,
@@ -149,6 +154,7 @@ impl<'db> Writer<'db> {
             row: Vec::new(),
             journal: VecDeque::new(),
             appended: Slice { entries: 0, bytes: 0 },
+            slices: 0,
             settling: None,
             sweep: None,
             scrub: None,
@@ -484,20 +490,29 @@ impl<'db> Writer<'db> {
             return self.trims.clear();
         }
         let appended = std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 });
-        let slice = Slice::after(appended, self.source.fresh().is_overfull());
-        if let Err(fault) = self.tidy(slice) {
+        if let Err(fault) = self.tidy(appended) {
             self.stop(&fault);
         }
     }
 
-    fn tidy(&mut self, slice: Slice) -> Result<(), SqliteFault> {
-        let is_sweep_due = self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty();
+    fn tidy(&mut self, appended: Slice) -> Result<(), SqliteFault> {
+        self.slices = self.slices.wrapping_add(1);
+        if self.slices.is_multiple_of(SLICES_PER_SWEEP_TURN)
+            && let Some(sweep) = self.sweep.take()
+        {
+            return self.sweep(sweep, appended);
+        }
+        let is_sweep_due = self.sweep.is_none() && (self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty());
         let pass = match self.settling.take() {
             Some(pass) => Some(pass),
-            None if self.source.fresh().is_full() => Some(self.begin_settling(None)),
+            None if self.source.fresh().is_full() => {
+                let sweep_after = is_sweep_due.then(|| std::mem::take(&mut self.trims));
+                Some(self.begin_settling(sweep_after))
+            }
             None => None,
         };
         if let Some(mut pass) = pass {
+            let slice = Slice::after(appended, self.source.fresh().is_overfull());
             if !self.continue_settling(&mut pass, slice)? {
                 self.settling = Some(pass);
             } else if let Some(waiting) = pass.sweep_after {
@@ -509,15 +524,20 @@ impl<'db> Writer<'db> {
         } else if let Some(scrub) = self.take_scrub()? {
             self.scrub = self.continue_scrub(scrub)?;
         } else if let Some(sweep) = self.sweep.take() {
-            self.sweep = self.continue_sweep(sweep, slice)?;
-            if self.sweep.is_none() {
-                self.swept = Instant::now();
-                self.scrub_erased()?;
-            }
+            self.sweep(sweep, appended)?;
         } else if is_sweep_due {
             // Retention looks at what is settled, so everything is, first.
             let waiting = std::mem::take(&mut self.trims);
             self.settling = Some(self.begin_settling(Some(waiting)));
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self, sweep: Sweep, appended: Slice) -> Result<(), SqliteFault> {
+        self.sweep = self.continue_sweep(sweep, Slice::of_sweep(appended))?;
+        if self.sweep.is_none() {
+            self.swept = Instant::now();
+            self.scrub_erased()?;
         }
         Ok(())
     }

@@ -27,6 +27,22 @@ fn writer(db: &Connection, keep: Option<u64>) -> Writer<'_> {
     Writer::new(db, source, limits, Box::new(|| Timestamp(1)), health).expect("a writer of what another has left")
 }
 
+/// Stores so many lines in one commit.
+fn store_lines(writer: &mut Writer<'_>, name: &str, ids: std::ops::Range<u64>) {
+    let mut waiting = WaitingRequests::default();
+    waiting.requests.extend(ids.map(|id| {
+        let envelope = line(&format!("e{id}"), "alice", "hello");
+        WriterRequest::Append(SqliteAppend {
+            topic: topic(name),
+            envelope,
+            stamp: None,
+            reply: AppendFuture::channel().0,
+        })
+    }));
+    writer.store(waiting.next_group(&mut Vec::new()));
+    assert!(waiting.is_empty());
+}
+
 /// Stores an envelope; `None` where it is refused.
 fn store(writer: &mut Writer<'_>, name: &str, envelope: Envelope) -> Option<Arc<Entry>> {
     let (reply, outcome) = AppendFuture::channel();
@@ -166,6 +182,25 @@ fn a_slice_is_bounded_and_grows_with_what_is_appended() {
 fn entry(offset: u64, length: usize) -> Arc<Entry> {
     let envelope = line(&format!("e{offset}"), "alice", &"x".repeat(length));
     Arc::new(Entry { position: Position { epoch: 0, offset }, arrived: Timestamp(0), stamp: None, envelope })
+}
+
+/// Load that never pauses has one slice of tidying after each commit. Retention must keep up with it.
+#[test]
+fn a_sweep_keeps_up_with_load_that_never_pauses() {
+    for count in [200, 1000] {
+        let directory = directory();
+        let db = schema::open_writer(&directory.0.join(super::super::DATABASE), Durability::Os).expect("a new log");
+        let mut writing = writer(&db, Some(500));
+        let mut newest = 0;
+        while newest < 40_000 {
+            store_lines(&mut writing, "a", newest..newest + count);
+            newest += count;
+            writing.sweep_soon();
+            writing.tidy_a_little();
+        }
+        let kept = newest - writing.know(&topic("a")).expect("a topic").trimmed;
+        assert!(kept < 20_000, "{kept} of {newest} are kept with {count} in each commit");
+    }
 }
 
 /// The journal has rows of a topic that was settled, trimmed and forgotten since.
