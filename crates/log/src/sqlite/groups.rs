@@ -28,10 +28,10 @@ const SHARED_BYTES_OF_TOPIC: usize = 64 << 10;
 /// How many groups of others a long message lets pass.
 const MAX_PASSED_GROUPS: usize = 4;
 
-/// What is little enough to be delivered by the thread that has stored it. Under load groups are larger, and storing goes on beside delivering.
-const DELIVERED_ENTRIES: usize = 32;
-const DELIVERED_TOPICS: usize = 4;
-const DELIVERED_BYTES: usize = 16 << 10;
+/// The most that is delivered by the thread that has stored it. Under load groups are larger, and the rooms' tasks deliver beside the next commit.
+const MAX_INLINE_ENTRIES: usize = 32;
+const MAX_INLINE_TOPICS: usize = 4;
+const MAX_INLINE_BYTES: usize = 16 << 10;
 
 /// What is committed together.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(super) struct WriteBatch {
     pub(super) writings: Vec<SqliteWrite>,
     /// Stored after the rest. It is the last of its group.
     pub(super) import: Option<SqliteImport>,
-    /// It is little, and nothing else waits: there is time to deliver it before the next group.
+    /// It is little, and nothing else waited when it was taken: there is time to deliver it before the next group.
     pub(super) has_time: bool,
     /// It is so much that others may have come before it is stored.
     pub(super) is_long: bool,
@@ -57,12 +57,12 @@ impl WriteBatch {
     }
 
     /// Whether it has few enough messages, of few enough topics, to be delivered by the thread that stores it.
-    fn is_delivered_soon(&self) -> bool {
-        let mut topics: Vec<&TopicName> = Vec::with_capacity(DELIVERED_TOPICS);
-        self.len() <= DELIVERED_ENTRIES
+    fn fits_inline_delivery(&self) -> bool {
+        let mut topics: Vec<&TopicName> = Vec::with_capacity(MAX_INLINE_TOPICS);
+        self.len() <= MAX_INLINE_ENTRIES
             && self.envelopes.iter().all(|(topic, ..)| {
                 let is_known = topics.contains(&topic);
-                let is_admitted = is_known || topics.len() < DELIVERED_TOPICS;
+                let is_admitted = is_known || topics.len() < MAX_INLINE_TOPICS;
                 if !is_known && is_admitted {
                     topics.push(topic);
                 }
@@ -146,16 +146,19 @@ struct TopicShares {
     /// Whether a message that is longer than that has to wait.
     are_long_held_back: bool,
     has_held_back_long: bool,
+    /// Whether a message that is longer than that did not fit into the group.
+    has_unfit_long: bool,
 }
 
 impl TopicShares {
-    /// Whether a request may be in the group. Where one may not, no later one of its topic may.
-    fn admit(&mut self, topic: &TopicName, bytes: usize) -> bool {
-        let Some(shares) = &mut self.bytes else { return true };
+    /// Whether a request may be in the group; `is_fitting`: the group has that many bytes left. Where one may not, no later one of its topic may.
+    fn admit(&mut self, topic: &TopicName, bytes: usize, is_fitting: bool) -> bool {
+        let Some(shares) = &mut self.bytes else { return is_fitting };
         let share = shares.entry(topic.clone()).or_default();
         let is_held_back = bytes > self.share && self.are_long_held_back;
         self.has_held_back_long |= is_held_back && *share == 0;
-        let is_admitted = !is_held_back && (*share == 0 || share.saturating_add(bytes) <= self.share);
+        let is_admitted = is_fitting && !is_held_back && (*share == 0 || share.saturating_add(bytes) <= self.share);
+        self.has_unfit_long |= !is_fitting && !is_held_back && bytes > self.share;
         *share = if is_admitted { (*share).saturating_add(bytes.max(1)) } else { usize::MAX };
         is_admitted
     }
@@ -177,6 +180,8 @@ impl WaitingRequests {
         }
         self.passed = match shares.has_held_back_long {
             true => self.passed + 1,
+            // It is still the turn of a long one.
+            false if shares.has_unfit_long && !group.is_long => MAX_PASSED_GROUPS,
             // Others that are as long have let as many pass: groups with a long message and without one take turns.
             false if group.is_long && self.has_long() => MAX_PASSED_GROUPS - 1,
             false => 0,
@@ -199,11 +204,8 @@ impl WaitingRequests {
                 }
                 break;
             };
-            if bytes > 0 && bytes.saturating_add(size) > GROUP_BYTES {
-                held_back.push_back(request);
-                break;
-            }
-            if shares.admit(topic, size) {
+            let is_fitting = bytes == 0 || bytes.saturating_add(size) <= GROUP_BYTES;
+            if shares.admit(topic, size, is_fitting) {
                 bytes += size;
                 let ends = request.ends_group();
                 group.push(request);
@@ -217,7 +219,7 @@ impl WaitingRequests {
         for request in held_back.into_iter().rev() {
             self.requests.push_front(request);
         }
-        group.has_time = self.requests.is_empty() && bytes <= DELIVERED_BYTES && group.is_delivered_soon();
+        group.has_time = self.requests.is_empty() && bytes <= MAX_INLINE_BYTES && group.fits_inline_delivery();
         group.is_long = bytes > SHARED_BYTES_OF_TOPIC;
         group
     }
@@ -234,6 +236,7 @@ impl WaitingRequests {
             share,
             are_long_held_back: is_shared && self.passed < MAX_PASSED_GROUPS,
             has_held_back_long: false,
+            has_unfit_long: false,
         }
     }
 
@@ -322,11 +325,28 @@ mod tests {
         let (mut waiting, long) = (WaitingRequests::default(), GROUP_BYTES - 1000);
         waiting.requests.extend([append("a", "a1", long), append("b", "b1", long), append("c", "c1", long)]);
         let mut order = Vec::new();
-        for number in 0..8 {
+        for number in 0..9 {
             waiting.requests.push_back(append("d", &format!("d{number}"), 1));
-            order.extend(group(&mut waiting, &mut Vec::new()));
+            order.push(group(&mut waiting, &mut Vec::new()).join(" "));
         }
-        assert_eq!(order, ["d0", "d1", "d2", "d3", "a1", "d4", "d5", "b1", "d6", "d7", "c1"]);
+        assert_eq!(order, ["d0", "d1", "d2", "d3", "a1 d4", "d5", "b1 d6", "d7", "c1 d8"]);
+    }
+
+    #[test]
+    fn short_messages_behind_a_long_one_that_does_not_fit_are_in_the_group() {
+        let mut waiting = WaitingRequests { passed: MAX_PASSED_GROUPS, ..WaitingRequests::default() };
+        let half = GROUP_BYTES / 2;
+        waiting.requests.extend([append("a", "a1", half), append("b", "b1", half), append("c", "c1", 1)]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1", "c1"]);
+    }
+
+    #[test]
+    fn a_long_message_behind_a_short_one_has_its_turn() {
+        let mut waiting = WaitingRequests { passed: MAX_PASSED_GROUPS, ..WaitingRequests::default() };
+        waiting.requests.extend([append("a", "a1", 1), append("b", "b1", GROUP_BYTES), append("c", "c1", 1)]);
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["a1", "c1"]);
+        waiting.requests.push_back(append("c", "c2", 1));
+        assert_eq!(group(&mut waiting, &mut Vec::new()), ["b1"], "its turn has not passed");
     }
 
     #[test]
@@ -349,6 +369,11 @@ mod tests {
         };
         assert!(has_time(&["a", "b", "a", "c", "d", "a"]));
         assert!(!has_time(&["a", "b", "c", "d", "e"]));
+        assert!(has_time(&["a"; MAX_INLINE_ENTRIES]));
+        assert!(!has_time(&["a"; MAX_INLINE_ENTRIES + 1]));
+        let mut waiting = WaitingRequests::default();
+        waiting.requests.push_back(append("a", "a1", MAX_INLINE_BYTES));
+        assert!(!waiting.next_group(&mut Vec::new()).has_time);
     }
 
     #[test]
