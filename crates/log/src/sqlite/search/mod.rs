@@ -40,10 +40,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SLICE_ENTRIES: usize = 500;
 const SLICE_BYTES: usize = 512 << 10;
 
-/// One part in so many of the time goes into indexing while nobody searches: while the log is busy, and otherwise. At a tenth, indexing was a tenth of
-/// what the messages of a busy room cost.
+/// One part in so many of the time goes into indexing while nobody searches: while the log is busy, when it has been for longer than [`MAX_LAG`], and
+/// otherwise. At a tenth, indexing was a tenth of what the messages of a busy room cost.
 const BUSY_TIME_SHARE: u32 = 40;
+const LAGGING_TIME_SHARE: u32 = 10;
 const IDLE_TIME_SHARE: u32 = 4;
+
+/// How long the index may be incomplete before more time goes into it.
+const MAX_LAG: Duration = Duration::from_secs(30);
 
 /// How long a search waits until everything is in the index.
 const CATCH_UP_TIME: Duration = Duration::from_secs(1);
@@ -120,6 +124,14 @@ impl TopicSearch for Sqlite {
     }
 }
 
+fn time_share(is_log_busy: bool, lag: Duration) -> u32 {
+    match (is_log_busy, lag > MAX_LAG) {
+        (true, false) => BUSY_TIME_SHARE,
+        (true, true) => LAGGING_TIME_SHARE,
+        (false, _) => IDLE_TIME_SHARE,
+    }
+}
+
 /// The thread.
 pub(super) struct Indexer {
     source: Arc<ReadSource>,
@@ -133,7 +145,10 @@ pub(super) struct Indexer {
     retry_at: Option<(Instant, Arc<str>)>,
     /// The topics that may have entries which are not in the index.
     behind: BTreeMap<i64, TopicName>,
-    /// Whether entries were settled between the last two slices.
+    /// When the index was last complete.
+    complete_at: Instant,
+    /// The sum of the fresh topics' heads at the last slice, and whether it had changed since the one before.
+    heads: u64,
     is_log_busy: bool,
 }
 
@@ -144,7 +159,18 @@ impl Indexer {
         path: PathBuf,
         health: watch::Receiver<LogHealth>,
     ) -> Self {
-        Self { source, log, path, health, index: None, retry_at: None, behind: BTreeMap::new(), is_log_busy: false }
+        Self {
+            source,
+            log,
+            path,
+            health,
+            index: None,
+            retry_at: None,
+            behind: BTreeMap::new(),
+            complete_at: Instant::now(),
+            heads: 0,
+            is_log_busy: false,
+        }
     }
 
     /// Works until the desk is closed.
@@ -169,9 +195,12 @@ impl Indexer {
     fn index_some(&mut self) -> Duration {
         let began = Instant::now();
         match self.catch_up(began) {
-            Ok(true) => POLL_INTERVAL,
+            Ok(true) => {
+                self.complete_at = Instant::now();
+                POLL_INTERVAL
+            }
             Ok(false) => {
-                let share = if self.is_log_busy { BUSY_TIME_SHARE } else { IDLE_TIME_SHARE };
+                let share = time_share(self.is_log_busy, self.complete_at.elapsed());
                 began.elapsed().max(Duration::from_millis(1)) * (share - 1)
             }
             Err(fault) => {
@@ -243,7 +272,8 @@ impl Indexer {
             index.note_trimmed(topic, through);
         }
         index.remove_entries(notes.changed)?;
-        self.is_log_busy = !notes.settled.is_empty();
+        let heads = new.iter().map(|(_, head, _)| head).fold(0_u64, |sum, head| sum.wrapping_add(*head));
+        self.is_log_busy = std::mem::replace(&mut self.heads, heads) != heads;
         self.behind.extend(notes.settled);
         let is_new = |topic: i64, head: u64| index.indexed(topic) < head;
         let new = new.into_iter().filter(|(topic, head, _)| is_new(*topic, *head) && !notes.erased.contains(topic));
@@ -408,4 +438,17 @@ fn entry_at(
     }
     let found = settled::after(log, source.epoch, topic, (offset - 1, offset), 1, 1)?;
     Ok(found.into_iter().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_log_is_indexed_slowly_and_never_left_behind() {
+        let (soon, late) = (MAX_LAG, MAX_LAG + Duration::from_secs(1));
+        assert!(time_share(true, soon) > time_share(true, late), "a larger number is a smaller share");
+        assert!(time_share(true, late) > time_share(false, late));
+        assert_eq!(time_share(false, soon), time_share(false, late));
+    }
 }
