@@ -219,7 +219,8 @@ struct SocketOutlet {
 
 impl salon_rooms::BatchOutlet for SocketOutlet {
     fn offer(&self, batch: &Arc<Batch>) -> OfferOutcome {
-        let mut queue = lock(&self.queue);
+        // The session may be writing: the caller, which can be the thread that stores, does not wait for its socket.
+        let Some(mut queue) = self.queue.try_lock() else { return OfferOutcome::Busy };
         if !queue.is_empty() {
             return OfferOutcome::Busy;
         }
