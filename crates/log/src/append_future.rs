@@ -231,6 +231,6 @@ mod tests {
         assert_eq!(watched(stored(true), false), (1, false));
         assert_eq!(watched(Err(AppendError::IdConflict), false), (1, false));
         assert_eq!(watched(stored(false), true), (0, false));
-        assert_eq!(watched(Err(AppendError::IdConflict), true), (0, true), "who watches finds it");
+        assert_eq!(watched(Err(AppendError::IdConflict), true), (0, true), "`watch` returns it");
     }
 }

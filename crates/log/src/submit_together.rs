@@ -27,8 +27,8 @@ pub(crate) trait WakeTarget: Send + Sync {
 
 /// Runs `submit`. What this thread submits to a log meanwhile may be stored from the end of it on, and not before.
 pub fn submit_together<T>(submit: impl FnOnce() -> T) -> T {
-    struct End;
-    impl Drop for End {
+    struct WakeAtEnd;
+    impl Drop for WakeAtEnd {
         fn drop(&mut self) {
             if let Some(DeferredWakes { target: Some(target), .. }) = DEFERRED.take() {
                 target.wake();
@@ -39,7 +39,7 @@ pub fn submit_together<T>(submit: impl FnOnce() -> T) -> T {
         return submit();
     }
     DEFERRED.set(Some(DeferredWakes::default()));
-    let _end = End;
+    let _end = WakeAtEnd;
     submit()
 }
 

@@ -3,8 +3,8 @@
 //! A tail is fed from the moment its line is laid (or mended) and reads the log from its position until that is dry. An engine
 //! makes entries readable before it feeds them, so whatever was not fed is read; what was both is known by its offset.
 //!
-//! Waking a task to take one entry costs more than taking it. So a tail can have a [`TailSink`], which takes single entries on the thread that
-//! has stored them; those the tail does not yield.
+//! Waking a task to take one entry costs more than taking it. So a tail can have a [`TailSink`], which takes a few entries on the thread that
+//! has stored them; the tail does not yield those.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

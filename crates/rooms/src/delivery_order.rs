@@ -13,7 +13,7 @@ use crate::bell::Bell;
 /// How many participants are looked for among the readers. A batch that names more is of a busy room, where the order matters less.
 const MAX_NAMED: usize = 8;
 
-/// Whom new entries are for and whom they are from, as far as that is few.
+/// Whom new entries are for and whom they are from, at most [`MAX_NAMED`] of each. A bridge's ghosts are not looked for.
 pub(crate) struct DeliveryOrder<'a> {
     first: Vec<&'a ParticipantId>,
     last: Vec<&'a ParticipantId>,
@@ -33,15 +33,15 @@ impl<'a> DeliveryOrder<'a> {
 
     /// Puts bells in order. A reader that is named and has sent something is among the first.
     pub(crate) fn sort<'b>(&self, bells: impl ExactSizeIterator<Item = &'b Arc<Bell>>) -> Vec<Arc<Bell>> {
-        let (mut sorted, mut firsts, mut last) = (Vec::with_capacity(bells.len()), 0, Vec::new());
+        let (mut sorted, mut first_count, mut last) = (Vec::with_capacity(bells.len()), 0, Vec::new());
         for bell in bells {
             let is_among =
                 |named: &[&ParticipantId]| bell.interest.reader.as_ref().is_some_and(|id| named.contains(&id));
             if is_among(&self.first) {
                 sorted.push(bell.clone());
                 let at = sorted.len() - 1;
-                sorted.swap(firsts, at);
-                firsts += 1;
+                sorted.swap(first_count, at);
+                first_count += 1;
             } else if is_among(&self.last) {
                 last.push(bell.clone());
             } else {
@@ -54,7 +54,7 @@ impl<'a> DeliveryOrder<'a> {
 }
 
 fn note<'a>(named: &mut Vec<&'a ParticipantId>, id: &'a ParticipantId) {
-    if named.last() != Some(&id) && named.len() < MAX_NAMED && !named.contains(&id) {
+    if named.len() < MAX_NAMED && named.last() != Some(&id) && !named.contains(&id) {
         named.push(id);
     }
 }
@@ -79,5 +79,14 @@ mod tests {
         assert_eq!(order(&Batch::of_messages(&[("b", &["a"])])), "acdeb");
         assert_eq!(order(&Batch::of_messages(&[("b", &["c"])])), "cadeb");
         assert_eq!(order(&Batch::of_messages(&[("a", &["b"]), ("b", &["a"])])), "abcde", "both are waited for");
+    }
+
+    #[test]
+    fn only_a_few_participants_are_looked_for() {
+        let others: Vec<_> = (0..MAX_NAMED).map(|number| format!("x{number}")).collect();
+        let mut messages: Vec<(&str, &[&str])> = others.iter().map(|id| (id.as_str(), [].as_slice())).collect();
+        messages.push(("b", &[]));
+        assert_eq!(order(&Batch::of_messages(&messages)), "abcde", "`b` is one too many");
+        assert_eq!(order(&Batch::of_messages(&messages[1..])), "acdeb");
     }
 }

@@ -1,7 +1,7 @@
 //! Who brings a room its entries: its task, or the thread that has stored them.
 //!
-//! To wake a task for one message of a small room costs more than to deliver it. So the thread that has stored it does that, where the
-//! message is the next one and the room's task is not about to take others. Whoever takes entries has the room's turn.
+//! Waking a task for a few messages of a small room costs more than delivering them. So the thread that has stored them delivers them, if
+//! they are the next ones and the room's task is not about to take others. Only the holder of the room's turn takes entries.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::carriers::StreamCarrier;
 /// How many drafts of one session may be on their way into the log.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// How many bytes of text they may have, but for the last of them.
+/// How many bytes they may take, but for the last of them.
 const MAX_BYTES_IN_FLIGHT: usize = 2 << 20;
 
 /// How many bytes of drafts whose outcomes nobody waits for. An idle session has their entries in memory until it runs again.
@@ -146,16 +146,19 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
             let behind = std::mem::take(&mut pending_lookup.behind);
             self.pending_lookup = None;
             self.settle(ticket, outcome, now);
-            for (ticket, draft, submit) in behind {
-                self.propose(ticket, draft, submit, now);
-            }
+            salon_log::submit_together(|| {
+                for (ticket, draft, submit) in behind {
+                    self.propose(ticket, draft, submit, now);
+                }
+            });
             progress = true;
         }
         progress
     }
 
     /// Has the session run when a draft is refused, though an earlier one is not stored yet. One task polls a session for its whole life, so this is
-    /// done once for each draft.
+    /// done once for each draft. It relies on the engine to send outcomes in the order of submission: when a refusal wakes the session, everything
+    /// before it is decided.
     fn watch_later(&mut self, cx: &Context<'_>) {
         for append in self.in_flight.iter_mut().skip(1).rev().take_while(|append| !append.is_watched) {
             append.is_watched = true;
@@ -166,8 +169,9 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
                 cx.waker().wake_by_ref();
             }
         }
-        if self.in_flight.is_empty() && self.in_flight.capacity() > MAX_IDLE_CAPACITY {
-            self.in_flight = VecDeque::new();
+        if self.in_flight.len() * 4 <= self.in_flight.capacity() {
+            // Back to twice of what is needed, so that a steady number of drafts neither shrinks nor grows it.
+            self.in_flight.shrink_to((2 * self.in_flight.len()).max(MAX_IDLE_CAPACITY));
         }
     }
 
