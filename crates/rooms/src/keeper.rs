@@ -118,8 +118,9 @@ impl Rooms {
                     }
                 }
                 _ = housekeeping.tick() => {
-                    self.0.common.rates.sweep();
-                    self.0.common.bridge_rates.sweep();
+                    let now = Instant::now().into_std();
+                    self.0.common.rates.sweep(now);
+                    self.0.common.bridge_rates.sweep(now);
                     room.solicited.sweep(room.attendance().fold());
                     if self.evict(&room) { return }
                     Ok(())
