@@ -30,7 +30,7 @@ fn found() -> Option<PathBuf> {
 
 /// Whether tests without the program are ignored: it is not installed, and nobody said that it must be.
 pub fn is_missing() -> bool {
-    found().is_none() && env::var_os("SALON_INTEROP").is_none_or(|value| value != "required")
+    found().is_none() && !crate::is_interop_required()
 }
 
 /// Where the program is.
