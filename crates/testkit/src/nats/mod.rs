@@ -3,6 +3,7 @@
 //! The program is the one that `SALON_NATS_SERVER` names, or the one that `scripts/nats-server` has installed. Where there is none, tests
 //! that need it are reported as ignored, and fail where `SALON_INTEROP=required`.
 
+mod old_log;
 mod servers;
 mod shared;
 mod trials;
@@ -11,6 +12,7 @@ mod wire;
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub use old_log::OldLog;
 pub use servers::{NatsServers, topic_token};
 pub(crate) use shared::SharedServer;
 pub use shared::close_shared;
