@@ -7,7 +7,7 @@ use salon_protocol::Envelope;
 use salon_testkit::http::HttpCall;
 use salon_testkit::nats::{NatsServers, OldLog};
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{TestSocket, TestSocketEvent, nats_trials};
+use salon_testkit::{TestSocket, TestSocketEvent, eventually, nats_trials};
 use serde_json::Value;
 
 use crate::killed_approval::HeldCall;
@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_start_on_nats_needs_is_told,
         a_gateway_moves_to_nats_and_back,
         a_store_of_salon_0_1_is_migrated_by_the_command,
+        presence_that_only_the_log_tells_of_is_recovered_beside_serving,
     ]
 }
 
@@ -150,8 +151,12 @@ fn line(id: &str) -> String {
 
 /// Says something and waits for the answer.
 async fn say(home: &Home, running: &Running, id: &str) {
-    let token = home.token("room:a", "alice").await;
-    let call = HttpCall::new("POST", "/v0/topics/room:a/messages").bearer(&token).body(line(id));
+    say_in(home, running, "room:a", id).await;
+}
+
+async fn say_in(home: &Home, running: &Running, topic: &str, id: &str) {
+    let token = home.token(topic, "alice").await;
+    let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token).body(line(id));
     let answer = call.send(running.address).await.expect("an answer");
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
@@ -261,4 +266,29 @@ async fn a_store_of_salon_0_1_is_migrated_by_the_command() {
     hint: start its gateways
     exit: 1
     ");
+}
+
+/// A gateway is killed after it has given up a seat and before it has stored the leave: no lease and no lapse tells of the participant any more.
+async fn presence_that_only_the_log_tells_of_is_recovered_beside_serving() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let home = Home::new();
+    let serve = format!("--test-timings --times-crash-grace 1s --store {}", servers.url());
+    let one = home.serve(&serve).await;
+    let mut alice = connect(&home, &one, "alice", "").await;
+    until(&mut alice, |came| came["payload"]["event"] == "welcome").await;
+    one.signal(Signal::KILL);
+    one.end().await;
+    let purged = servers.ask("STREAM.PURGE.KV_salon-seats", &Value::Null).await.expect("an answer");
+    assert!(purged["purged"].as_u64().is_some_and(|count| count > 0), "{purged}");
+
+    let two = home.serve(&serve).await;
+    let ready = HttpCall::new("GET", "/ready").send(two.address).await.expect("an answer");
+    assert_eq!(ready.status, 200, "{}", ready.body);
+    // In another room: nothing opens hers but the recovery.
+    say_in(&home, &two, "room:b", "e1").await;
+    let is_over = eventually("the leave of a participant that nobody has", async || {
+        envelopes(&home, &two).await.iter().any(leave_of("alice")).then_some(())
+    });
+    is_over.await.expect("her leave is stored");
+    end(two).await;
 }
