@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         BenchCommand::Ceiling(listen) => ceiling::run(listen).map(|()| true),
         BenchCommand::Commands(options) => commands::measure(&options).map(|()| true),
         BenchCommand::Guests(options) => guests::measure(&options).map(|()| true),
-        BenchCommand::Mcp(options) => mcp::measure(&options).map(|()| true),
+        BenchCommand::Mcp(options) => mcp::measure(&options),
         BenchCommand::Attacker => attacks::attack_until_told().map(|()| true),
         BenchCommand::Attacks(options) => attacks::measure(&options),
         BenchCommand::Control(options) => control::measure(&options),

@@ -21,12 +21,14 @@ Usage:
   bench check --from DIR          judge what an earlier run wrote
   bench commands [options]        measure how long `salon call` and other commands take, on a terminal and off it
   bench guests [options]          measure calls of a guest's tool, directly and through a room
-  bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms
-  bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 10,000 topics
+  bench mcp [options]             measure calls by MCP over HTTP: to the server itself, by proxies, and by rooms; fails when a target is missed
+  bench nats [options]            measure rooms on SQLite and on NATS, on one gateway and on three, and with up to 10,000 topics;
+                                  fails when 10,000 topics cost too much
   bench control [options]         measure a topic without settings next to one with a hundred rules
-  bench recovery [options]        measure how long a gateway with a million entries takes to start, on SQLite and on NATS; fails above 2 s and 5 s
+  bench recovery [options]        measure how long a gateway with a million entries takes to start, on SQLite and on NATS; fails above 2 s and 5 s,
+                                  and above 50 ms for the first page
   bench growth [options]          measure what a delivery, a history page and memory cost as readers, rooms, entries and connections grow
-  bench soak [options]            measure one hour of steady load; writes samples.tsv and soak.svg, too
+  bench soak [options]            measure one hour of steady load; writes samples.tsv and soak.svg, too; fails when memory, files or p99 grow
   bench tails [options]           measure p99 at half load with retention running; fails above 3 times the p50 and above 10 ms
   bench attacks [options]         measure a healthy room while an attacker with an ordinary token tries what it can
   bench ceiling --listen ADDRESS  only serve the broadcast ceiling

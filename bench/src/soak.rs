@@ -15,6 +15,7 @@ use crate::room::{PublishPace, Until};
 use crate::scenario::{AT_ONCE, Figure, Figures, MESSAGE, ONE_SECOND, Regime, Scenario, micros, topic};
 use crate::session::BenchRun;
 use crate::stats::{Spread, percentile};
+use crate::targets::{self, PerformanceTarget};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
 
 const ROOMS: usize = 20;
@@ -22,6 +23,9 @@ const READERS: usize = 9;
 /// Messages a second, over all rooms.
 const RATE: u32 = 200;
 const MIB: f64 = 1024.0 * 1024.0;
+/// How many times as much as in the second quarter of a run there may be in the last: of memory and files, and of the p99.
+const MAX_GROWTH: f64 = 1.1;
+const MAX_SLOWDOWN: f64 = 1.5;
 
 /// How long messages are kept, and how often a sample is taken.
 fn times(quick: bool) -> (&'static str, Duration) {
@@ -87,7 +91,10 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     session.note(Scenario::Soak, &case, Regime::Paced, 1, figures)?;
     session.show(Scenario::Soak)?;
     println!("{}", drift(&samples)?);
-    Ok(!session.finish()?.has_void())
+    let has_met = targets::show(&drift_targets(&samples))?;
+    let has_void = session.finish()?.has_void();
+    // A short run says nothing of the targets.
+    Ok(!has_void && (has_met || options.quick))
 }
 
 fn soak(
@@ -179,13 +186,29 @@ fn figures(samples: &[SoakSample]) -> Result<Figures> {
     ]))
 }
 
+/// The median of a figure in the second and in the last quarter, if there are enough samples.
+fn quarters(samples: &[SoakSample], figure: SampleReader) -> Option<(f64, f64)> {
+    let quarter = samples.len() / 4;
+    let second = median(samples.get(quarter..2 * quarter)?, figure).ok()?;
+    Some((second, median(&samples[samples.len() - quarter..], figure).ok()?))
+}
+
+/// Whether a run leaves the gateway as it was.
+fn drift_targets(samples: &[SoakSample]) -> Vec<PerformanceTarget> {
+    let target = |what: &str, limit, figure: SampleReader| {
+        let times = quarters(samples, figure).map(|(second, last)| last / second);
+        PerformanceTarget::at_most(what, limit, "× in the last quarter", times)
+    };
+    vec![
+        target("soak, resident memory", MAX_GROWTH, |s| s.resident_mib),
+        target("soak, all files", MAX_GROWTH, |s| s.files_mib),
+        target("soak, p99", MAX_SLOWDOWN, |s| s.p99_us),
+    ]
+}
+
 /// The last quarter beside the second: the first is needed to fill rings, caches and the time that messages are kept.
 fn drift(samples: &[SoakSample]) -> Result<String> {
-    let quarter = samples.len() / 4;
     let mut out = String::new();
-    if quarter == 0 {
-        return Ok("too short to tell a drift".to_owned());
-    }
     let all: [(&str, SampleReader); 4] = [
         ("RSS MiB", |s| s.resident_mib),
         ("files MiB", |s| s.files_mib),
@@ -193,9 +216,50 @@ fn drift(samples: &[SoakSample]) -> Result<String> {
         ("p99 µs", |s| s.p99_us),
     ];
     for (name, figure) in all {
-        let early = median(&samples[quarter..2 * quarter], figure)?;
-        let late = median(&samples[samples.len() - quarter..], figure)?;
+        let Some((early, late)) = quarters(samples, figure) else {
+            return Ok("too short to tell a drift".to_owned());
+        };
         writeln!(out, "{name}: {early:.1} in the second quarter, {late:.1} in the last")?;
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One sample for each value, which is the memory, the files and the p99 of it.
+    fn samples(values: &[f64]) -> Vec<SoakSample> {
+        let sample = |(at, &value): (usize, &f64)| SoakSample {
+            seconds: at as f64,
+            resident_mib: value,
+            database_mib: value,
+            wal_mib: 0.0,
+            files_mib: value,
+            messages: 1,
+            p50_us: value,
+            p99_us: value,
+            max_us: value,
+            cpu_us_per_delivery: 1.0,
+        };
+        values.iter().enumerate().map(sample).collect()
+    }
+
+    #[test]
+    fn the_last_quarter_is_judged_by_the_second() {
+        // The first quarter fills caches and counts for nothing.
+        let verdicts = |last| {
+            let samples = samples(&[1.0, 1.0, 100.0, 100.0, 500.0, 500.0, last, last]);
+            drift_targets(&samples).into_iter().map(|target| targets::show(&[target]).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(110.0), [true, true, true]);
+        assert_eq!(verdicts(120.0), [false, false, true]);
+        assert_eq!(verdicts(151.0), [false, false, false]);
+    }
+
+    #[test]
+    fn a_run_without_four_samples_is_not_judged() {
+        assert!(!targets::show(&drift_targets(&samples(&[1.0, 1.0, 1.0]))).unwrap());
+        assert_eq!(drift(&samples(&[1.0])).unwrap(), "too short to tell a drift");
+    }
 }

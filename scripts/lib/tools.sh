@@ -18,6 +18,11 @@ as_root() {
   fi
 }
 
+# The fault tests look for it in the same places.
+has_faketime() {
+  ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1
+}
+
 # Installs the apt packages of the commands that are missing.
 install_packages() {
   local packages=()
@@ -26,8 +31,8 @@ install_packages() {
   command -v git >/dev/null || packages+=(git)
   command -v curl >/dev/null || packages+=(curl)
   command -v tmux >/dev/null || packages+=(tmux)
-  # A clock that jumps, for one process. Where it is not to be had, that fault scene is left out.
-  ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || ! apt-cache show libfaketime >/dev/null 2>&1 || packages+=(libfaketime)
+  # A clock that jumps, for one process.
+  has_faketime || ! apt-cache show libfaketime >/dev/null 2>&1 || packages+=(libfaketime)
   command -v npm >/dev/null || packages+=(nodejs npm)
   command -v chromium >/dev/null || packages+=(chromium)
   # Other systems call it otherwise; the page is then tested in Chromium alone.

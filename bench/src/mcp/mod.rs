@@ -8,16 +8,17 @@ mod ways;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 
-use crate::mcp::session::BenchTool;
+use crate::mcp::session::{BenchSession, BenchTool};
 pub(crate) use crate::mcp::ways::McpWay;
 use crate::mcp::ways::{OpenWay, WayPrograms};
 use crate::options::BenchOptions;
 use crate::procfs::{CpuClock, descendants, resident_kib};
 use crate::report::RunSetting;
 use crate::stats::percentile;
+use crate::targets;
 
 /// How long one way is measured before the next has its turn.
 const TURN: Duration = Duration::from_millis(100);
@@ -33,16 +34,19 @@ enum McpLoad {
     Sixteen,
     /// One by one, with results of 64 KiB.
     Long,
+    /// Clients with a session each, which call one by one.
+    TenClients,
 }
 
 impl McpLoad {
-    const ALL: [Self; 3] = [Self::OneByOne, Self::Sixteen, Self::Long];
+    const ALL: [Self; 4] = [Self::OneByOne, Self::Sixteen, Self::Long, Self::TenClients];
 
     fn name(self) -> &'static str {
         match self {
             Self::OneByOne => "one call at a time",
             Self::Sixteen => "16 calls in flight",
             Self::Long => "one call at a time, results of 64 KiB",
+            Self::TenClients => "ten clients, one call at a time each",
         }
     }
 
@@ -52,6 +56,11 @@ impl McpLoad {
 
     fn in_flight(self) -> usize {
         if self == Self::Sixteen { 16 } else { 1 }
+    }
+
+    /// How many sessions call at the same time.
+    fn clients(self) -> usize {
+        if self == Self::TenClients { 10 } else { 1 }
     }
 }
 
@@ -76,7 +85,7 @@ struct McpRecord {
 enum Moment {
     /// With one session open, and one call made.
     StartedCall,
-    /// With that session still open, and all calls made.
+    /// With that session still open, and all calls of one client made.
     Done,
     /// When more sessions were opened, each with one call.
     Crowded,
@@ -94,7 +103,7 @@ struct Memory {
 }
 
 #[expect(clippy::print_stdout, reason = "tables are shown as they come")]
-pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
+pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let programs = WayPrograms::find(&options.salon, &options.server, &options.proxies)?;
     let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[])?;
     println!("machine: {}\ncommit: {}\ndata on: {}", setting.machine, setting.commit, setting.file_system);
@@ -113,6 +122,10 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
     let mut records = Vec::new();
     let mut memory = readings(&standing, Moment::StartedCall)?;
     for load in McpLoad::ALL {
+        if load == McpLoad::TenClients {
+            memory.extend(readings(&standing, Moment::Done)?);
+        }
+        open_sessions(&mut standing, load.clients())?;
         for way in &mut standing {
             calls(way, load, |begun| begun < WARM_UP, &mut Vec::new())?;
         }
@@ -121,13 +134,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
         }
         println!("\n{}\n{}", load.name(), tables::of_load(&records, load)?);
     }
-    memory.extend(readings(&standing, Moment::Done)?);
-    for way in &mut standing {
-        while way.sessions.len() < SESSIONS {
-            let opened = way.open_session();
-            opened.with_context(|| format!("session {} of {}", way.sessions.len() + 1, way.way.name()))?;
-        }
-    }
+    open_sessions(&mut standing, SESSIONS)?;
     memory.extend(readings(&standing, Moment::Crowded)?);
     println!("\nmemory\n{}", tables::of_memory(&memory)?);
     println!("{}", tables::of_targets(&records)?);
@@ -136,12 +143,53 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
         println!("skipped: {line}");
     }
     println!("written: {}", directory.display());
+    let has_met = targets::show(&tables::targets(&records))?;
+    // A short run says nothing of the targets.
+    Ok(has_met || options.quick)
+}
+
+/// Has every way so many sessions, each of another participant where there are participants.
+fn open_sessions(standing: &mut [OpenWay], count: usize) -> Result<()> {
+    for way in standing {
+        while way.sessions.len() < count {
+            let opened = way.open_session();
+            opened.with_context(|| format!("session {} of {}", way.sessions.len() + 1, way.way.name()))?;
+        }
+    }
     Ok(())
 }
 
-fn calls(way: &mut OpenWay, load: McpLoad, go_on: impl Fn(u64) -> bool, latencies: &mut Vec<u64>) -> Result<()> {
-    let outcome = way.session().calls(load.tool(), load.in_flight(), go_on, latencies);
+fn calls(way: &mut OpenWay, load: McpLoad, go_on: impl Fn(u64) -> bool + Sync, latencies: &mut Vec<u64>) -> Result<()> {
+    let sessions = &mut way.sessions[..load.clients()];
+    let outcome = match sessions {
+        [session] => session.calls(load.tool(), load.in_flight(), go_on, latencies),
+        sessions => calls_of_clients(sessions, load, &go_on, latencies),
+    };
     outcome.with_context(|| format!("{}, {}\n{}", way.way.name(), load.name(), way.last_words()))
+}
+
+/// Calls of several sessions at the same time, each on a thread of its own.
+fn calls_of_clients(
+    sessions: &mut [BenchSession],
+    load: McpLoad,
+    go_on: &(impl Fn(u64) -> bool + Sync),
+    latencies: &mut Vec<u64>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = sessions
+            .iter_mut()
+            .map(|session| {
+                scope.spawn(move || {
+                    let mut own = Vec::new();
+                    session.calls(load.tool(), load.in_flight(), go_on, &mut own).map(|()| own)
+                })
+            })
+            .collect();
+        for client in clients {
+            latencies.extend(client.join().map_err(|_| anyhow!("a client panicked"))??);
+        }
+        Ok(())
+    })
 }
 
 /// The clocks of a process and of those that it has started. They run through the whole round: what a server does when its

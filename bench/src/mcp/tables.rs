@@ -9,9 +9,13 @@ use crate::mcp::ways::McpWay;
 use crate::mcp::{McpLoad, McpRecord, Memory, SESSIONS};
 use crate::report::{RunSetting, cell, json_lines, lay_out, save_run};
 use crate::stats::Spread;
+use crate::targets::{self, PerformanceTarget};
 
 /// Of what a proxy adds to a call, a room may add this much.
 const SHARE: f64 = 0.5;
+/// The longest p50 of a call of one client of a room, and how many calls a second ten clients have at least.
+const MAX_CALL_US: f64 = 500.0;
+const MIN_CALLS_PER_SECOND: f64 = 3500.0;
 
 fn rounds(records: &[McpRecord], load: McpLoad, way: McpWay) -> impl Iterator<Item = &McpRecord> {
     records.iter().filter(move |record| record.load == load && record.way == way)
@@ -66,6 +70,24 @@ pub(super) fn of_memory(memory: &[Memory]) -> Result<String> {
     lay_out(&rows)
 }
 
+/// What is judged: a guest at its own address, with a log that is flushed.
+pub(super) fn targets(records: &[McpRecord]) -> Vec<PerformanceTarget> {
+    let way = McpWay::Salon;
+    let median = |values: Vec<f64>| Spread::of(values).map(|spread| spread.median);
+    let figure = |load, figure: fn(&McpRecord) -> f64| median(rounds(records, load, way).map(figure).collect());
+    let share = |load: McpLoad| {
+        let pairs = added(records, load, way).zip(added(records, load, McpWay::Supergateway));
+        let measured = median(pairs.map(|(ours, theirs)| ours / theirs).collect());
+        PerformanceTarget::at_most(format!("{}, added p50", load.name()), SHARE, "× what supergateway adds", measured)
+    };
+    let mut targets: Vec<_> = [McpLoad::OneByOne, McpLoad::Sixteen, McpLoad::Long].into_iter().map(share).collect();
+    let middle = figure(McpLoad::OneByOne, |r| r.p50_us);
+    targets.push(PerformanceTarget::at_most(McpLoad::OneByOne.name(), MAX_CALL_US, "µs p50", middle));
+    let rate = figure(McpLoad::TenClients, |r| r.calls_per_second);
+    targets.push(PerformanceTarget::at_least(McpLoad::TenClients.name(), MIN_CALLS_PER_SECOND, "calls/s", rate));
+    targets
+}
+
 /// What the rooms add, as shares of what each proxy adds.
 pub(super) fn of_targets(records: &[McpRecord]) -> Result<String> {
     let mut rows = vec![["load", "way"].map(str::to_owned).to_vec()];
@@ -113,5 +135,49 @@ pub(super) fn save(directory: &Path, setting: &RunSetting, records: &[McpRecord]
     }
     write!(summary, "\n## Memory, when the calls are done\n\n{}", of_memory(memory)?)?;
     write!(summary, "\n## What a room adds, as shares of what a proxy adds\n\n{}", of_targets(records)?)?;
+    write!(summary, "\n## Targets\n\n{}", targets::table(&targets(records))?)?;
     save_run(directory, setting, &lines, &summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(load: McpLoad, way: McpWay, p50_us: f64, calls_per_second: f64) -> McpRecord {
+        let (cpu_us_per_call, children_cpu_us_per_call) = (1.0, 1.0);
+        McpRecord {
+            load,
+            way,
+            round: 1,
+            calls: 1,
+            calls_per_second,
+            p50_us,
+            p99_us: p50_us,
+            cpu_us_per_call,
+            children_cpu_us_per_call,
+        }
+    }
+
+    /// Rounds in which a direct call takes 0.1 ms and one by supergateway 1 ms.
+    fn judged(salon_us: f64, ten_clients: f64) -> Vec<bool> {
+        let mut records = Vec::new();
+        for load in McpLoad::ALL {
+            let ways = [(McpWay::Direct, 100.0), (McpWay::Supergateway, 1000.0), (McpWay::Salon, salon_us)];
+            records.extend(ways.map(|(way, p50)| record(load, way, p50, ten_clients)));
+        }
+        targets(&records).into_iter().map(|target| targets::show(&[target]).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_room_is_judged_by_what_it_adds_and_by_ten_clients() {
+        assert_eq!(judged(500.0, 3500.0), [true; 5]);
+        assert_eq!(judged(540.0, 3400.0), [true, true, true, false, false]);
+        assert_eq!(judged(560.0, 3500.0), [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn without_supergateway_its_targets_are_not_met() {
+        let records = [McpWay::Direct, McpWay::Salon].map(|way| record(McpLoad::OneByOne, way, 100.0, 1.0));
+        assert!(!targets::show(&targets(&records)[..1]).unwrap());
+    }
 }

@@ -230,11 +230,6 @@ impl OpenWay {
         Ok(())
     }
 
-    /// The session that was opened first.
-    pub(crate) fn session(&mut self) -> &mut BenchSession {
-        &mut self.sessions[0]
-    }
-
     /// The end of what it logged, for a report of what went wrong.
     pub(crate) fn last_words(&self) -> String {
         match &self.process {

@@ -13,6 +13,7 @@ use crate::nats::site::{Shares, Site, SitePrograms};
 use crate::room::{PublishPace, Until};
 use crate::scenario::{AT_ONCE, MESSAGE, ONE_SECOND, topic};
 use crate::stats::percentile;
+use crate::targets::PerformanceTarget;
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
 
 /// How many enter topics that are not yet there at the same time.
@@ -21,6 +22,13 @@ const MAKING: usize = 8;
 const RATE: u32 = 100;
 /// How long nothing is done: as long as it takes until retention has been looked after once.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// How many NATS servers share what the cluster costs.
+const SERVERS: f64 = 3.0;
+/// What topics may cost each server while nothing happens, and the longest p99 of a first append.
+const MAX_IDLE_CPU_PERCENT: f64 = 10.0;
+const MAX_IDLE_MIB: f64 = 300.0;
+const MAX_FIRST_APPEND_MS: f64 = 100.0;
 
 /// What so many topics cost.
 #[derive(Serialize)]
@@ -57,6 +65,25 @@ pub(super) struct Restart {
     pub(super) ready_seconds: f64,
     /// From then until everybody is in their topics again.
     pub(super) back_seconds: f64,
+}
+
+/// What is judged of each number of topics.
+pub(super) fn targets(censuses: &[Census]) -> Vec<PerformanceTarget> {
+    let of = |census: &Census| {
+        let topics = census.topics;
+        let mut targets = Vec::new();
+        for (who, idle) in [("one in each", &census.occupied), ("nobody in any", &census.empty)] {
+            let what = format!("{topics} topics, idle, {who}, each NATS server");
+            let (cpu, memory) = (idle.cpu_percent.nats / SERVERS, idle.resident_mib.nats / SERVERS);
+            targets.push(PerformanceTarget::at_most(what.clone(), MAX_IDLE_CPU_PERCENT, "% of a core", Some(cpu)));
+            targets.push(PerformanceTarget::at_most(what, MAX_IDLE_MIB, "RSS MiB", Some(memory)));
+        }
+        let first = Some(census.entered_p99_us / 1000.0);
+        let what = format!("{topics} topics, first append in another");
+        targets.push(PerformanceTarget::at_most(what, MAX_FIRST_APPEND_MS, "ms p99", first));
+        targets
+    };
+    censuses.iter().flat_map(of).collect()
 }
 
 /// The numbers of topics to be measured.
@@ -197,4 +224,41 @@ fn is_whole(answer: &[u8]) -> bool {
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
     head.starts_with("http/1.1 101") || length.is_some_and(|length| body.len() >= length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::show;
+
+    fn census(nats_cpu: f64, nats_mib: f64, first_append_us: f64) -> Census {
+        let idle = || Idle {
+            cpu_percent: Shares { gateways: 50.0, nats: nats_cpu },
+            resident_mib: Shares { gateways: 500.0, nats: nats_mib },
+        };
+        let restart = || Restart { ready_seconds: 1.0, back_seconds: 1.0 };
+        Census {
+            topics: 1000,
+            made_seconds: 1.0,
+            entered_p50_us: 1.0,
+            entered_p99_us: first_append_us,
+            messages: 1,
+            p50_us: 1.0,
+            p99_us: 1.0,
+            occupied: idle(),
+            killed: restart(),
+            stopped: restart(),
+            empty: idle(),
+            refusal: String::new(),
+        }
+    }
+
+    #[test]
+    fn each_of_three_servers_and_the_first_append_are_judged() {
+        let is_met = |census| show(&targets(&[census])).unwrap();
+        assert!(is_met(census(30.0, 900.0, 100_000.0)), "the gateway's own share counts as the servers'");
+        assert!(!is_met(census(30.3, 900.0, 100_000.0)));
+        assert!(!is_met(census(30.0, 903.0, 100_000.0)));
+        assert!(!is_met(census(30.0, 900.0, 100_100.0)));
+    }
 }

@@ -30,6 +30,20 @@ impl Lease {
     }
 }
 
+/// A version of what [`crate::TopicLog::roster`] says of a topic. Only whether two are equal says something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RosterVersion {
+    seats: u64,
+    nodes: u64,
+}
+
+impl RosterVersion {
+    /// A version of the topic's seats and of the nodes that live.
+    pub fn new(seats: u64, nodes: u64) -> Self {
+        Self { seats, nodes }
+    }
+}
+
 /// The leases of one node.
 #[derive(Clone, Default)]
 pub(crate) struct Leases(Arc<Mutex<Table>>);

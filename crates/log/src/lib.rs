@@ -42,7 +42,7 @@ pub use fold::{
     CallClosure, CallRecord, Deletion, FailedCall, Fold, FoldEffect, HeldCall, Ignored, MAX_HELD_CALLS, StatusRecord,
     answered_request,
 };
-pub use lease::{Claim, Lease};
+pub use lease::{Claim, Lease, RosterVersion};
 pub use quota::{QuotaExceeded, QuotaScope, StoredQuotas};
 pub use retention::{Retention, RetentionRules};
 pub use search::{SearchError, SearchRequest, TopicSearch};
@@ -138,6 +138,13 @@ pub trait TopicLog: Send + Sync + 'static {
 
     /// Who holds a live lease in a topic, on any node.
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>>;
+
+    /// A version of what [`TopicLog::roster`] says of a topic. Two that are equal mean that the roster was the same at both moments, so a caller
+    /// that reads the version first needs to read the roster only when it differs. `None` where the engine keeps no versions.
+    fn roster_version(&self, topic: &TopicName) -> Option<RosterVersion> {
+        let _ = topic;
+        None
+    }
 
     /// Whether other nodes hold a participant's place, beside this one or instead, as far as is known here. On one machine none does.
     fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use salon_log::{Claim, Fold, FoldEffect, Standing};
+use salon_log::{Claim, Fold, FoldEffect, RosterVersion, Standing};
 use salon_protocol::{Entry, EnvelopeId, Kind, Participant, ParticipantId, PresenceEvent};
 
 use crate::timings::Timings;
@@ -30,6 +30,8 @@ pub(crate) struct Attendance {
     has_grace: bool,
     /// Who is present by the log and has no place on any node, and since when that is seen.
     orphaned: HashMap<ParticipantId, Instant>,
+    /// The version of the topic's roster with which nothing was to be repaired. `None` once something has changed here since.
+    settled_at: Option<RosterVersion>,
 }
 
 /// A participant with at least one connection here.
@@ -90,11 +92,13 @@ impl Attendance {
             departed: Vec::new(),
             has_grace: !standing.present.is_empty(),
             orphaned: HashMap::new(),
+            settled_at: None,
         }
     }
 
     /// Begins again after entries were missed. Gives participants that are connected here and have left by what the log says now.
     pub(crate) fn restart(&mut self, standing: &Standing, now: Instant) -> Vec<Arc<Participant>> {
+        self.settled_at = None;
         self.fold = Fold::restore(standing);
         self.missing(now)
     }
@@ -106,7 +110,12 @@ impl Attendance {
 
     /// Takes the next entry. Also gives the participants that are connected here and have left by it, as another node said: they must join again.
     pub(crate) fn take(&mut self, entry: &Arc<Entry>, now: Instant) -> (FoldEffect, Option<Arc<Participant>>) {
+        let population = self.fold.population();
         let effect = self.fold.apply(entry);
+        // The notice that deletes the topic is no presence envelope.
+        if entry.envelope.kind() == Kind::Presence || self.fold.population() != population {
+            self.settled_at = None;
+        }
         if entry.envelope.kind() != Kind::Presence {
             return (effect, None);
         }
@@ -187,6 +196,7 @@ impl Attendance {
 
     /// Counts one more connection of a participant.
     fn sit(&mut self, participant: &Arc<Participant>, claim: Claim) {
+        self.settled_at = None;
         let connected = self.seats.entry(participant.id.clone()).or_insert_with(|| LocalConnections {
             count: 0,
             claim,
@@ -199,6 +209,7 @@ impl Attendance {
 
     /// Counts one connection less. The last one departs, unless the place is handed over to whichever node they come back to.
     pub(crate) fn rise(&mut self, id: &ParticipantId, reason: Option<String>, hands_over: bool) {
+        self.settled_at = None;
         if let Some(connected) = self.seats.get_mut(id) {
             connected.count -= 1;
             if connected.count == 0 {
@@ -212,6 +223,7 @@ impl Attendance {
 
     /// Notes that a join was submitted.
     pub(crate) fn joins(&mut self, participant: Arc<Participant>, envelope: EnvelopeId, now: Instant) {
+        self.settled_at = None;
         let id = participant.id.clone();
         let submitted = Submitted { envelope, joins: Some(participant), since: now };
         self.in_flight.entry(id).or_default().push(submitted);
@@ -219,6 +231,7 @@ impl Attendance {
 
     /// Notes that a leave was submitted.
     pub(crate) fn leaves(&mut self, id: &ParticipantId, envelope: EnvelopeId, now: Instant) {
+        self.settled_at = None;
         let submitted = Submitted { envelope, joins: None, since: now };
         self.in_flight.entry(id.clone()).or_default().push(submitted);
     }
@@ -258,6 +271,7 @@ impl Attendance {
 
     /// Ends the time to come back: everyone who has no connection here has departed.
     pub(crate) fn end_grace(&mut self) {
+        self.settled_at = None;
         self.has_grace = false;
         let absent = self.fold.roster().map(|participant| &participant.id).filter(|id| !self.is_seated(id));
         let absent: Vec<_> = absent.map(|id| (id.clone(), None)).collect();
@@ -267,6 +281,7 @@ impl Attendance {
     /// Counts somebody as departed, unless they are connected here.
     pub(crate) fn depart(&mut self, id: &ParticipantId, reason: Option<String>) {
         if !self.is_seated(id) {
+            self.settled_at = None;
             self.departed.push((id.clone(), reason));
         }
     }
@@ -296,8 +311,23 @@ impl Attendance {
         departs
     }
 
+    /// Remembers the version of the roster that [`Self::depart_orphaned`] was given, if nothing is to be repaired: then nothing will be while neither that nor
+    /// anything here changes, however much time passes.
+    pub(crate) fn note_repaired(&mut self, version: Option<RosterVersion>) {
+        let is_nothing_pending =
+            !self.has_grace && self.departed.is_empty() && self.orphaned.is_empty() && self.in_flight.is_empty();
+        let is_settled = is_nothing_pending && self.seats.keys().all(|id| self.fold.is_present(id));
+        self.settled_at = version.filter(|_| is_settled);
+    }
+
+    /// Whether nothing is to be repaired with a version of the roster, because nothing was and nothing has changed since.
+    pub(crate) fn is_settled_at(&self, version: Option<RosterVersion>) -> bool {
+        version.is_some() && self.settled_at == version
+    }
+
     /// Participants that have departed, each once, whether or not they are back.
     pub(crate) fn take_departed(&mut self) -> Vec<(ParticipantId, Option<String>)> {
+        self.settled_at = None;
         std::mem::take(&mut self.departed)
     }
 

@@ -1,5 +1,6 @@
 //! Keeping a room: one task for as long as it is open, which brings it what its log has and removes participants that have gone.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use salon_log::{LogHealth, ReadError, Tail, Tailed};
-use salon_protocol::CloseReason;
+use salon_protocol::{CloseReason, TopicName};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::lifecycle::Lifecycle;
@@ -56,7 +57,8 @@ impl Rooms {
         let mut health = self.log().health();
         // Not at once: the task that opened the room has yet to visit it.
         let mut housekeeping = tokio::time::interval_at(Instant::now() + HOUSEKEEPING_INTERVAL, HOUSEKEEPING_INTERVAL);
-        let mut looking = tokio::time::interval_at(Instant::now() + timings.repair_interval, timings.repair_interval);
+        let first_look = Instant::now() + first_repair_delay(&room.topic, timings.repair_interval);
+        let mut looking = tokio::time::interval_at(first_look, timings.repair_interval);
         looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let is_shared = self.log().gone().is_some();
         let mut host = Some(host);
@@ -118,8 +120,9 @@ impl Rooms {
                     }
                 }
                 _ = housekeeping.tick() => {
-                    self.0.common.rates.sweep();
-                    self.0.common.bridge_rates.sweep();
+                    let now = Instant::now().into_std();
+                    self.0.common.rates.sweep(now);
+                    self.0.common.bridge_rates.sweep(now);
                     room.solicited.sweep(room.attendance().fold());
                     if self.evict(&room) { return }
                     Ok(())
@@ -136,6 +139,16 @@ impl Rooms {
             tracing::error!(topic = %room.topic, %error, "room: log unreadable, closing the room");
         }
     }
+}
+
+/// How long after its opening a room is repaired first: a part of the interval that depends on its topic, so that rooms that are opened together
+/// are not repaired together.
+fn first_repair_delay(topic: &TopicName, interval: Duration) -> Duration {
+    const PARTS: u32 = 1024;
+    let mut hasher = DefaultHasher::new();
+    topic.hash(&mut hasher);
+    let part = (hasher.finish() % u64::from(PARTS)) as u32;
+    interval / PARTS * (1 + part)
 }
 
 /// Removes participants that have gone, and says when to do so again where the log was out of reach.
@@ -195,5 +208,26 @@ async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_that_are_opened_together_are_not_repaired_together() {
+        let interval = Duration::from_secs(3);
+        let delay = |number: u32| {
+            let topic = TopicName::new(format!("room:{number}")).expect("a name");
+            first_repair_delay(&topic, interval)
+        };
+        let mut in_each_tenth = [0; 10];
+        for number in 0..10_000 {
+            let delay = delay(number);
+            assert!(!delay.is_zero() && delay <= interval, "{delay:?}");
+            in_each_tenth[(delay.as_millis() as usize * 10 / 3000).min(9)] += 1;
+        }
+        assert!(in_each_tenth.iter().all(|rooms| (800..1200).contains(rooms)), "{in_each_tenth:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! How much may be published: by one participant, into one topic, at one gateway. Zero switches a limit off.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -50,6 +51,9 @@ impl ByteRates {
 /// How long the description of a participant may be to count as one join.
 const JOIN_BYTES: usize = 4096;
 
+/// How often the participants are forgotten that have everything left, by all rooms of a gateway together.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
 /// There was too much: the refusal, and how long its author should wait.
 pub(crate) type Excess = (Refusal, Duration);
 
@@ -63,6 +67,8 @@ pub(crate) struct Rates {
     byte_rate: Rate,
     budgets: Mutex<HashMap<ParticipantId, ParticipantBudget>>,
     began: Instant,
+    /// How many intervals had passed since `began` at the newest sweep.
+    swept_intervals: AtomicU64,
 }
 
 struct RateNames {
@@ -94,7 +100,8 @@ impl Rates {
 
     fn named(names: RateNames, rate: Rate, byte_rate: Rate) -> Self {
         let (messages, bytes) = (rate.limit(), byte_rate.limit());
-        Self { names, rate, messages, bytes, byte_rate, budgets: Mutex::default(), began: Instant::now() }
+        let (budgets, swept_intervals) = (Mutex::default(), AtomicU64::new(0));
+        Self { names, rate, messages, bytes, byte_rate, budgets, began: Instant::now(), swept_intervals }
     }
 
     /// Takes one message that is not published; otherwise says how long until there is one.
@@ -221,9 +228,14 @@ impl Rates {
         Refusal::new(Code::RateLimited, message)
     }
 
-    /// Forgets participants that have everything left.
-    pub(crate) fn sweep(&self) {
-        let now = self.began.elapsed();
+    /// Forgets participants that have everything left. Every open room asks for this; it happens once an interval, because it looks at every
+    /// budget under the lock that each message takes.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let now = now.saturating_duration_since(self.began);
+        let intervals = now.as_secs() / SWEEP_INTERVAL.as_secs();
+        if self.swept_intervals.fetch_max(intervals, Ordering::Relaxed) >= intervals {
+            return;
+        }
         let is_full = |budget: &ParticipantBudget| {
             [budget.messages, budget.notifications, budget.joins, budget.bytes].iter().all(|bucket| bucket.is_full(now))
         };
@@ -359,8 +371,26 @@ mod tests {
         rates.owe_bytes(&who("alice"), 1000);
         let (_, wait) = rates.take(&who("alice"), 1).expect_err("in debt");
         assert!(wait > Duration::from_secs(890), "{wait:?}");
-        rates.sweep();
+        rates.sweep(rates.began + SWEEP_INTERVAL);
         assert!(rates.take(&who("alice"), 1).is_err(), "a debt is not forgotten");
+    }
+
+    #[test]
+    fn however_many_rooms_ask_budgets_are_swept_once_a_minute() {
+        let rates = Rates::new(only(1), Rate::UNLIMITED);
+        let spends = |name| rates.take(&who(name), 1).expect("a message is left");
+        spends("alice");
+        rates.sweep(rates.began + SWEEP_INTERVAL / 2);
+        assert_eq!(rates.budgets().len(), 1, "swept before a minute was over");
+        rates.sweep(rates.began + SWEEP_INTERVAL);
+        assert_eq!(rates.budgets().len(), 0, "a participant that has everything left was not forgotten");
+        spends("bob");
+        for second in 0..60 {
+            rates.sweep(rates.began + SWEEP_INTERVAL + Duration::from_secs(second));
+        }
+        assert_eq!(rates.budgets().len(), 1, "a second room swept in the same minute");
+        rates.sweep(rates.began + 2 * SWEEP_INTERVAL);
+        assert_eq!(rates.budgets().len(), 0);
     }
 
     #[test]

@@ -7,13 +7,17 @@
 //! 2. Present by the log is who is connected.
 //! 3. A call ends once: by its answer, or by failing, whichever stands first. No call waits for somebody who is absent.
 //! 4. Every node, and every restart, gives the same fold.
+//!
+//! And at any time:
+//!
+//! 5. A look for what is to be repaired that a node leaves out would have found nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use salon_log::{CallClosure, Claim, Fold, FoldEffect, Standing, answered_request};
+use salon_log::{CallClosure, Claim, Fold, FoldEffect, RosterVersion, Standing, answered_request};
 use salon_protocol::{
     Compose, Draft, Entry, Envelope, EnvelopeId, Kind, Limits, Participant, ParticipantId, Position, Presence,
     PresenceEvent, Timestamp,
@@ -147,6 +151,8 @@ struct World {
     fold: Fold,
     nodes: Vec<ModelNode>,
     places: BTreeMap<usize, usize>,
+    /// The places as of the last look at them, and how often they were others.
+    seen_places: (BTreeSet<usize>, u64),
     /// What became of answers, by the calls: how many counted.
     answers: BTreeMap<EnvelopeId, usize>,
     calls: Vec<(EnvelopeId, usize)>,
@@ -161,6 +167,7 @@ impl World {
             fold: Fold::default(),
             nodes: Vec::new(),
             places: BTreeMap::new(),
+            seen_places: (BTreeSet::new(), 0),
             answers: BTreeMap::new(),
             calls: Vec::new(),
             serial: 0,
@@ -275,9 +282,22 @@ impl World {
 
     fn repair(&mut self, node: usize) {
         let placed: Vec<_> = self.places.keys().map(|who| id(*who)).collect();
+        let seen: BTreeSet<_> = self.places.keys().copied().collect();
+        if seen != self.seen_places.0 {
+            self.seen_places = (seen, self.seen_places.1 + 1);
+        }
+        let version = Some(RosterVersion::new(self.seen_places.1, 0));
+        let is_settled = self.nodes[node].attendance.is_settled_at(version);
         let missing = self.nodes[node].attendance.missing(self.now);
+        assert!(!is_settled || missing.is_empty(), "5: a look was left out that would have found a join");
         missing.into_iter().for_each(|participant| self.joins(node, participant));
-        self.nodes[node].attendance.depart_orphaned(&placed, self.now);
+        let attendance = &mut self.nodes[node].attendance;
+        attendance.depart_orphaned(&placed, self.now);
+        attendance.note_repaired(version);
+        assert!(
+            !is_settled || attendance.is_settled_at(version),
+            "5: a look was left out that would have found an orphan"
+        );
     }
 
     /// A node starts again. Participants that were connected to it have no place; after a crash the others learn that.

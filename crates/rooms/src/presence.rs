@@ -172,15 +172,24 @@ impl Room {
     }
 
     /// Repairs what nobody has seen coming: has those remove who have no place anywhere, and those join again who sit here. Says whether
-    /// somebody is to be removed.
+    /// somebody is to be removed. Where nothing has changed since nothing was to be repaired, it reads no roster.
     pub(crate) async fn repair(&self) -> Result<bool, ReadError> {
         // What is known of places is not to be trusted while they cannot be heard of.
         if *self.log.health().borrow() != LogHealth::Writable {
             return Ok(false);
         }
+        // Read before the roster: what changes between the two is looked at the next time.
+        let version = self.log.roster_version(&self.topic);
+        let is_announced = self.announcements().is_empty();
+        if is_announced && self.attendance().is_settled_at(version) {
+            return Ok(false);
+        }
         self.reconcile();
-        let placed = patiently(self.log.roster(&self.topic).await)?;
-        Ok(placed.is_some_and(|placed| self.attendance().depart_orphaned(&placed, Instant::now())))
+        let Some(placed) = patiently(self.log.roster(&self.topic).await)? else { return Ok(false) };
+        let mut attendance = self.attendance();
+        let departs = attendance.depart_orphaned(&placed, Instant::now());
+        attendance.note_repaired(version);
+        Ok(departs)
     }
 
     /// Whether an envelope is somebody's leave.

@@ -1,7 +1,7 @@
 //! What rooms do when their log is late, has a gap or fails. Everything else about rooms is told as scenes.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use salon_log::sqlite::{Sqlite, SqliteOptions};
 use salon_log::{
-    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, Retention, RetentionRules, Span,
-    Standing, Tail, Tailed, TopicLog, TopicSummary,
+    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, Retention, RetentionRules,
+    RosterVersion, Span, Standing, Tail, Tailed, TopicLog, TopicSummary,
 };
 use salon_protocol::{
     CloseReason, Code, Draft, Entry, Envelope, EnvelopeId, Limits, Participant, ParticipantId, Position, Stamp,
@@ -27,6 +27,7 @@ mod approvals;
 mod deletion;
 mod ghosts;
 mod quotas;
+mod repair;
 mod turns;
 
 /// A real log that a test can hold up, and have fail.
@@ -42,13 +43,27 @@ struct Faulty {
     broken: watch::Sender<bool>,
     /// Envelopes that tails pass over, as if retention had removed everything up to them.
     missed: Arc<Mutex<HashSet<String>>>,
+    /// Whether there may be other nodes.
+    is_shared: bool,
+    /// How often the roster was read, and its version.
+    roster_reads: AtomicUsize,
+    roster_version: AtomicU64,
 }
 
 const PLENTY: usize = 10_000;
 
 impl Faulty {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::build(false))
+    }
+
+    /// As one of several nodes, of which the others hold nothing.
+    fn shared() -> Arc<Self> {
+        Arc::new(Self::build(true))
+    }
+
+    fn build(is_shared: bool) -> Self {
+        Self {
             log: Sqlite::temporary(SqliteOptions::default()).expect("a log"),
             tails: Arc::new(Semaphore::new(PLENTY)),
             appends: Arc::new(Semaphore::new(PLENTY)),
@@ -56,7 +71,10 @@ impl Faulty {
             is_unreachable: AtomicBool::new(false),
             broken: watch::Sender::new(false),
             missed: Arc::default(),
-        })
+            is_shared,
+            roster_reads: AtomicUsize::new(0),
+            roster_version: AtomicU64::new(0),
+        }
     }
 
     fn rooms(self: &Arc<Self>) -> Rooms {
@@ -160,7 +178,11 @@ impl TopicLog for Faulty {
         self.log.claim(topic, participant, claim, lost)
     }
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
+        self.roster_reads.fetch_add(1, Ordering::SeqCst);
         self.log.roster(topic)
+    }
+    fn roster_version(&self, _: &TopicName) -> Option<RosterVersion> {
+        Some(RosterVersion::new(self.roster_version.load(Ordering::SeqCst), 0))
     }
     fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
         self.log.is_elsewhere(topic, participant)
@@ -169,7 +191,7 @@ impl TopicLog for Faulty {
         self.log.lapses()
     }
     fn gone(&self) -> Option<watch::Receiver<u64>> {
-        self.log.gone()
+        self.is_shared.then(|| watch::Sender::new(0).subscribe())
     }
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>> {
         self.log.topics()

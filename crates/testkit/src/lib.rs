@@ -36,6 +36,18 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// What went wrong, told for the person who reads the test's output.
 pub type Failure = String;
 
+/// Whether a missing program is a failure rather than a reason to ignore a test: `SALON_INTEROP=required`, which `scripts/test` sets after it has
+/// installed what tests need.
+pub fn is_interop_required() -> bool {
+    std::env::var_os("SALON_INTEROP").is_some_and(|value| value == "required")
+}
+
+/// Says on standard error which tests are ignored, and why.
+#[expect(clippy::print_stderr, reason = "the person who runs the tests must know which are ignored")]
+pub fn report_ignored(why: &str) {
+    eprintln!("ignored: {why}");
+}
+
 /// Waits for something, but not for ever.
 pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::time::timeout(DEADLINE, wait)

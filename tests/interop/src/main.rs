@@ -27,7 +27,7 @@ mod ten;
 mod wire;
 
 use libtest_mimic::{Arguments, Trial};
-use salon_testkit::Failure;
+use salon_testkit::{Failure, is_interop_required, report_ignored};
 
 use crate::clients::Era;
 use crate::oauth::OAuthClient;
@@ -44,7 +44,7 @@ fn main() -> std::process::ExitCode {
     let mut trials = Vec::new();
     let mut trial = |name: String, test: Box<dyn FnOnce(Installed) -> Result<(), Failure> + Send>| {
         let installed = installed.clone();
-        let ignored = installed.is_err() && !required();
+        let ignored = installed.is_err() && !is_interop_required();
         trials.push(Trial::test(name, move || Ok(test(installed?)?)).with_ignored_flag(ignored));
     };
     for origin in Origin::ALL {
@@ -95,19 +95,9 @@ fn main() -> std::process::ExitCode {
     trials.push(Trial::test("command_blocks_are_found", || Ok(documents::check()?)));
     trials.push(Trial::test("every_pair_is_run", || Ok(pairs::check()?)));
     if let Err(missing) = &installed
-        && !required()
+        && !is_interop_required()
     {
-        tell(missing);
+        report_ignored(missing);
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Whether a missing server is a failure rather than a reason to leave trials out.
-fn required() -> bool {
-    std::env::var_os("SALON_INTEROP").is_some_and(|value| value == "required")
-}
-
-#[expect(clippy::print_stderr, reason = "the person who runs the tests must know which are left out")]
-fn tell(missing: &str) {
-    eprintln!("ignored: {missing}");
 }

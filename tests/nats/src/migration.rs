@@ -1,13 +1,15 @@
 //! Migrating a log in which every topic has a stream of its own, as Salon 0.1 made it.
 
+use std::time::Duration;
+
 use libtest_mimic::Trial;
 use salon_log::nats::{MigrateError, MigrationTotals, Nats, NatsOptions};
 use salon_log::transfer::{TransferError, TransferTotals};
 use salon_log::{Span, TopicLog};
 use salon_protocol::{Envelope, Timestamp};
-use salon_testkit::nats::{NatsServers, frame, topic_token};
-use salon_testkit::{nats_trials, within};
-use serde_json::{Value, json};
+use salon_testkit::nats::{NatsServers, OldLog, topic_token};
+use salon_testkit::nats_trials;
+use serde_json::json;
 
 use crate::props::{envelope, ids, line, options, presence, topic};
 
@@ -21,90 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A log as Salon 0.1 would have left it.
-struct OldLog<'a>(&'a NatsServers);
-
-impl OldLog<'_> {
-    async fn create(servers: &NatsServers) -> OldLog<'_> {
-        let log = OldLog(servers);
-        for (bucket, key, value) in [
-            ("meta", "log", json!({ "format": 1, "epoch": 7, "fingerprint": "", "rules": "" })),
-            ("standing", "floor", json!(17)),
-            ("seats", "", Value::Null),
-            ("nodes", "", Value::Null),
-        ] {
-            let mut config = json!({
-                "name": format!("KV_salon-{bucket}"), "subjects": [format!("$KV.salon-{bucket}.>")], "max_msgs_per_subject": 1,
-                "storage": "file", "discard": "new", "allow_rollup_hdrs": true, "deny_delete": true, "allow_direct": true,
-                "allow_msg_ttl": true, "metadata": { "salon-layout": "1" },
-            });
-            if bucket == "nodes" {
-                config["max_age"] = json!(2_000_000_000);
-            }
-            log.ask(&format!("STREAM.CREATE.KV_salon-{bucket}"), &config).await;
-            if !value.is_null() {
-                log.publish(&format!("$KV.salon-{bucket}.{key}"), "", &value.to_string()).await;
-            }
-        }
-        log
-    }
-
-    async fn ask(&self, subject: &str, body: &Value) -> Value {
-        let told = self.0.ask(subject, body).await.expect("an answer");
-        assert!(told["error"].is_null(), "{subject}: {told}");
-        told
-    }
-
-    async fn publish(&self, subject: &str, headers: &str, payload: &str) {
-        let headers = format!("NATS/1.0\r\n{headers}\r\n");
-        let (head, all) = (headers.len(), headers.len() + payload.len());
-        let said = format!("HPUB {subject} {head} {all}\r\n{headers}{payload}\r\nPING\r\n");
-        let mut answers = self.0.wire(&said).await.expect("a connection");
-        while !within("a pong", frame(&mut answers)).await.expect("in time").expect("a frame").0.starts_with("PONG") {}
-    }
-
-    /// Makes a topic with entries, and gives its stream.
-    async fn topic(&self, name: &str, entries: &[Envelope]) -> String {
-        let token = topic_token(name);
-        let stream = format!("salon-room-{token}");
-        let config = json!({
-            "name": stream, "subjects": [format!("salon.room.{token}.*")], "storage": "file", "allow_direct": true,
-            "first_seq": 1000, "duplicate_window": 120_000_000_000_u64,
-            "metadata": { "salon-layout": "1", "salon-topic": name },
-        });
-        self.ask(&format!("STREAM.CREATE.{stream}"), &config).await;
-        for entry in entries {
-            self.store(name, entry).await;
-        }
-        stream
-    }
-
-    async fn store(&self, name: &str, entry: &Envelope) {
-        let subject = format!("salon.room.{}.{}", topic_token(name), topic_token(entry.id().as_str()));
-        self.publish(&subject, "", entry.text()).await;
-    }
-
-    async fn newest(&self, stream: &str) -> u64 {
-        let told = self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await;
-        told["state"]["last_seq"].as_u64().expect("a sequence")
-    }
-
-    /// Gives a stream subjects and metadata.
-    async fn change(&self, stream: &str, subject: &str, copied: Option<u64>) {
-        let mut config = self.ask(&format!("STREAM.INFO.{stream}"), &json!({})).await["config"].clone();
-        config["subjects"] = json!([subject]);
-        if let Some(copied) = copied {
-            config["metadata"]["salon-copied"] = json!(copied.to_string());
-        }
-        self.ask(&format!("STREAM.UPDATE.{stream}"), &config).await;
-    }
-
-    async fn streams(&self) -> Vec<String> {
-        let listed = self.ask("STREAM.NAMES", &json!({})).await;
-        let names = listed["streams"].as_array().expect("a list").iter();
-        names.map(|name| name.as_str().expect("a name").to_owned()).collect()
-    }
-}
+/// The lease of the old log: that of the options here.
+const LEASE: Duration = Duration::from_secs(2);
 
 /// An answer to a call that nobody made: the log counts it for nothing.
 fn stray_answer(id: &str) -> Envelope {
@@ -122,7 +42,7 @@ async fn refusal(options: NatsOptions) -> String {
 
 async fn a_log_of_an_earlier_layout_is_migrated() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let old = OldLog::create(&servers).await;
+    let old = OldLog::create(&servers, "", LEASE).await;
     let lines: Vec<_> = (0..600).map(|n| line(&format!("e{n}"))).collect();
     let stream = old.topic("room:a", &[&[presence("join")], &lines[..]].concat()).await;
     old.topic("room:b", &[line("b1"), stray_answer("b2"), line("b3")]).await;
@@ -167,7 +87,7 @@ async fn a_log_of_an_earlier_layout_is_migrated() {
 
 async fn a_migration_that_was_interrupted_goes_on() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let old = OldLog::create(&servers).await;
+    let old = OldLog::create(&servers, "", LEASE).await;
     let lines: Vec<_> = (0..600).map(|n| line(&format!("e{n}"))).collect();
     old.topic("room:a", &lines).await;
     let cancelled = Nats::migrate(options(&servers), |done, _| done < 300).await;
@@ -187,7 +107,7 @@ async fn a_migration_that_was_interrupted_goes_on() {
 
 async fn a_log_in_use_is_not_migrated() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let old = OldLog::create(&servers).await;
+    let old = OldLog::create(&servers, "", LEASE).await;
     old.topic("room:a", &[line("e1")]).await;
     old.publish("$KV.salon-nodes.somebody", "", "").await;
     let refused = Nats::migrate(options(&servers), |_, _| true).await.expect_err("a gateway is there").to_string();
@@ -203,7 +123,7 @@ fn meanwhile(work: impl Future<Output = ()> + Send) {
 
 async fn what_a_late_gateway_writes_is_refused_or_copied() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let old = OldLog::create(&servers).await;
+    let old = OldLog::create(&servers, "", LEASE).await;
     let a = old.topic("room:a", &[line("a1")]).await;
     let b = old.topic("room:b", &[line("b1")]).await;
     let mut is_first = true;
@@ -232,7 +152,7 @@ async fn what_a_late_gateway_writes_is_refused_or_copied() {
 
 async fn what_was_left_is_copied_before_it_is_deleted() {
     let servers = NatsServers::one().await.expect("a NATS server");
-    let old = OldLog::create(&servers).await;
+    let old = OldLog::create(&servers, "", LEASE).await;
     old.topic("room:a", &[line("a1")]).await;
     Nats::migrate(options(&servers), |_, _| true).await.expect("migrated");
     // One that nobody has compared, one that has grown since, and one that only was not deleted.

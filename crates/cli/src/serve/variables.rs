@@ -15,7 +15,8 @@ use crate::trouble::Trouble;
 const PREFIX: &str = "SALON_";
 
 /// Ours, but no flag's: read by the commands that talk to a gateway, and by the trials with other people's servers.
-const WITHOUT_FLAG: &[&str] = &["SALON_TOKEN", "SALON_FRAMED_SESSION", "SALON_INTEROP", "SALON_NATS_SERVER"];
+const WITHOUT_FLAG: &[&str] =
+    &["SALON_TOKEN", "SALON_FRAMED_SESSION", "SALON_FAKETIME", "SALON_INTEROP", "SALON_NATS_SERVER"];
 
 /// What Kubernetes sets in every container beside a service of the name `salon`. `SALON_PORT` is not here: a person may have set it.
 const OF_SERVICES: &[&str] = &["SALON_SERVICE_", "SALON_PORT_"];

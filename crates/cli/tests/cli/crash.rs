@@ -14,17 +14,6 @@ fn whatever_anybody_saw_survives_twenty_kills() {
     run(CrashPlan::random().run(Path::new(BINARY))).expect("nothing is lost, doubled or out of order");
 }
 
-/// On a file system that is shut down without flushing, where one can be mounted.
-#[test]
-fn whatever_anybody_saw_survives_power_failures() {
-    run(async {
-        if CrashPlan::can_lose_power().await {
-            let plan = CrashPlan { kills: 10, ..CrashPlan::random().losing_power() };
-            plan.run(Path::new(BINARY)).await.expect("nothing is lost, doubled or out of order");
-        }
-    });
-}
-
 #[test]
 fn participants_have_time_to_come_back_after_a_crash() {
     run(grace(Path::new(BINARY))).expect("nobody leaves who comes back, and the others do");

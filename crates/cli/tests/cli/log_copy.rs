@@ -1,10 +1,40 @@
 //! `salon log copy` between data directories, and what it refuses. With NATS it is tested beside the gateways there.
 
+use std::net::SocketAddr;
+
 use insta::assert_snapshot;
-use salon_testkit::run;
+use salon_testkit::http::HttpCall;
+use salon_testkit::{TestSocket, TestSocketEvent, run};
+use serde_json::Value;
 
 use crate::backup::{TOPIC, data, history, say, stop};
 use crate::salon::Home;
+
+/// A participant that stays connected.
+struct Reader(TestSocket);
+
+impl Reader {
+    async fn connect(home: &Home, address: SocketAddr) -> Self {
+        let token = home.token(TOPIC, "reader").await;
+        let call = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}")).bearer(&token);
+        Self(TestSocket::connect(address, call).await.expect("an answer").expect("a socket"))
+    }
+
+    /// Waits for an envelope on this connection.
+    async fn sees(&mut self, id: &str) {
+        loop {
+            match self.0.next().await.expect("a frame") {
+                TestSocketEvent::Text(text) => {
+                    let came: Value = serde_json::from_str(&text).expect("JSON");
+                    if came["id"] == id {
+                        return;
+                    }
+                }
+                other => panic!("instead of `{id}` there was {other:?}"),
+            }
+        }
+    }
+}
 
 #[test]
 fn topics_are_copied_while_the_gateway_runs() {
@@ -15,12 +45,14 @@ fn topics_are_copied_while_the_gateway_runs() {
         for number in 0..3 {
             say(running.address, &token, &format!("e{number}")).await;
         }
+        let mut reader = Reader::connect(&home, running.address).await;
         let copy = format!("log copy {} new", data(&home).display());
         assert_snapshot!(home.told(&copy).await, @"
         Copied 3 entries. Both stores have 1 topic with 3 entries: count and digest are the same.
         exit: 0
         ");
         say(running.address, &token, "e3").await;
+        reader.sees("e3").await;
         assert_snapshot!(home.told(&copy).await, @"
         Copied 1 entry. Both stores have 1 topic with 4 entries: count and digest are the same.
         exit: 0
@@ -32,6 +64,7 @@ fn topics_are_copied_while_the_gateway_runs() {
         hint: stop the gateway there, or choose another directory
         exit: 1
         ");
+        drop(reader);
         stop(running).await;
         std::fs::copy(data(&home).join("auth.key"), home.path().join("new/auth.key")).expect("copied");
         let running = home.serve("--data new").await;

@@ -1,10 +1,13 @@
 //! Several gateways on NATS as an operator starts them, and one that is killed.
 
+use std::time::Duration;
+
 use libtest_mimic::Trial;
+use salon_protocol::Envelope;
 use salon_testkit::http::HttpCall;
-use salon_testkit::nats::NatsServers;
+use salon_testkit::nats::{NatsServers, OldLog};
 use salon_testkit::proxy::Proxy;
-use salon_testkit::{TestSocket, TestSocketEvent, nats_trials};
+use salon_testkit::{TestSocket, TestSocketEvent, eventually, nats_trials};
 use serde_json::Value;
 
 use crate::killed_approval::HeldCall;
@@ -16,6 +19,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_gateway_killed_between_an_approval_and_its_call_stores_the_call_once,
         what_a_start_on_nats_needs_is_told,
         a_gateway_moves_to_nats_and_back,
+        a_store_of_salon_0_1_is_migrated_by_the_command,
+        presence_that_only_the_log_tells_of_is_recovered_beside_serving,
     ]
 }
 
@@ -137,27 +142,40 @@ async fn what_a_start_on_nats_needs_is_told() {
     assert_eq!(one.end().await.code, Some(0));
 }
 
+/// What Alice says.
+fn line(id: &str) -> String {
+    format!(
+        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"hello"}}}}}}"#
+    )
+}
+
 /// Says something and waits for the answer.
 async fn say(home: &Home, running: &Running, id: &str) {
-    let line = format!(
-        r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"alice","kind":"mcp","payload":{{"jsonrpc":"2.0","method":"notifications/chat/message","params":{{"text":"hello"}}}}}}"#
-    );
-    let token = home.token("room:a", "alice").await;
-    let call = HttpCall::new("POST", "/v0/topics/room:a/messages").bearer(&token).body(line);
+    say_in(home, running, "room:a", id).await;
+}
+
+async fn say_in(home: &Home, running: &Running, topic: &str, id: &str) {
+    let token = home.token(topic, "alice").await;
+    let call = HttpCall::new("POST", format!("/v0/topics/{topic}/messages")).bearer(&token).body(line(id));
     let answer = call.send(running.address).await.expect("an answer");
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
 
-/// The ids in a room, the newest first, and when each arrived.
+/// The ids of the messages in a room, the newest first.
 async fn history(home: &Home, running: &Running) -> Vec<String> {
+    let ids = envelopes(home, running).await.into_iter();
+    ids.filter(|envelope| envelope["kind"] == "mcp")
+        .map(|envelope| envelope["id"].as_str().expect("an id").to_owned())
+        .collect()
+}
+
+/// The envelopes in a room, the newest first.
+async fn envelopes(home: &Home, running: &Running) -> Vec<Value> {
     let token = home.token("room:a", "alice").await;
     let call = HttpCall::new("GET", "/v0/topics/room:a/history?limit=100").bearer(&token);
     let answer = call.send(running.address).await.expect("an answer");
     let page: Value = serde_json::from_str(&answer.body).expect("JSON");
-    let ids = page["history"].as_array().expect("a list").iter();
-    ids.filter(|envelope| envelope["kind"] == "mcp")
-        .map(|envelope| envelope["id"].as_str().expect("an id").to_owned())
-        .collect()
+    page["history"].as_array().expect("a list").clone()
 }
 
 async fn end(running: Running) {
@@ -174,12 +192,15 @@ async fn a_gateway_moves_to_nats_and_back() {
     say(&home, &one, "e1").await;
     say(&home, &one, "e2").await;
     let copy = format!("log copy {data} {}", servers.url());
+    let mut reader = connect(&home, &one, "reader", "").await;
     // While it runs, and once more when it has stopped.
     insta::assert_snapshot!(home.told(&copy).await, @"
     Copied 2 entries. Both stores have 1 topic with 2 entries: count and digest are the same.
     exit: 0
     ");
     say(&home, &one, "e3").await;
+    until(&mut reader, |came| came["id"] == "e3").await;
+    drop(reader);
     end(one).await;
     insta::assert_snapshot!(home.told(&copy).await, @"
     Copied 1 entry. Both stores have 1 topic with 3 entries: count and digest are the same.
@@ -195,10 +216,14 @@ async fn a_gateway_moves_to_nats_and_back() {
     hint: stop its gateways, wait 10 seconds where one was killed, and try again
     exit: 1
     ");
+    let mut reader = connect(&home, &two, "reader", "").await;
     insta::assert_snapshot!(home.told(&format!("log copy {} new --data {data}", servers.url())).await, @"
     Copied 4 entries. Both stores have 1 topic with 4 entries: count and digest are the same.
     exit: 0
     ");
+    say(&home, &two, "e5").await;
+    until(&mut reader, |came| came["id"] == "e5").await;
+    drop(reader);
     end(two).await;
     std::fs::copy(home.path().join(data).join("auth.key"), home.path().join("new/auth.key")).expect("copied");
     let three = home.serve("--data new").await;
@@ -211,4 +236,59 @@ async fn a_gateway_moves_to_nats_and_back() {
     hint: `--from-name` and `--nats-name` name the store
     exit: 2
     ");
+}
+
+async fn a_store_of_salon_0_1_is_migrated_by_the_command() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let home = Home::new();
+    // It makes the key.
+    home.token("room:a", "alice").await;
+    let fingerprint = salon_gateway::store_fingerprint(&home.path().join(".local/share/salon"));
+    let fingerprint = fingerprint.expect("readable").expect("a key");
+    let old = OldLog::create(&servers, &fingerprint, Duration::from_secs(10)).await;
+    let lines = ["e1", "e2"].map(|id| Envelope::restore(line(id)).expect("an envelope"));
+    old.topic("room:a", &lines).await;
+    let serve = format!("--store {}", servers.url());
+    let refused = home.told(&format!("serve --check {serve}")).await;
+    assert!(refused.contains("`salon log migrate`") && refused.ends_with("exit: 2"), "{refused}");
+    let migrate = format!("log migrate {}", servers.url());
+    insta::assert_snapshot!(home.told(&migrate).await, @"
+    Migrated `salon`: 1 topic with 2 entries, count and digest are the same. Deleted 1 old stream. Start its gateways.
+    exit: 0
+    ");
+    let running = home.serve(&serve).await;
+    assert_eq!(history(&home, &running).await, ["e2", "e1"]);
+    say(&home, &running, "e3").await;
+    end(running).await;
+    insta::assert_snapshot!(home.told(&migrate).await, @"
+    error: the log `salon` has the newest layout already
+
+    hint: start its gateways
+    exit: 1
+    ");
+}
+
+/// A gateway is killed after it has given up a seat and before it has stored the leave: no lease and no lapse tells of the participant any more.
+async fn presence_that_only_the_log_tells_of_is_recovered_beside_serving() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let home = Home::new();
+    let serve = format!("--test-timings --times-crash-grace 1s --store {}", servers.url());
+    let one = home.serve(&serve).await;
+    let mut alice = connect(&home, &one, "alice", "").await;
+    until(&mut alice, |came| came["payload"]["event"] == "welcome").await;
+    one.signal(Signal::KILL);
+    one.end().await;
+    let purged = servers.ask("STREAM.PURGE.KV_salon-seats", &Value::Null).await.expect("an answer");
+    assert!(purged["purged"].as_u64().is_some_and(|count| count > 0), "{purged}");
+
+    let two = home.serve(&serve).await;
+    let ready = HttpCall::new("GET", "/ready").send(two.address).await.expect("an answer");
+    assert_eq!(ready.status, 200, "{}", ready.body);
+    // In another room: nothing opens hers but the recovery.
+    say_in(&home, &two, "room:b", "e1").await;
+    let is_over = eventually("the leave of a participant that nobody has", async || {
+        envelopes(&home, &two).await.iter().any(leave_of("alice")).then_some(())
+    });
+    is_over.await.expect("her leave is stored");
+    end(two).await;
 }

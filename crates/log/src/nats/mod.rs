@@ -68,8 +68,8 @@ use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
 use crate::{
-    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, Span, Standing, Tail, TopicLog,
-    TopicSummary,
+    AppendError, Appended, Claim, Durability, Lapses, Lease, LogHealth, ReadError, RosterVersion, Span, Standing, Tail,
+    TopicLog, TopicSummary,
 };
 
 const CLOSED: &str = "it has been closed";
@@ -419,6 +419,10 @@ impl TopicLog for Nats {
 
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
         std::future::ready(Ok(self.shared.roster(topic))).boxed()
+    }
+
+    fn roster_version(&self, topic: &TopicName) -> Option<RosterVersion> {
+        Some(self.shared.roster_version(topic))
     }
 
     fn is_elsewhere(&self, topic: &TopicName, participant: &ParticipantId) -> bool {

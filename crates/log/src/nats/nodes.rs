@@ -39,6 +39,18 @@ struct NodeTable {
     since: Option<Instant>,
     /// When anything was heard last. This node hears itself too, so that is never long ago.
     newest: Option<Instant>,
+    liveness: Liveness,
+}
+
+/// Which nodes lived when they were looked at last.
+#[derive(Default)]
+struct Liveness {
+    /// Whether each node of the table did.
+    nodes: HashMap<String, bool>,
+    /// Whether a node did of which nothing was heard.
+    unheard: bool,
+    /// Counts how often that has changed.
+    version: u64,
 }
 
 /// The last that is known of a node.
@@ -75,14 +87,34 @@ impl NodeTable {
     }
 
     fn is_alive(&self, node: &str, now: Instant) -> bool {
+        self.lives(self.nodes.get(node).copied(), now)
+    }
+
+    /// Whether a node lives of which that is the last that is known.
+    fn lives(&self, last: Option<NodeState>, now: Instant) -> bool {
         let is_silent = self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit);
         let lasts = |since: Instant| now.duration_since(since) < self.timings.lease;
-        match (self.nodes.get(node), self.since.filter(|_| !is_silent)) {
+        match (last, self.since.filter(|_| !is_silent)) {
             (Some(NodeState::Gone), _) => false,
             (_, None) => true,
-            (Some(NodeState::Lived(at)), Some(since)) => lasts(since) || lasts(*at),
+            (Some(NodeState::Lived(at)), Some(since)) => lasts(since) || lasts(at),
             (None, Some(since)) => lasts(since),
         }
+    }
+
+    /// A version of which nodes live: it differs whenever that does, also because time has passed.
+    fn version(&mut self, now: Instant) -> u64 {
+        let before = &self.liveness;
+        let is_same =
+            |(node, last): (&String, &NodeState)| before.nodes.get(node) == Some(&self.lives(Some(*last), now));
+        let is_unchanged = before.unheard == self.lives(None, now)
+            && before.nodes.len() == self.nodes.len()
+            && self.nodes.iter().all(is_same);
+        if !is_unchanged {
+            let nodes = self.nodes.iter().map(|(node, last)| (node.clone(), self.lives(Some(*last), now))).collect();
+            self.liveness = Liveness { nodes, unheard: self.lives(None, now), version: before.version + 1 };
+        }
+        self.liveness.version
     }
 }
 
@@ -110,6 +142,11 @@ impl NodeRegistry {
     /// Whether a node lives, as far as is known here. One of which nothing could be heard lives.
     pub(super) fn is_alive(&self, node: &str) -> bool {
         node == self.own || self.table().is_alive(node, Instant::now())
+    }
+
+    /// A version of what [`Self::is_alive`] says of all nodes. It costs a look at each of them.
+    pub(super) fn version(&self) -> u64 {
+        self.table().version(Instant::now())
     }
 
     /// Whether other nodes live, as far as was heard.
@@ -270,6 +307,24 @@ mod tests {
         assert!(table.is_alive("other", later + ONE_SECOND), "it is back");
         assert!(table.hear("other", false, later + ONE_SECOND));
         assert!(!table.is_alive("other", later + ONE_SECOND), "it said goodbye");
+    }
+
+    #[test]
+    fn the_version_differs_when_a_node_is_gone_by_time_alone() {
+        let (mut table, begin) = (NodeTable::default(), Instant::now());
+        table.restart_listening(begin);
+        let last = hears(&mut table, begin, 12, &["other"]);
+        let version = table.version(last);
+        let later = hears(&mut table, last, 9, &[]);
+        assert_eq!(table.version(later), version, "its lease is not over");
+        let gone = table.version(later + ONE_SECOND);
+        assert_ne!(gone, version, "its lease is over");
+        assert_eq!(table.version(later + ONE_SECOND), gone);
+        table.hear("other", true, later + ONE_SECOND);
+        let back = table.version(later + ONE_SECOND);
+        assert_ne!(back, gone, "it is back");
+        table.hear("third", true, later + ONE_SECOND);
+        assert_ne!(table.version(later + ONE_SECOND), back, "there is another one");
     }
 
     #[test]

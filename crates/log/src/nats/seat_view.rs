@@ -22,7 +22,17 @@ pub(super) struct SeatValue {
 #[derive(Default)]
 pub(super) struct SeatView {
     keys: HashMap<String, SeatRecord>,
-    by_topic: HashMap<TopicName, HashSet<String>>,
+    by_topic: HashMap<TopicName, TopicSeats>,
+    /// Counts the changes of all topics.
+    changes: u64,
+}
+
+/// The keys of a topic that say that somebody holds a place.
+#[derive(Default)]
+struct TopicSeats {
+    keys: HashSet<String>,
+    /// What the count of changes was when something of this topic changed last.
+    version: u64,
 }
 
 /// What a key says, as far as is known here.
@@ -40,7 +50,8 @@ impl SeatView {
         let is_news = self.keys.get(key).is_none_or(|known| known.revision < revision);
         if is_news {
             if let Some(seat) = &seat {
-                self.by_topic.entry(seat.topic.clone()).or_default().insert(key.to_owned());
+                self.by_topic.entry(seat.topic.clone()).or_default().keys.insert(key.to_owned());
+                self.touch(&seat.topic);
             }
             let record = SeatRecord { revision, seat, since: Instant::now() };
             let before = self.keys.insert(key.to_owned(), record).and_then(|before| before.seat);
@@ -52,11 +63,25 @@ impl SeatView {
     }
 
     fn unlist(&mut self, topic: &TopicName, key: &str) {
-        if let Some(keys) = self.by_topic.get_mut(topic) {
-            keys.remove(key);
-            if keys.is_empty() {
+        if let Some(seats) = self.by_topic.get_mut(topic) {
+            seats.keys.remove(key);
+            if seats.keys.is_empty() {
                 self.by_topic.remove(topic);
             }
+        }
+        self.touch(topic);
+    }
+
+    /// A version of what is known of a topic's places: it differs whenever that does. Nobody holds one in a topic without keys.
+    pub(super) fn version(&self, topic: &TopicName) -> u64 {
+        self.by_topic.get(topic).map_or(0, |seats| seats.version)
+    }
+
+    /// Notes that something changed of which a topic's roster depends.
+    pub(super) fn touch(&mut self, topic: &TopicName) {
+        self.changes += 1;
+        if let Some(seats) = self.by_topic.get_mut(topic) {
+            seats.version = self.changes;
         }
     }
 
@@ -97,7 +122,7 @@ impl SeatView {
 
     /// What the keys of a topic say.
     pub(super) fn of_topic(&self, topic: &TopicName) -> impl Iterator<Item = &SeatValue> {
-        self.by_topic.get(topic).into_iter().flatten().filter_map(|key| self.seat(key))
+        self.by_topic.get(topic).into_iter().flat_map(|seats| &seats.keys).filter_map(|key| self.seat(key))
     }
 
     pub(super) fn seats(&self) -> impl Iterator<Item = (&String, &SeatValue)> {
@@ -145,6 +170,37 @@ mod tests {
         view.learn("key", 5, seat("fourth"));
         view.remove("key");
         assert_eq!((listed(&view), view.by_topic.len()), (Vec::new(), 0), "a key was removed");
+    }
+
+    #[test]
+    fn the_version_of_a_topic_changes_with_its_seats_alone() {
+        let mut view = SeatView::default();
+        let (topic, other): (TopicName, TopicName) =
+            ("room:one".parse().expect("a topic"), "room:two".parse().expect("a topic"));
+        let mut last = view.version(&topic);
+        let mut moves = |view: &SeatView| {
+            let before = std::mem::replace(&mut last, view.version(&topic));
+            before != last
+        };
+        view.learn("key", 2, seat("first"));
+        assert!(moves(&view), "a seat was claimed");
+        assert!(!view.learn("key", 1, seat("older")));
+        view.touch(&other);
+        assert!(!moves(&view), "nothing of this topic has changed");
+        view.learn("key", 3, seat("second"));
+        assert!(moves(&view), "a seat has another holder");
+        view.touch(&topic);
+        assert!(moves(&view), "a lease of this node has ended");
+        view.learn("beside", 4, seat("first"));
+        assert!(moves(&view));
+        view.learn("key", 5, None);
+        assert!(moves(&view), "one of two seats was given up");
+        view.forget_unseen(&HashSet::new(), Instant::now() + Duration::from_secs(1));
+        assert!(moves(&view), "a key was forgotten");
+        view.learn("key", 6, seat("first"));
+        assert!(moves(&view));
+        view.remove("key");
+        assert!(moves(&view), "a key was removed");
     }
 
     #[test]

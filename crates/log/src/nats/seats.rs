@@ -24,7 +24,7 @@ use super::lag::lagging;
 use super::names::StreamNames;
 use super::seat_view::{SeatValue, SeatView};
 use crate::lease::Leases;
-use crate::{Claim, Lapse, Lapses, Lease, ReadError};
+use crate::{Claim, Lapse, Lapses, Lease, ReadError, RosterVersion};
 
 /// How long to wait before a claim is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -56,6 +56,13 @@ impl Seats {
     fn view(&self) -> MutexGuard<'_, SeatView> {
         self.view.lock()
     }
+
+    /// Takes a place away from all who hold it here.
+    fn revoke(&self, topic: &TopicName, participant: &ParticipantId) {
+        self.local.revoke(topic, participant);
+        // After that: who reads the roster in between has read an older version.
+        self.view().touch(topic);
+    }
 }
 
 /// A lease here. Dropping it lets go of the place everywhere, unless another connection here has it.
@@ -69,6 +76,7 @@ struct SeatLease {
 impl Drop for SeatLease {
     fn drop(&mut self) {
         self.local = None;
+        self.shared.seats.view().touch(&self.topic);
         if !self.shared.seats.local.is_held(&self.topic, &self.participant) {
             // A log that is closed has let go of everything.
             let _ = self.shared.desk.send(SeatCommand::Release(self.topic.clone(), self.participant.clone()));
@@ -82,6 +90,12 @@ impl Shared {
         let view = self.seats.view();
         let held = view.of_topic(topic).filter(|seat| self.is_held(seat));
         held.map(|seat| seat.participant.clone()).collect()
+    }
+
+    /// Changes whenever the roster of a topic may have: by a key, by a lease of this node, or because another node is gone or back.
+    pub(super) fn roster_version(&self, topic: &TopicName) -> RosterVersion {
+        let seats = self.seats.view().version(topic);
+        RosterVersion::new(seats, self.nodes.version())
     }
 
     fn is_held(&self, seat: &SeatValue) -> bool {
@@ -180,7 +194,7 @@ impl Shared {
         }
         match (seat, before) {
             (Some(SeatValue { topic, participant, nodes, .. }), _) if !nodes.contains(&self.node) => {
-                self.seats.local.revoke(&topic, &participant);
+                self.seats.revoke(&topic, &participant);
             }
             // A claim that timed out was stored all the same. One that is under way comes before this, and has its holder then.
             (Some(SeatValue { topic, participant, .. }), _) if !self.seats.local.is_held(&topic, &participant) => {
@@ -241,6 +255,7 @@ impl Shared {
                 let taken = self.take_seat(&key, &topic, &participant, claim, true).await;
                 let lease = taken.map(|revision| {
                     let local = self.seats.local.claim(&topic, &participant, claim, lost);
+                    self.seats.view().touch(&topic);
                     let lease = SeatLease {
                         local: Some(local),
                         shared: self.clone(),
@@ -252,7 +267,7 @@ impl Shared {
                         newest > revision && seat.is_some_and(|seat| !seat.nodes.contains(&self.node))
                     });
                     if rival {
-                        self.seats.local.revoke(&topic, &participant);
+                        self.seats.revoke(&topic, &participant);
                     }
                     Lease::new(lease)
                 });
@@ -269,7 +284,7 @@ impl Shared {
                 if self.seats.local.is_held(&topic, &participant) {
                     match self.take_seat(&key, &topic, &participant, claim, false).await {
                         Ok(_) => {}
-                        Err(NatsFault::Raced) => self.seats.local.revoke(&topic, &participant),
+                        Err(NatsFault::Raced) => self.seats.revoke(&topic, &participant),
                         Err(NatsFault::Unavailable(_) | NatsFault::Missing) if !*self.stop.borrow() => {
                             tokio::time::sleep(RETRY_DELAY).await;
                             let _ = self.desk.send(SeatCommand::Retake(topic, participant, claim));

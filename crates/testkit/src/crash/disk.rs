@@ -3,7 +3,9 @@
 //! `FS_IOC_SHUTDOWN` without flushing the journal ends all writing at once. What no `fsync` had asked for is gone when the file system is mounted again.
 //! It needs root and a loop device.
 
-use std::fs::{self, File};
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
@@ -14,6 +16,29 @@ const DISK_BYTES: u64 = 512 << 20;
 /// `FS_IOC_SHUTDOWN`, and `EXT4_GOING_FLAGS_NOLOGFLUSH`.
 const SHUT_DOWN: &str =
     "import fcntl, os, struct, sys; fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
+
+/// What [`LossyDisk`] runs.
+const PROGRAMS: &[&str] = &["mkfs.ext4", "mount", "umount", "python3"];
+/// By which root makes loop devices. Containers without the right to do so cannot open it.
+const LOOP_CONTROL: &str = "/dev/loop-control";
+
+/// Why this process may not mount a file, if it may not.
+pub(super) fn missing_right() -> Option<String> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
+        return Some("a disk that loses power needs root".into());
+    }
+    let opened = OpenOptions::new().read(true).write(true).open(LOOP_CONTROL);
+    opened.err().map(|error| format!("a disk that loses power needs a loop device: {LOOP_CONTROL}: {error}"))
+}
+
+/// Which program is not installed, if one is not.
+pub(super) fn missing_program() -> Option<String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_missing = |program: &&&str| !env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    let missing = PROGRAMS.iter().find(is_missing);
+    missing.map(|program| format!("a disk that loses power needs `{program}`, which is not installed"))
+}
 
 pub(crate) struct LossyDisk {
     image: PathBuf,

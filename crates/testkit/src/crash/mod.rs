@@ -49,12 +49,13 @@ impl CrashPlan {
         Self { seed, kills: 20, publishers: 3, readers: 2, loses_power: false }
     }
 
-    /// Whether a disk can lose power here: that needs root and a loop device.
-    pub async fn can_lose_power() -> bool {
-        LossyDisk::new().await.is_ok()
+    /// Why tests in which a disk loses power are ignored here, if they are: that needs root, a loop device and some programs. Where
+    /// `SALON_INTEROP=required` they fail without the programs.
+    pub fn power_loss_obstacle() -> Option<String> {
+        disk::missing_right().or_else(|| disk::missing_program().filter(|_| !crate::is_interop_required()))
     }
 
-    /// The same with power failures. Only where [`Self::can_lose_power`] says so.
+    /// The same with power failures. Not where [`Self::power_loss_obstacle`] says why.
     #[must_use]
     pub fn losing_power(self) -> Self {
         Self { loses_power: true, ..self }

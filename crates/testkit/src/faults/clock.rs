@@ -6,17 +6,29 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 
-const INSTALLED: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+/// In which directory the library is installed, each architecture's in one of its own there, and as what.
+const LIBRARIES: &str = "/usr/lib";
+const INSTALLED: &str = "faketime/libfaketimeMT.so.1";
 
 /// Where the library is: the one that `SALON_FAKETIME` names, or the installed one.
 fn found() -> Option<PathBuf> {
-    let named = env::var_os("SALON_FAKETIME").map(PathBuf::from);
-    named.or_else(|| Some(PathBuf::from(INSTALLED))).filter(|library| library.is_file())
+    match env::var_os("SALON_FAKETIME") {
+        Some(named) => Some(PathBuf::from(named)).filter(|library| library.is_file()),
+        None => installed_in(Path::new(LIBRARIES)),
+    }
 }
 
-/// Whether clocks can jump here.
-pub fn can_jump() -> bool {
-    found().is_some()
+fn installed_in(libraries: &Path) -> Option<PathBuf> {
+    let architectures = fs::read_dir(libraries).into_iter().flatten().flatten();
+    architectures.map(|architecture| architecture.path().join(INSTALLED)).find(|library| library.is_file())
+}
+
+/// Why tests in which a clock jumps are ignored here, if they are. Where `SALON_INTEROP=required` they fail without the library, unless an empty `SALON_FAKETIME`
+/// says that this system has none.
+pub fn clock_obstacle() -> Option<&'static str> {
+    let is_unavailable = env::var_os("SALON_FAKETIME").is_some_and(|named| named.is_empty());
+    let is_ignored = found().is_none() && (is_unavailable || !crate::is_interop_required());
+    is_ignored.then_some("libfaketime is not installed, so no clock can jump; Debian's package `libfaketime` has it")
 }
 
 /// The clock of one process, in a file.
@@ -47,5 +59,21 @@ impl MovableClock {
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
             ("DONT_FAKE_MONOTONIC", "1".into()),
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    #[test]
+    fn the_library_is_found_on_every_architecture() {
+        let libraries = Scratch::new().expect("a directory");
+        assert_eq!(installed_in(libraries.path()), None);
+        let library = libraries.path().join("aarch64-linux-gnu").join(INSTALLED);
+        fs::create_dir_all(library.parent().expect("a directory")).expect("made");
+        fs::write(&library, "").expect("written");
+        assert_eq!(installed_in(libraries.path()), Some(library));
     }
 }

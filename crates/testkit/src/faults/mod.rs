@@ -26,7 +26,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::client::{FaultClient, FaultPart};
 use self::clock::MovableClock;
-pub use self::clock::can_jump;
+pub use self::clock::clock_obstacle;
 use self::crowd::{CrowdTally, FaultCrowd, GATEWAYS, GatewayAddresses};
 use self::verdict::FaultRecord;
 use crate::binary::{self, ServedProcess};
@@ -108,7 +108,7 @@ impl FaultStage {
         Self::open_with(salon, None).await
     }
 
-    /// The same with a gateway whose wall clock can jump. Only where [`can_jump`] says so.
+    /// The same with a gateway whose wall clock can jump. Not where [`clock_obstacle`] says why.
     pub async fn open_with_clock(salon: &Path, gateway: usize) -> Result<Self, Failure> {
         Self::open_with(salon, Some(gateway)).await
     }

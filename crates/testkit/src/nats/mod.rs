@@ -3,6 +3,7 @@
 //! The program is the one that `SALON_NATS_SERVER` names, or the one that `scripts/nats-server` has installed. Where there is none, tests
 //! that need it are reported as ignored, and fail where `SALON_INTEROP=required`.
 
+mod old_log;
 mod servers;
 mod shared;
 mod trials;
@@ -11,6 +12,7 @@ mod wire;
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub use old_log::OldLog;
 pub use servers::{NatsServers, topic_token};
 pub(crate) use shared::SharedServer;
 pub use shared::close_shared;
@@ -30,7 +32,7 @@ fn found() -> Option<PathBuf> {
 
 /// Whether tests without the program are ignored: it is not installed, and nobody said that it must be.
 pub fn is_missing() -> bool {
-    found().is_none() && env::var_os("SALON_INTEROP").is_none_or(|value| value != "required")
+    found().is_none() && !crate::is_interop_required()
 }
 
 /// Where the program is.
