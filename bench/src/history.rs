@@ -11,7 +11,7 @@ use crate::load::{LoadCrowd, LoadRole};
 use crate::mcp::http::HttpResponse;
 use crate::procfs::CpuClock;
 use crate::room::{PublishPace, Until};
-use crate::scenario::{AT_ONCE, Figure, Figures, MESSAGE, micros, topic, wait_figures};
+use crate::scenario::{MAX_HANDSHAKES, Figure, Figures, MESSAGE, micros, topic, wait_figures};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate, envelope_id};
 
 /// Envelopes on a page, as many as the gateway gives where nothing is asked for.
@@ -37,7 +37,7 @@ impl Writers {
             let room = crowd.add_room(message, None);
             crowd.add_client(room, LoadRole::Publisher, server.greeting(&name, "publisher", None)?);
         }
-        crowd.connect(AT_ONCE)?;
+        crowd.connect(MAX_HANDSHAKES)?;
         Ok(Self { crowd, in_flight: (2048 / topics as u32).clamp(1, 512) })
     }
 

@@ -15,7 +15,7 @@ use crate::socket::{ClientSocket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
 
 /// Handshakes under way at once.
-const GREETINGS: usize = 8;
+const MAX_HANDSHAKES: usize = 8;
 
 /// On the way into a room. Made by [`Client::room`]; [`join`](Self::join) goes in.
 #[must_use = "nobody has entered until `join` is called"]
@@ -62,7 +62,7 @@ impl Entering {
             service: Answering::Default,
             discovery: Discovery::default(),
             backoff: Some(Backoff::default()),
-            greetings: GREETINGS,
+            greetings: MAX_HANDSHAKES,
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::{
-    CallerId, LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
+    CallerId, SMALL_BYTES, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
     SwitchboardAction, SwitchboardTimer,
 };
 
@@ -263,7 +263,7 @@ impl Switchboard {
             return Err(busy(format!("`{}` has {MAX_CALLS} open calls already; try again later", self.setting.name)));
         }
         let size = params.as_ref().map_or(0, |params| params.get().len());
-        if size > LITTLE && size + self.kept() > MAX_KEPT {
+        if size > SMALL_BYTES && size + self.kept() > MAX_KEPT {
             return Err(busy(format!("`{}` has too much to do already; try again later", self.setting.name)));
         }
         self.callers.entry(asked.reply.caller.clone()).or_default().open += 1;

@@ -27,10 +27,10 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a message that wants no answer may take.
-const WORD: Duration = Duration::from_secs(30);
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a stream may stay open after its answer, for what the server still says and so that the connection can be used again.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a stream is resumed in vain before its request has failed.
 const RESUMES: u32 = 8;
@@ -44,10 +44,10 @@ const MAX_RESUME_DELAY: Duration = Duration::from_secs(60);
 const OPENING_TIME: Duration = Duration::from_secs(1);
 
 /// A GET stream that lasted this long was no failure, though it brought nothing.
-const LASTING: Duration = Duration::from_secs(10);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(10);
 
 /// How long deleting the session of a dropped connection may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sending half.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Drop for Streamable {
         let Some(farewell) = self.shared.farewell() else { return };
         // Nobody is left to own this task; its time is short. Without a runtime the server has to notice by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(timeout(FAREWELL, farewell));
+            runtime.spawn(timeout(DELETE_TIMEOUT, farewell));
         }
     }
 }
@@ -200,7 +200,7 @@ impl StreamableShared {
 
     /// Posts a message that wants no answer. Whether it was taken.
     async fn tell(&self, text: &str, headers: HeaderMap) -> bool {
-        let failure = match timeout(WORD, self.post(text, headers)).await {
+        let failure = match timeout(NOTIFICATION_TIMEOUT, self.post(text, headers)).await {
             Ok(Ok(_)) => return true,
             Ok(Err(failure)) => failure,
             Err(_) => HttpFailure::because("the server did not take it in time"),
@@ -219,7 +219,7 @@ impl StreamableShared {
         match outcome {
             Ok(Ok(None)) | Err(AbandonedExchange) => {}
             Ok(Ok(Some(rest))) => {
-                let _ = timeout(AFTERMATH, self.drain(rest, id)).await;
+                let _ = timeout(DRAIN_TIMEOUT, self.drain(rest, id)).await;
             }
             Ok(Err(failure)) if failure.answers(id) => {
                 let text = failure.body.clone().unwrap_or_default();
@@ -368,7 +368,7 @@ impl StreamableShared {
                     }
                 }
             }
-            if began.elapsed() >= LASTING {
+            if began.elapsed() >= RESET_BACKOFF_AFTER {
                 in_vain = 0;
             }
             sleep(pause(retry, in_vain)).await;
