@@ -93,7 +93,7 @@ pub(crate) enum LaneReport {
     /// The handshake is done.
     Opened(Box<ServerProfile>),
     /// A message of the server.
-    Said { text: Box<str>, related: Option<u64> },
+    Message { text: Box<str>, related: Option<u64> },
     /// A request gets no answer.
     Unanswered { request: u64, why: String, error: Option<Box<str>> },
     /// It is over.
@@ -146,7 +146,7 @@ async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId,
     while let Some(received) = inbound.next().await {
         let report = match received {
             UpstreamMessage::Message { text, related } => {
-                LaneReport::Said { text, related: related.and_then(|related| related.parse().ok()) }
+                LaneReport::Message { text, related: related.and_then(|related| related.parse().ok()) }
             }
             UpstreamMessage::Failed { id, why, error } => match id.parse() {
                 Ok(request) => LaneReport::Unanswered { request, why, error },

@@ -252,7 +252,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         let now = Instant::now();
         match report {
             LaneReport::Opened(server) => self.board.opened(lane, server.revision(), now),
-            LaneReport::Said { text, related } => self.board.said(lane, &text, related, now),
+            LaneReport::Message { text, related } => self.board.said(lane, &text, related, now),
             LaneReport::Unanswered { request, why, error } => {
                 self.board.unanswered(lane, request, &why, error.as_deref(), now)
             }

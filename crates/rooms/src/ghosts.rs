@@ -44,18 +44,18 @@ impl Default for BridgeSettings {
 pub(crate) struct GhostCounts {
     /// How many a bridge may have, whatever its token says. Zero is no limit.
     limit: usize,
-    places: Mutex<HashMap<ParticipantId, HashMap<GhostPlace, usize>>>,
+    places: Mutex<HashMap<ParticipantId, HashMap<GhostSeatKey, usize>>>,
 }
 
 /// Where a ghost sits.
-type GhostPlace = (TopicName, ParticipantId);
+type GhostSeatKey = (TopicName, ParticipantId);
 
 impl GhostCounts {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, places: Mutex::default() }
     }
 
-    fn enter(&self, bridge: &ParticipantId, max: Option<usize>, place: GhostPlace) -> Result<(), Refusal> {
+    fn enter(&self, bridge: &ParticipantId, max: Option<usize>, place: GhostSeatKey) -> Result<(), Refusal> {
         let by_setting = (self.limit > 0).then_some(self.limit);
         let limit = max.into_iter().chain(by_setting).min();
         let mut places = self.places.lock();
@@ -73,7 +73,7 @@ impl GhostCounts {
         Ok(())
     }
 
-    fn leave(&self, bridge: &ParticipantId, place: &GhostPlace) {
+    fn leave(&self, bridge: &ParticipantId, place: &GhostSeatKey) {
         let mut places = self.places.lock();
         let Some(held) = places.get_mut(bridge) else { return };
         if let Some(count) = held.get_mut(place) {
@@ -92,7 +92,7 @@ impl GhostCounts {
 struct CountedGhost {
     room: Arc<Room>,
     bridge: ParticipantId,
-    place: GhostPlace,
+    place: GhostSeatKey,
 }
 
 impl Drop for CountedGhost {

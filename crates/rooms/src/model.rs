@@ -53,7 +53,7 @@ enum ModelStep {
         left: usize,
     },
     /// A node appends the leaves that are due.
-    SeeOff {
+    RemoveOrphans {
         node: usize,
     },
     /// A node looks for what nobody has seen coming.
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
         8 => (node.clone(), prop::bool::weighted(0.85)).prop_map(|(node, is_reached)| ModelStep::Append { node, is_reached }),
         8 => (node.clone(), 1..5usize).prop_map(|(node, count)| ModelStep::Read { node, count }),
         1 => (node.clone(), 0..3usize).prop_map(|(node, left)| ModelStep::Gap { node, left }),
-        4 => node.clone().prop_map(|node| ModelStep::SeeOff { node }),
+        4 => node.clone().prop_map(|node| ModelStep::RemoveOrphans { node }),
         2 => node.clone().prop_map(|node| ModelStep::Repair { node }),
         1 => node.clone().prop_map(|node| ModelStep::Crash { node }),
         1 => node.clone().prop_map(|node| ModelStep::Stop { node }),
@@ -332,7 +332,7 @@ impl World {
             ModelStep::Append { node, is_reached } => self.append(node % count, is_reached),
             ModelStep::Read { node, count: entries } => self.read(node % count, entries),
             ModelStep::Gap { node, left } => self.gap(node % count, left),
-            ModelStep::SeeOff { node } => self.remove_orphans(node % count),
+            ModelStep::RemoveOrphans { node } => self.remove_orphans(node % count),
             ModelStep::Repair { node } => self.repair(node % count),
             ModelStep::Crash { node } => self.end(node % count, true),
             ModelStep::Stop { node } => self.end(node % count, false),

@@ -33,7 +33,7 @@ use crate::ring::Budget;
 use crate::room::{Room, RoomGuard, RoomVisit, closed, now, resolve, unreadable, unwritable};
 use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
-use crate::visibility::KnownSettings;
+use crate::visibility::SettingsCache;
 
 /// How often a leave is submitted that cannot be stored.
 const MAX_REMOVE_TRIES: usize = 10;
@@ -150,7 +150,7 @@ pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     host: Host,
     open: Mutex<OpenRooms>,
-    pub(crate) known_settings: KnownSettings,
+    pub(crate) known_settings: SettingsCache,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -174,7 +174,7 @@ impl Rooms {
             common: Arc::new(common),
             host,
             open: Mutex::new(open),
-            known_settings: KnownSettings::default(),
+            known_settings: SettingsCache::default(),
             tasks: Mutex::default(),
             closing: watch::Sender::new(false),
         }))

@@ -11,14 +11,14 @@ const MAX_HELD: usize = 256;
 
 /// A held call that was shown whole.
 #[derive(Debug)]
-struct ShownCall {
+struct ListedApproval {
     id: EnvelopeId,
     digest: String,
 }
 
 /// The held calls that can be decided about, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct ShownApprovals(Vec<ShownCall>);
+pub(super) struct ApprovalList(Vec<ListedApproval>);
 
 #[derive(Deserialize)]
 struct Requested {
@@ -31,7 +31,7 @@ struct Requested {
     expires: String,
 }
 
-impl ShownApprovals {
+impl ApprovalList {
     /// How a request for approval is shown. It can be decided about here only if its digest is that of the text, and all of it is shown.
     pub(super) fn requested(&mut self, params: &str) -> Option<String> {
         let Requested { id, request, digest, caller, callee, tool, expires } = serde_json::from_str(params).ok()?;
@@ -49,7 +49,7 @@ impl ShownApprovals {
             self.0.remove(0);
         }
         self.0.retain(|shown| shown.id != id);
-        self.0.push(ShownCall { id, digest });
+        self.0.push(ListedApproval { id, digest });
         Some(text)
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_call_is_decided_about_by_the_digest_of_what_was_shown() {
-        let mut shown = ShownApprovals::default();
+        let mut shown = ApprovalList::default();
         let text = shown.requested(&requested("call-1", digest_of)).expect("a request");
         assert!(text.contains(r#""arguments":{"x":1}"#) && text.contains("/approve call-1"), "{text}");
         let (id, digest) = shown.find("call").expect("the only one");

@@ -107,7 +107,7 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
     done.map_err(Trouble::failed)?;
     if !whole {
         // What went wrong has been printed.
-        return Err(Trouble::Told(PANICKED));
+        return Err(Trouble::Reported(PANICKED));
     }
     over.map_or(Ok(()), |why| Err(Trouble::failed(anyhow!("{why}"))))
 }

@@ -208,7 +208,7 @@ fn describe(held: &Value) -> String {
 async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
     let DecideArgs { topic, id, digest, remember, reason, options } = args;
     let caller = HostCaller::enter(&options, topic).await?;
-    let decision = WantedDecision { decision, remember, reason };
+    let decision = DecisionArguments { decision, remember, reason };
     let answer = decide_there(&caller, &id, digest, decision).await;
     caller.leave().await;
     let answer = answer?;
@@ -225,7 +225,7 @@ async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble
     Ok(())
 }
 
-struct WantedDecision {
+struct DecisionArguments {
     decision: &'static str,
     remember: bool,
     reason: ReasonOption,
@@ -235,7 +235,7 @@ async fn decide_there(
     caller: &HostCaller,
     id: &EnvelopeId,
     digest: Option<String>,
-    WantedDecision { decision, remember, reason }: WantedDecision,
+    DecisionArguments { decision, remember, reason }: DecisionArguments,
 ) -> Result<Value, Trouble> {
     let digest = match digest {
         Some(digest) => digest,

@@ -237,7 +237,7 @@ fn ask_for_token(place: &GatewayUrl) -> Result<String, Trouble> {
     let token = if io::stdin().is_terminal() {
         match read_hidden(&format!("Token for {place} (not shown): ")).map_err(Trouble::failed)? {
             Some(token) => token,
-            None => return Err(Trouble::Told(CANCELLED)),
+            None => return Err(Trouble::Reported(CANCELLED)),
         }
     } else {
         read_piped().map_err(Trouble::usage)?

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use salon_client::{FoundEnvelope, SearchWish};
+use salon_client::{FoundEnvelope, SearchOptions};
 use salon_protocol::{ParticipantId, TopicName};
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn search(args: SearchArgs) -> Result<(), Trouble> {
     let SearchArgs { query, topic, from, kind, limit, json, access } = args;
     let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
     let asking = HintContext { place: &place, topic: topic.as_ref() };
-    let mut wish = SearchWish::new(query.join(" "));
+    let mut wish = SearchOptions::new(query.join(" "));
     (wish.topic, wish.from, wish.kind) = (topic.clone(), from, kind);
     let (mut found, mut is_complete, mut empty) = (Vec::new(), true, 0);
     while found.len() < limit as usize && empty < MAX_EMPTY_PAGES {

@@ -78,7 +78,7 @@ impl Hosting {
             tokio::select! { biased;
                 () = &mut stop => break,
                 hung = hangup.next() => match hung {
-                    Hung::Asked => self.reload(),
+                    Hung::Reload => self.reload(),
                     Hung::TerminalGone => break,
                 },
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.ended(ended),

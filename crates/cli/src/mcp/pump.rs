@@ -153,8 +153,8 @@ impl Pump {
 
     fn take(&mut self, happened: Happened) -> Result<(), RestError> {
         match happened {
-            Happened::Said(SocketEvent::Sent) => {}
-            Happened::Said(SocketEvent::Text(text)) => {
+            Happened::Socket(SocketEvent::Sent) => {}
+            Happened::Socket(SocketEvent::Text(text)) => {
                 if let Err(CancelRefused(why)) = self.bridge.handle_text(&text) {
                     self.lose(&format!("the new session refuses the client: {why}"));
                 }
@@ -227,7 +227,7 @@ impl Pump {
 }
 
 enum Happened {
-    Said(SocketEvent),
+    Socket(SocketEvent),
     Closed(Closed),
     Opened(Box<TextSocket>),
     NotOpened(RestError),
@@ -242,7 +242,7 @@ async fn happens(way: &mut GatewaySocket) -> Happened {
             Err(error) => Happened::NotOpened(error),
         },
         GatewaySocket::Open(socket) => match socket.next().await {
-            Ok(event) => Happened::Said(event),
+            Ok(event) => Happened::Socket(event),
             Err(closed) => Happened::Closed(closed),
         },
     }

@@ -100,7 +100,7 @@ enum Purpose {
     /// A request in the client's name: a call, or a handshake.
     Request(EnvelopeId),
     /// A notification of the client's.
-    Told { stream: StreamId, id: Option<EnvelopeId> },
+    Notification { stream: StreamId, id: Option<EnvelopeId> },
     /// The client's answer to a request, which can be given again should the room not take it.
     Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, incoming: Box<IncomingCall> },
     /// The news that tools have changed; the old state is kept until it is sent.
@@ -115,7 +115,7 @@ impl Purpose {
     /// The stream that waits to hear what became of it, and the message that came by it.
     fn waiting(&self) -> Option<(StreamId, Option<&EnvelopeId>)> {
         match self {
-            Self::Told { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
+            Self::Notification { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
             Self::Registered(registered) => Some((registered.stream, Some(&registered.id))),
             Self::Request(_) | Self::Reply(_) | Self::Aside(_) => None,
         }
@@ -284,7 +284,7 @@ impl Machine {
 
     fn accepted(&mut self, ticket: Ticket, repeated: bool, now: Instant) {
         match self.published.remove(&ticket.0) {
-            Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
+            Some(Purpose::Notification { stream, .. } | Purpose::Answer { stream, .. }) => {
                 self.streams.answer_on(stream, 202, StreamReply::Empty);
             }
             // Its answer, if there was one, went to the stream that sent it first.
@@ -306,7 +306,7 @@ impl Machine {
     fn undo(&mut self, purpose: Purpose, mut refusal: Refusal, now: Instant) {
         match purpose {
             Purpose::Request(id) => self.request_failed(&id, &refusal, now),
-            Purpose::Told { stream, id } => {
+            Purpose::Notification { stream, id } => {
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
             }

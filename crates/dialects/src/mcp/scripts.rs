@@ -37,7 +37,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy)]
 enum HostList {
     Asking { since: Instant, is_stale: bool },
-    Known { since: Instant },
+    Fetched { since: Instant },
     Lacking { since: Instant },
 }
 
@@ -93,7 +93,7 @@ impl CatalogueHost {
         let is_due = |list: &(String, Listing)| match self.lists.get(list) {
             None => true,
             Some(HostList::Asking { .. }) => false,
-            Some(HostList::Known { since }) => *since + max_age <= now,
+            Some(HostList::Fetched { since }) => *since + max_age <= now,
             Some(HostList::Lacking { since }) => *since + RETRY_AFTER <= now,
         };
         let due = all.filter(is_due).collect();
@@ -140,7 +140,7 @@ impl CatalogueHost {
         let state = match items {
             Some(items) => {
                 self.builder.put(&id(who), listing, items, is_news);
-                HostList::Known { since: now }
+                HostList::Fetched { since: now }
             }
             None => HostList::Lacking { since: now },
         };

@@ -55,7 +55,7 @@ struct FormClient {
 
 /// Which sessions are asked.
 #[derive(Clone, Copy)]
-pub(super) enum AskedSessions<'a> {
+pub(super) enum EligibleSessions<'a> {
     /// Those that can be asked now: of the legacy era, and of participants that these are.
     Now(&'a HashSet<ParticipantId>),
     /// Those of a participant whose call the host is about to see to.
@@ -114,7 +114,7 @@ impl ApproverForms {
     }
 
     /// The questions that are to be put now. Each is put once, unless that fails.
-    pub(super) fn due(&mut self, office: &Office, askable: AskedSessions<'_>) -> Vec<ApprovalForm> {
+    pub(super) fn due(&mut self, office: &Office, askable: EligibleSessions<'_>) -> Vec<ApprovalForm> {
         if self.sessions.is_empty() {
             return Vec::new();
         }
@@ -124,8 +124,8 @@ impl ApproverForms {
         let mut due: Vec<ApprovalForm> = Vec::new();
         for hold in held.iter().filter(|hold| !hold.is_approved()) {
             let is_askable = |(session, client): &(&FormSession, &FormClient)| match askable {
-                AskedSessions::Now(waiting) => client.era == Era::Legacy || waiting.contains(&session.participant),
-                AskedSessions::Of(caller) => session.participant == *caller,
+                EligibleSessions::Now(waiting) => client.era == Era::Legacy || waiting.contains(&session.participant),
+                EligibleSessions::Of(caller) => session.participant == *caller,
             };
             for (session, client) in self.sessions.iter().filter(is_askable) {
                 let approver = Approver { office, who: &session.participant, stamp: client.stamp.as_ref() };

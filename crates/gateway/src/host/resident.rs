@@ -28,7 +28,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::approver_forms::{ApprovalForm, ApproverForms, AskedSessions, FormOutcome, FormSession};
+use super::approver_forms::{ApprovalForm, ApproverForms, EligibleSessions, FormOutcome, FormSession};
 use super::arguments::Arguments;
 use super::calls::HostCall;
 use super::catalogue::REVALIDATION_INTERVAL;
@@ -276,14 +276,14 @@ impl Resident {
     fn ask_approvers(&mut self) {
         let open = self.running.values().filter(|running| !running.is_decided.load(Ordering::Acquire));
         let waiting: HashSet<_> = open.map(|running| running.caller.clone()).collect();
-        for form in self.forms.due(&self.office, AskedSessions::Now(&waiting)) {
+        for form in self.forms.due(&self.office, EligibleSessions::Now(&waiting)) {
             self.follow_form(form, None);
         }
     }
 
     /// Puts those that are for a participant that waits, before its wait can end: a client of the modern era is asked by the answer to it.
     async fn ask_waiting(&mut self, caller: &ParticipantId) {
-        for form in self.forms.due(&self.office, AskedSessions::Of(caller)) {
+        for form in self.forms.due(&self.office, EligibleSessions::Of(caller)) {
             self.attend();
             match form.put(&self.office).await {
                 Some(asked) => self.follow_form(form, Some(asked)),

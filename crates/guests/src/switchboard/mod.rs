@@ -155,7 +155,7 @@ pub(crate) struct ReplyAddress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubscriptionState {
     /// The server has not said yes yet.
-    Wanted,
+    Pending,
     /// It has.
     Made,
 }

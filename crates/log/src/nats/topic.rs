@@ -15,7 +15,7 @@ use super::import;
 use super::lane::NatsAppend;
 use super::link::Stored;
 use super::redact;
-use super::shard::TopicPlace;
+use super::shard::TopicAddress;
 use super::snapshot::Snapshot;
 use super::stored::FollowedBytes;
 use super::topic_index::TopicIndex;
@@ -34,7 +34,7 @@ pub(super) const STAMP: &str = "Salon-Stamp";
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
-    pub(super) place: TopicPlace,
+    pub(super) place: TopicAddress,
     epoch: u32,
     /// `None` once nothing more is taken.
     appends: Mutex<Option<mpsc::UnboundedSender<NatsAppend>>>,

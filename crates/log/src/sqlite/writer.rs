@@ -26,7 +26,7 @@ use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
 use super::sweep::{SWEEP_INTERVAL, Sweep, long_ago};
-use super::topic_states::{KnownTopics, TopicState};
+use super::topic_states::{TopicStateCache, TopicState};
 use super::{Clock, SqliteFault, context, journal, redact, settled};
 use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};
@@ -88,7 +88,7 @@ pub(super) struct WriterLimits {
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
     pub(super) source: Arc<ReadSource>,
-    pub(super) topic_states: KnownTopics,
+    pub(super) topic_states: TopicStateCache,
     pub(super) stored: StoredCounts,
     pub(super) retention: RetentionRules,
     pub(super) durability: Durability,
@@ -143,7 +143,7 @@ impl<'db> Writer<'db> {
             find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
             db,
             source,
-            topic_states: KnownTopics::default(),
+            topic_states: TopicStateCache::default(),
             stored,
             retention,
             durability,

@@ -225,7 +225,7 @@ pub(super) fn resolver(
 ) -> Option<Resolver<Interpreter>> {
     let catalogue_use = match &session_key.scope {
         DoorScope::Room if is_announced_to => CatalogueUse::Announced,
-        DoorScope::Room => CatalogueUse::Asked,
+        DoorScope::Room => CatalogueUse::Requested,
         DoorScope::One(who) if who.is_host() => CatalogueUse::None,
         DoorScope::One(_) => return None,
     };

@@ -185,7 +185,7 @@ impl Catalogue {
         let slot = self.slots.get_mut(who)?;
         let list = &mut slot.lists[listing as usize];
         let known = match &*list.knowledge.borrow() {
-            ListState::Known(offer) => Some(offer.clone()),
+            ListState::Fetched(offer) => Some(offer.clone()),
             _ => None,
         };
         list.knowledge.send_replace(ListState::Asking { since: now, known });
@@ -348,11 +348,11 @@ impl Catalogue {
         let (knowledge, turn) = match (offer, before) {
             (Ok(offer), _) => {
                 self.builder.put(id, listing, offer.items.clone(), slot.is_newcomer);
-                (ListState::Known(Arc::new(offer)), ListStep::Aging(now + ttl.unwrap_or(self.max_age)))
+                (ListState::Fetched(Arc::new(offer)), ListStep::Aging(now + ttl.unwrap_or(self.max_age)))
             }
             // A participant that is here and slow still offers what it did.
             (Err(MissingReason::Timeout | MissingReason::Unasked), Some(before)) => {
-                (ListState::Known(before), ListStep::Aging(now + RETRY_AFTER))
+                (ListState::Fetched(before), ListStep::Aging(now + RETRY_AFTER))
             }
             (Err(lack), _) => {
                 match lack {
@@ -391,7 +391,7 @@ impl Catalogue {
         }
         let is_wanted = |listing: &Listing| match demand {
             Demand::None => false,
-            Demand::Wanted => self.wanted[*listing as usize] || self.board.is_watched(*listing),
+            Demand::Requested => self.wanted[*listing as usize] || self.board.is_watched(*listing),
             Demand::All => true,
         };
         let wanted: Vec<_> = Listing::ALL.into_iter().filter(is_wanted).collect();

@@ -34,7 +34,7 @@ pub(in super::super) enum ListState {
         /// What it was before.
         known: Option<Arc<OfferedList>>,
     },
-    Known(Arc<OfferedList>),
+    Fetched(Arc<OfferedList>),
     /// It is not to be had.
     Unknown(MissingReason),
 }
@@ -88,7 +88,7 @@ impl CatalogueList {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        matches!(&*self.knowledge.borrow(), ListState::Known(_))
+        matches!(&*self.knowledge.borrow(), ListState::Fetched(_))
     }
 }
 
@@ -186,7 +186,7 @@ impl Consulted {
             // The slot is gone, and so is its participant.
             Err(_) => Err(MissingReason::Left),
             Ok(settled) => match &*settled {
-                ListState::Known(offer) => Ok(offer.clone()),
+                ListState::Fetched(offer) => Ok(offer.clone()),
                 ListState::Unknown(lack) => Err(*lack),
                 ListState::Asking { .. } => Err(MissingReason::Timeout),
             },
