@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::calls::{MissingAnswer, some};
 use super::catalogue::{Consulted, OfferedList};
-use super::descriptions;
 use super::office::{HostRequest, Office};
+use super::resident::registry;
 use super::speech::{HostOutcome, cut, text, told};
 
 pub(super) const MAX_TOOLS: usize = 500;
@@ -74,7 +74,7 @@ pub(super) async fn find(
     let host = ParticipantId::host();
     let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
     let (caller, stamp) = (request.caller(), request.entry.stamp.as_ref());
-    let own_tools = descriptions::tools(&office, caller, stamp);
+    let own_tools = registry::tools(&office, caller, stamp);
     let own = own.then_some((&host, &*own_tools));
     let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, &*offer.items)));
     let authority = office.desk.authority(caller, stamp);
