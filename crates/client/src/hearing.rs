@@ -62,6 +62,7 @@ impl RoomConnection {
                     order.purpose.tell(Ok(envelope));
                 }
             }
+            _ => self.pass_on(envelope),
         }
     }
 

@@ -305,6 +305,6 @@ fn is_stored(envelope: &Envelope) -> bool {
     match envelope.kind() {
         Kind::Mcp => true,
         Kind::Presence => envelope.presence().is_some_and(|presence| presence.event != PresenceEvent::Heartbeat),
-        Kind::System => false,
+        _ => false,
     }
 }

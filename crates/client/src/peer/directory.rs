@@ -92,7 +92,7 @@ impl Directory {
                     known.hear(method);
                 }
             }
-            Kind::System => {}
+            _ => {}
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::{
-    CallerId, SMALL_BYTES, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
+    CallerId, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, SMALL_BYTES, Switchboard,
     SwitchboardAction, SwitchboardTimer,
 };
 
@@ -32,6 +32,7 @@ impl Switchboard {
                 }
             }
             Kind::Mcp => self.addressed(envelope, now),
+            _ => {}
         }
     }
 
