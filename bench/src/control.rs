@@ -64,7 +64,8 @@ impl ControlLoad {
     /// One publisher that reads its own messages; or a caller and a callee, so that each call has an answer.
     fn plan(self) -> BenchPlan {
         let is_saturated = matches!(self, Self::Messages | Self::Calls);
-        let (regime, window) = if is_saturated { (Regime::Saturated, MESSAGES_IN_FLIGHT) } else { (Regime::OneByOne, 1) };
+        let (regime, window) =
+            if is_saturated { (Regime::Saturated, MESSAGES_IN_FLIGHT) } else { (Regime::OneByOne, 1) };
         let calls = matches!(self, Self::Calls | Self::CallsOneByOne);
         let pace = PublishPace::Window(window);
         let shape = LoadShape::Traffic { rooms: 1, others: usize::from(calls), calls, pace };

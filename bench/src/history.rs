@@ -11,7 +11,7 @@ use crate::load::{LoadCrowd, LoadRole};
 use crate::mcp::http::HttpResponse;
 use crate::procfs::CpuClock;
 use crate::room::{PublishPace, Until};
-use crate::scenario::{MAX_HANDSHAKES, Figure, Figures, MESSAGE, micros, topic, wait_figures};
+use crate::scenario::{Figure, Figures, MAX_HANDSHAKES, MESSAGE, micros, topic, wait_figures};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate, envelope_id};
 
 /// Envelopes on a page, as many as the gateway gives where nothing is asked for.
@@ -123,7 +123,13 @@ impl PageReader {
     }
 
     /// Reads pages of a history of so many messages for a while.
-    pub(crate) fn measure(&mut self, pid: u32, place: PagePosition, messages: u32, length: Duration) -> Result<Figures> {
+    pub(crate) fn measure(
+        &mut self,
+        pid: u32,
+        place: PagePosition,
+        messages: u32,
+        length: Duration,
+    ) -> Result<Figures> {
         // A step that visits every part of the history before it comes back.
         let step = (f64::from(messages) * 0.618) as u32;
         let mut next = messages / 2;

@@ -12,7 +12,7 @@ use crate::options::BenchOptions;
 use crate::plot::{PlotPanel, svg};
 use crate::procfs::{CpuClock, file_bytes, resident_kib};
 use crate::room::{PublishPace, Until};
-use crate::scenario::{MAX_HANDSHAKES, Figure, Figures, MESSAGE, ONE_SECOND, Regime, Scenario, micros, topic};
+use crate::scenario::{Figure, Figures, MAX_HANDSHAKES, MESSAGE, ONE_SECOND, Regime, Scenario, micros, topic};
 use crate::session::BenchRun;
 use crate::stats::{Spread, percentile};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};

@@ -9,7 +9,7 @@ use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::procfs::{CpuClock, resident_kib};
 use crate::room::{PublishPace, Until};
 use crate::scenario::{
-    MAX_HANDSHAKES, CALL, Effort, Figure, Figures, MESSAGE, ONE_SECOND, WARM_UP, micros, topic, wait_figures,
+    CALL, Effort, Figure, Figures, MAX_HANDSHAKES, MESSAGE, ONE_SECOND, WARM_UP, micros, topic, wait_figures,
 };
 use crate::stats::percentile;
 use crate::wire::{MessageSort, MessageTemplate, envelope_id};

@@ -15,7 +15,7 @@ use crate::nats::topics::Census;
 use crate::options::BenchOptions;
 use crate::report::RunSetting;
 use crate::room::{PublishPace, Until};
-use crate::scenario::{MAX_HANDSHAKES, CALL, MESSAGE, WARM_UP, topic};
+use crate::scenario::{CALL, MAX_HANDSHAKES, MESSAGE, WARM_UP, topic};
 use crate::stats::percentile;
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
 

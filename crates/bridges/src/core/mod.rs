@@ -36,7 +36,7 @@ use crate::platform::{
     PlatformMessageId, PlatformReceipt,
 };
 use crate::room::{GhostProfile, HeldNotice, RoomAction, RoomEvent, RoomResult, RoomTicket};
-use calls::{HeldCalls, CallLines};
+use calls::{CallLines, HeldCalls};
 use commands::BridgeCommand;
 use ghosts::ChannelGhosts;
 use ids::IdSource;

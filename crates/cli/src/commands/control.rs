@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::anyhow;
 use clap::Args;
 use salon_client::Room;
+use salon_control::text_digest;
 use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, TopicName};
 use serde_json::{Value, json};
 
@@ -172,16 +173,10 @@ async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<()
     hand_over(format_args!("{}", shown.join("\n\n")))
 }
 
-/// The digest of a held call's text, as requests for approval have it.
-pub(crate) fn digest_of(request: &str) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, request.as_bytes());
-    digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"))
-}
-
 /// The person decides about the text that is shown, so its digest is not believed but computed.
 fn check_digest(held: &Value) -> Result<(), Trouble> {
     let text = |name: &str| held[name].as_str().unwrap_or_default();
-    if digest_of(text("request")) == text("digest") {
+    if text_digest(text("request")) == text("digest") {
         return Ok(());
     }
     let id = safe::line(text("id"));

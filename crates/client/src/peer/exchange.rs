@@ -128,7 +128,8 @@ pub(super) async fn fetch(
     while let Some(step) = caller.poll_step() {
         match step {
             CallerStep::Send { request, method, params, .. } => {
-                let options = RequestOptions { timeout: HANDSHAKE_TIMEOUT, progress: false, ..RequestOptions::default() };
+                let options =
+                    RequestOptions { timeout: HANDSHAKE_TIMEOUT, progress: false, ..RequestOptions::default() };
                 match peer.room().request_with(peer.id(), &method, &params, options).await?.result().await {
                     Ok(answer) => caller.answered(request, Ok(&answer), now()),
                     Err(CallError::Answered(error)) => caller.answered(request, Err(&raw(&json!(error))), now()),

@@ -25,6 +25,7 @@ use super::names::token;
 use super::timings::Timings;
 use super::topic::{Followed, STAMP, Topic};
 use super::{Shared, TOPIC};
+use crate::append_future::AppendOutcome;
 use crate::fold::may_be_ignored;
 use crate::{AppendError, Appended};
 
@@ -35,8 +36,6 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 const LATE_ANSWER: &str = "NATS did not acknowledge in time";
 const OVERTAKEN: &str = "it was lost on its way, and what was sent after it is stored: it would change places";
-
-type AppendOutcome = Result<Appended, AppendError>;
 
 pub(super) struct NatsAppend {
     pub(super) envelope: Envelope,

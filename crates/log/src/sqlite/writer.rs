@@ -26,7 +26,7 @@ use super::schema::{LAST_OFFSET, LAST_TOPIC};
 use super::settle::{JournalRow, SettlePass, Slice};
 use super::stored::StoredCounts;
 use super::sweep::{SWEEP_INTERVAL, Sweep, long_ago};
-use super::topic_states::{TopicStateCache, TopicState};
+use super::topic_states::{TopicState, TopicStateCache};
 use super::{Clock, SqliteFault, context, journal, redact, settled};
 use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};

@@ -21,7 +21,11 @@ fn raw(text: &str) -> Box<RawValue> {
 
 fn profile(capabilities: &str) -> CallerProfile {
     let client = HandshakeParams { asked: None, capabilities: raw(capabilities), info: Some(raw(r#"{"name":"c"}"#)) };
-    CallerProfile { handshake_timeout: Some(HANDSHAKE), silence_timeout: Some(SILENCE_TIMEOUT), ..CallerProfile::new(client) }
+    CallerProfile {
+        handshake_timeout: Some(HANDSHAKE),
+        silence_timeout: Some(SILENCE_TIMEOUT),
+        ..CallerProfile::new(client)
+    }
 }
 
 /// A caller whose steps are written down, one a line.

@@ -20,7 +20,10 @@ impl Door {
     /// A client says who it is: it takes its seat, and is answered when it has it.
     pub(super) fn initialize(&mut self, mut request: DoorRequest, now: Instant) {
         if self.client.is_introduced() {
-            let error = RpcError::new(-32600, "this session has begun already; open another one to start over");
+            let error = RpcError::new(
+                RpcError::INVALID_REQUEST,
+                "this session has begun already; open another one to start over",
+            );
             return self.refuse(&request, error);
         }
         let hello = HandshakeParams::read(request.params.as_deref());

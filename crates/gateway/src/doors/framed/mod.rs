@@ -22,7 +22,7 @@ use tracing::Instrument;
 use crate::clock;
 use crate::gateway::{Counted, GatewayState, KeyedCounter, network};
 use crate::http::Requester;
-use crate::server::{self, MAX_OVERFLOW, OVERFLOW_HEAD_TIMEOUT, MAX_OVERFLOW_OF_ADDRESS};
+use crate::server::{self, MAX_OVERFLOW, MAX_OVERFLOW_OF_ADDRESS, OVERFLOW_HEAD_TIMEOUT};
 use door::FramedDoor;
 
 /// How long to wait when the system gives no more connections.

@@ -215,7 +215,9 @@ impl McpRequest {
         let Some(wait) = self.query.get("wait") else { return Ok(DEFAULT_WAIT_SECONDS) };
         let is_number = !wait.is_empty() && wait.bytes().all(|byte| byte.is_ascii_digit());
         let wrong = || {
-            McpRejection::bad(format!("`wait` must be a whole number of seconds; at most {MAX_WAIT_SECONDS} are waited"))
+            McpRejection::bad(format!(
+                "`wait` must be a whole number of seconds; at most {MAX_WAIT_SECONDS} are waited"
+            ))
         };
         // What is too long to be read is longer than is waited.
         let seconds = is_number.then(|| wait.parse().unwrap_or(MAX_WAIT_SECONDS)).ok_or_else(wrong)?;
