@@ -107,7 +107,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let mut records = Vec::new();
     for round in 1..=options.rounds {
         for load in ControlLoad::ALL {
-            // Whoever is first in one round is last in the next.
+            // The first in one round is the last in the next.
             setups.rotate_left(1);
             for &(setup, program) in &setups {
                 let record = run_once(program, setup, load, round, effort);

@@ -85,7 +85,7 @@ impl Entering {
     }
 
     /// Promises that this connection, which [shares](Self::share) its seat, makes single calls and subscribes to nothing. Participants that were called are
-    /// then not told when it ends, which saves an envelope: nothing that matters is kept for it.
+    /// then not notified when it ends, which saves an envelope: nothing that matters is kept for it.
     pub fn single_calls(mut self) -> Self {
         self.entry_options.single_calls = true;
         self

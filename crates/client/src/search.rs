@@ -66,15 +66,15 @@ pub struct FoundEnvelope {
 
 impl Client {
     /// Searches the topics that the token opens and the participant may read.
-    pub async fn search(&self, wish: &SearchOptions) -> Result<SearchResults, RestError> {
-        let limit = wish.limit.map(|limit| limit.to_string());
+    pub async fn search(&self, options: &SearchOptions) -> Result<SearchResults, RestError> {
+        let limit = options.limit.map(|limit| limit.to_string());
         let wanted = [
-            ("q", Some(wish.query.as_str())),
-            ("topic", wish.topic.as_ref().map(TopicName::as_str)),
-            ("from", wish.from.as_ref().map(ParticipantId::as_str)),
-            ("kind", wish.kind.as_deref()),
+            ("q", Some(options.query.as_str())),
+            ("topic", options.topic.as_ref().map(TopicName::as_str)),
+            ("from", options.from.as_ref().map(ParticipantId::as_str)),
+            ("kind", options.kind.as_deref()),
             ("limit", limit.as_deref()),
-            ("before", wish.before.as_deref()),
+            ("before", options.before.as_deref()),
         ];
         let path = format!("/v0/search{}", query_string(&wanted));
         self.ask(RequestAuth::WithToken, Method::GET, &path, None).await

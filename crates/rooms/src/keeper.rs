@@ -36,7 +36,7 @@ impl Rooms {
         }
         room.advance(Lifecycle::Ended(CloseReason::Internal));
         self.forget(&room);
-        // A participant that was just entering may have begun the topic anew, without a seat there.
+        // A participant that was just entering may have started the topic over, without a seat there.
         if room.is_deleted()
             && let Err(error) = self.recover_deleted(&room.topic).await
         {

@@ -141,12 +141,12 @@ struct ModelNode {
     wire: VecDeque<Envelope>,
 }
 
-/// The log, the nodes, and who holds which place.
+/// The log, the nodes, and who sits at which node.
 struct World {
     entries: Vec<Arc<Entry>>,
     fold: Fold,
     nodes: Vec<ModelNode>,
-    places: BTreeMap<usize, usize>,
+    seats: BTreeMap<usize, usize>,
     /// What became of answers, by the calls: how many counted.
     answers: BTreeMap<EnvelopeId, usize>,
     calls: Vec<(EnvelopeId, usize)>,
@@ -160,7 +160,7 @@ impl World {
             entries: Vec::new(),
             fold: Fold::default(),
             nodes: Vec::new(),
-            places: BTreeMap::new(),
+            seats: BTreeMap::new(),
             answers: BTreeMap::new(),
             calls: Vec::new(),
             serial: 0,
@@ -244,7 +244,7 @@ impl World {
     }
 
     fn enter(&mut self, node: usize, who: usize, is_resumed: bool) {
-        let before = self.places.insert(who, node);
+        let before = self.seats.insert(who, node);
         let entrance = EntryTerms { claim: Claim::Exclusive, is_resumed, is_elsewhere: false };
         let (participant, joins) = self.nodes[node].attendance.enter(Participant::new(id(who)), entrance, self.now);
         if joins {
@@ -257,7 +257,7 @@ impl World {
 
     fn remove_orphans(&mut self, node: usize) {
         for (who, reason) in self.nodes[node].attendance.take_departed() {
-            if self.places.keys().any(|placed| id(*placed) == who) {
+            if self.seats.keys().any(|placed| id(*placed) == who) {
                 continue;
             }
             let ModelNode { attendance, wire, .. } = &mut self.nodes[node];
@@ -274,7 +274,7 @@ impl World {
     }
 
     fn repair(&mut self, node: usize) {
-        let placed: Vec<_> = self.places.keys().map(|who| id(*who)).collect();
+        let placed: Vec<_> = self.seats.keys().map(|who| id(*who)).collect();
         let missing = self.nodes[node].attendance.missing(self.now);
         missing.into_iter().for_each(|participant| self.joins(node, participant));
         self.nodes[node].attendance.depart_orphaned(&placed, self.now);
@@ -282,8 +282,8 @@ impl World {
 
     /// A node starts again. Participants that were connected to it have no place; after a crash the others learn that.
     fn end(&mut self, node: usize, is_crash: bool) {
-        let here: Vec<_> = self.places.iter().filter(|(_, at)| **at == node).map(|(who, _)| *who).collect();
-        self.places.retain(|_, at| *at != node);
+        let here: Vec<_> = self.seats.iter().filter(|(_, at)| **at == node).map(|(who, _)| *who).collect();
+        self.seats.retain(|_, at| *at != node);
         if !is_crash {
             // What it has submitted is finished before it is over.
             here.iter().for_each(|who| self.nodes[node].attendance.rise(&id(*who), None, true));
@@ -298,7 +298,7 @@ impl World {
     }
 
     fn call(&mut self, from: usize, to: usize) {
-        let Some(&node) = self.places.get(&from) else { return };
+        let Some(&node) = self.seats.get(&from) else { return };
         if !self.nodes[node].attendance.fold().is_present(&id(to)) {
             return;
         }
@@ -310,7 +310,7 @@ impl World {
     }
 
     fn answer(&mut self, who: usize, call: usize) {
-        let Some(&node) = self.places.get(&who) else { return };
+        let Some(&node) = self.seats.get(&who) else { return };
         let mut asked = self.calls.iter().rev().filter(|(_, to)| *to == who).map(|(request, _)| request.clone());
         let Some(request) = asked.nth(call) else { return };
         if self.nodes[node].attendance.fold().end_of(&request).is_none() {
@@ -325,7 +325,7 @@ impl World {
         match step {
             ModelStep::Enter { node, who, resumes } => self.enter(node % count, who, resumes),
             ModelStep::Leave { who } => {
-                if let Some(node) = self.places.remove(&who) {
+                if let Some(node) = self.seats.remove(&who) {
                     self.nodes[node].attendance.rise(&id(who), None, false);
                 }
             }
@@ -371,7 +371,7 @@ impl World {
                 PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             }
         }
-        let connected: BTreeSet<_> = self.places.keys().map(|who| id(*who)).collect();
+        let connected: BTreeSet<_> = self.seats.keys().map(|who| id(*who)).collect();
         assert_eq!(present, connected, "2: present by the log is not who is connected");
         for (request, to) in &self.calls {
             self.check_call(request, &id(*to));

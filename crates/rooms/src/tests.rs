@@ -409,7 +409,7 @@ async fn a_call_that_fails_behind_a_gap_is_told() {
 }
 
 #[tokio::test]
-async fn whoever_enters_a_room_that_ends_is_refused() {
+async fn entering_a_room_that_ends_is_refused() {
     let log = Faulty::new();
     let rooms = log.rooms();
     log.appends.forget_permits(PLENTY);
@@ -481,7 +481,7 @@ async fn a_room_that_could_not_be_opened_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn whoever_could_not_join_joins_the_next_time() {
+async fn a_participant_that_could_not_join_joins_the_next_time() {
     let log = Faulty::new();
     let rooms = log.rooms();
     let _bob = enter(&rooms, "bob").await;

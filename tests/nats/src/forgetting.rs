@@ -103,7 +103,7 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &NatsServers) {
     let standing = two.standing(&topic("room:b")).await.expect("a standing");
     assert_eq!(standing.present.len(), 1, "somebody present was forgotten");
 
-    // The same id again, on a node that was not told: it is new, and behind everything that was.
+    // The same id again, on a node that does not know: it is new, and behind everything that was.
     let again = append(&two, "room:a", line("e1")).await;
     assert!(again.offset > first.offset, "{again} is not behind {first}");
     let gap = within("a gap", tail.next()).await.expect("in time");

@@ -62,7 +62,7 @@ pub(super) enum LoopEvent {
 }
 
 pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     if args.access.identity.is_some() {
         args.access.identity(&client).await.map_err(Trouble::usage)?;
     }
@@ -72,7 +72,7 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
     if let Some(name) = args.name {
         entering = entering.name(name);
     }
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let (room, events) = entering.join_listening().await.map_err(|error| asking.trouble(&error))?;
 
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -53,14 +53,14 @@ impl ControlOptions {
         is_confirmed: bool,
         reason: ReasonOption,
     ) -> Result<(), Trouble> {
-        let Reach { place, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         let name = safe::line(topic.as_str());
         if !is_confirmed {
             let hint = "`--yes` deletes it without a question";
             let question = format!("Everything that was said in `{name}` is erased, for good.");
             confirm(&question, "delete it", hint)?;
         }
-        let asking = HintContext { place: &place, topic: Some(topic) };
+        let asking = HintContext { gateway: &gateway, topic: Some(topic) };
         client.delete_topic(topic, reason.reason.as_deref()).await.map_err(|error| asking.trouble(&error))?;
         if self.json {
             return hand_over(format_args!("{}", json!({ "deleted": topic })));
@@ -73,17 +73,17 @@ impl ControlOptions {
 /// A seat from which the gateway's tools are called.
 pub(super) struct HostCaller {
     room: Room,
-    place: GatewayUrl,
+    gateway: GatewayUrl,
     topic: TopicName,
 }
 
 impl HostCaller {
     pub(super) async fn enter(options: &ControlOptions, topic: TopicName) -> Result<Self, Trouble> {
-        let Reach { place, client, .. } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         // Shared, so that it takes nobody else's seat.
         let joining = client.room(topic.clone()).kind(ParticipantKind::Human).share().directed().join().await;
-        let room = joining.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
-        Ok(Self { room, place, topic })
+        let room = joining.map_err(|error| HintContext { gateway: &gateway, topic: Some(&topic) }.trouble(&error))?;
+        Ok(Self { room, gateway, topic })
     }
 
     pub(super) fn participant(&self) -> ParticipantId {
@@ -97,7 +97,7 @@ impl HostCaller {
     /// Calls a tool. An error of the tool is a refusal.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Trouble> {
         let host = ParticipantId::host();
-        let asking = HintContext { place: &self.place, topic: Some(&self.topic) };
+        let asking = HintContext { gateway: &self.gateway, topic: Some(&self.topic) };
         let answer = self.room.peer(&host).call_tool(tool, &arguments).await;
         let result = answer.map_err(|error| failed(&error, &host, &asking))?;
         let result = serde_json::to_value(&result).map_err(Trouble::failed)?;

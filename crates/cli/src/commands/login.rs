@@ -114,7 +114,7 @@ async fn login(access: Access) -> Result<(), Trouble> {
     };
     let client = Client::new(gateway, token.provider());
     let claims = access.identity(&client).await.map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: None };
+    let asking = HintContext { gateway: &place, topic: None };
     client.topics().await.map_err(|error| asking.trouble(&error))?;
 
     let ca = match &access.ca {

@@ -52,8 +52,8 @@ pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
 }
 
 async fn tail(args: TailArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let follower = TailFollower { client: &client, args: &args, filter: args.filter.filter(clock::now(), !args.json) };
     let mut screen = TailScreen::new(&args);
     // The reader of stdout is gone, which is not an error.

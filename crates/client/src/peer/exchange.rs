@@ -260,7 +260,7 @@ fn profile(room: &Room) -> CallerProfile {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
     let info = json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") });
     let capabilities = room.shared().directory.declares().to_owned();
-    CallerProfile::new(HandshakeParams { asked: None, capabilities, info: Some(raw(&info)) })
+    CallerProfile::new(HandshakeParams { requested_revision: None, capabilities, info: Some(raw(&info)) })
 }
 
 fn call_error(method: &str, failure: CallFailure) -> CallError {

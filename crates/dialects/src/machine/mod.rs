@@ -140,7 +140,7 @@ pub struct Machine {
     incoming: HashMap<EnvelopeId, IncomingCall>,
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
-    late: Vec<DoorReply>,
+    unsent_replies: Vec<DoorReply>,
     /// What else the room has not taken.
     asides: Asides,
     /// Whether nothing can be stored for now.
@@ -178,7 +178,7 @@ impl Machine {
             allowance: Allowance::new(now),
             incoming: HashMap::new(),
             replying: 0,
-            late: Vec::new(),
+            unsent_replies: Vec::new(),
             asides: Asides::default(),
             is_out: false,
             changed: VecDeque::new(),
@@ -515,7 +515,7 @@ impl Dialect for Machine {
 
     /// What others ask waits in the room while replies to them do not get in.
     fn ready(&self) -> bool {
-        self.replying + self.late.len() < MAX_REPLIES
+        self.replying + self.unsent_replies.len() < MAX_REPLIES
     }
 }
 

@@ -135,15 +135,15 @@ impl Machine {
     pub(super) fn not_replied(&mut self, reply: DoorReply, refusal: &Refusal, now: Instant) {
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
             // An outage's end is waited for instead.
-            if self.late.is_empty() && !self.is_out {
+            if self.unsent_replies.is_empty() && !self.is_out {
                 self.timers.insert((now + RETRY_DELAY, MachineTimer::Replies));
             }
-            self.late.push(reply);
+            self.unsent_replies.push(reply);
         }
     }
 
     pub(super) fn reply_again(&mut self) {
-        for reply in std::mem::take(&mut self.late) {
+        for reply in std::mem::take(&mut self.unsent_replies) {
             self.publish_reply(reply);
         }
     }

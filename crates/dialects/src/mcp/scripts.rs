@@ -47,7 +47,7 @@ pub(super) struct CatalogueHost {
     roster: BTreeSet<String>,
     newcomers: BTreeSet<String>,
     lists: BTreeMap<(String, Listing), HostList>,
-    wanted: BTreeSet<Listing>,
+    requested: BTreeSet<Listing>,
     gathers: Vec<(u64, &'static [Listing])>,
     /// The version after which the door wants the next.
     after: Option<u64>,
@@ -60,7 +60,7 @@ impl Default for CatalogueHost {
             roster: BTreeSet::new(),
             newcomers: BTreeSet::new(),
             lists: BTreeMap::new(),
-            wanted: BTreeSet::new(),
+            requested: BTreeSet::new(),
             gathers: Vec::new(),
             after: None,
         }
@@ -80,14 +80,14 @@ impl CatalogueHost {
                 return Vec::new();
             }
             RoomQuery::Watch { listings } => {
-                self.wanted.extend(listings);
+                self.requested.extend(listings);
                 return Vec::new();
             }
             // Nothing is forbidden on this stage, and a script says itself what becomes of waits.
             RoomQuery::Authority | RoomQuery::Wait { .. } | RoomQuery::StopWaiting { .. } => return Vec::new(),
             RoomQuery::Gather { number, listings } => (number, listings),
         };
-        self.wanted.extend(listings);
+        self.requested.extend(listings);
         self.gathers.push((number, listings));
         let all = self.roster.iter().flat_map(|who| listings.iter().map(|listing| (who.clone(), *listing)));
         let is_due = |list: &(String, Listing)| match self.lists.get(list) {
@@ -110,7 +110,7 @@ impl CatalogueHost {
     pub(super) fn joined(&mut self, who: &str, is_followed: bool, now: Instant) -> Consults {
         self.roster.insert(who.to_owned());
         self.newcomers.insert(who.to_owned());
-        let wanted = Listing::ALL.into_iter().filter(|listing| is_followed || self.wanted.contains(listing));
+        let wanted = Listing::ALL.into_iter().filter(|listing| is_followed || self.requested.contains(listing));
         let lists = wanted.map(|listing| (who.to_owned(), listing)).collect();
         self.ask(lists, now)
     }

@@ -123,7 +123,7 @@ impl Pipe {
         }
     }
 
-    /// Adds a piece; says whether the reader is still worth writing to. One that was cut off is not told of again.
+    /// Adds a piece; says whether the reader is still worth writing to. One that was cut off is reported once.
     pub(super) fn push(&self, piece: Bytes) -> bool {
         let mut state = self.state();
         if state.gone || state.end.is_some() {

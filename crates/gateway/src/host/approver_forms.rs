@@ -43,7 +43,7 @@ pub(super) struct FormSession {
 #[derive(Default)]
 pub(super) struct ApproverForms {
     sessions: HashMap<FormSession, FormClient>,
-    asked: HashSet<(EnvelopeId, FormSession)>,
+    put_forms: HashSet<(EnvelopeId, FormSession)>,
 }
 
 /// What is known of a session's client.
@@ -109,7 +109,7 @@ impl ApproverForms {
     pub(super) fn session_ended(&mut self, envelope: &Envelope) {
         if let Some(session) = session_of(envelope) {
             self.sessions.remove(&session);
-            self.asked.retain(|(_, asked)| *asked != session);
+            self.put_forms.retain(|(_, asked)| *asked != session);
         }
     }
 
@@ -119,7 +119,7 @@ impl ApproverForms {
             return Vec::new();
         }
         let held = office.desk.held_calls();
-        self.asked.retain(|(id, _)| held.iter().any(|hold| hold.request.id == *id));
+        self.put_forms.retain(|(id, _)| held.iter().any(|hold| hold.request.id == *id));
         self.sessions.retain(|session, _| office.desk.participant(&session.participant).is_some());
         let mut due: Vec<ApprovalForm> = Vec::new();
         for hold in held.iter().filter(|hold| !hold.is_approved()) {
@@ -129,22 +129,22 @@ impl ApproverForms {
             };
             for (session, client) in self.sessions.iter().filter(is_askable) {
                 let approver = Approver { office, who: &session.participant, stamp: client.stamp.as_ref() };
-                let is_asked = self.asked.contains(&(hold.request.id.clone(), session.clone()));
+                let is_asked = self.put_forms.contains(&(hold.request.id.clone(), session.clone()));
                 let has_decided = hold.approved_by.contains(&session.participant);
-                let asked = self.asked.iter().filter(|(_, asked)| asked == session).count();
+                let asked = self.put_forms.iter().filter(|(_, asked)| asked == session).count();
                 let is_busy = asked + due.iter().filter(|form| form.session == *session).count() >= MAX_FORMS;
                 if !is_asked && !is_busy && !has_decided && approver.check(hold).is_ok() && form(hold).is_some() {
                     due.push(ApprovalForm { session: session.clone(), hold: hold.clone() });
                 }
             }
         }
-        self.asked.extend(due.iter().map(|form| (form.hold.request.id.clone(), form.session.clone())));
+        self.put_forms.extend(due.iter().map(|form| (form.hold.request.id.clone(), form.session.clone())));
         due
     }
 
     /// Notes that a question could not be put.
     pub(super) fn unasked(&mut self, hold: &EnvelopeId, session: &FormSession) {
-        self.asked.remove(&(hold.clone(), session.clone()));
+        self.put_forms.remove(&(hold.clone(), session.clone()));
     }
 }
 

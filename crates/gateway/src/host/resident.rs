@@ -1,7 +1,7 @@
 //! The host at work in one room: hears what is asked, answers what it can at once, and keeps the rest going beside that.
 //!
 //! It reads the room twice. One cursor yields what names the host: requests to it, cancellations, and which of its own requests
-//! have failed. The other yields everything, but only once the host has had to ask somebody something: answers, whomever they
+//! have failed. The other yields everything, but only once the host has had to ask somebody something: answers, no matter whom they
 //! name, and changes of what is offered. It is read first, so that a question about the room is answered with all that came before
 //! the question.
 
@@ -324,7 +324,7 @@ impl Resident {
         let authority = self.office.desk.authority(&caller, stamp);
         let may_wait =
             authority.is_none_or(|authority| authority.check_call(&caller, &ParticipantId::host(), WAIT_TOOL).is_ok());
-        let (Ok(wish), true, false) = (read(), may_wait, self.office.desk.is_elsewhere(&caller)) else {
+        let (Ok(options), true, false) = (read(), may_wait, self.office.desk.is_elsewhere(&caller)) else {
             // The session may have gone meanwhile, here and below.
             let _ = answer.send(None);
             return;
@@ -334,7 +334,7 @@ impl Resident {
         let task = self.tasks.spawn(async move {
             let idle = tokio::select! { biased;
                 () = answer.closed() => None,
-                idle = waiting::wait_idle(office, waits, wish) => idle,
+                idle = waiting::wait_idle(office, waits, options) => idle,
             };
             decided.store(true, Ordering::Release);
             let _ = answer.send(idle);

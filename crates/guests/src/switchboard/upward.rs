@@ -171,7 +171,7 @@ impl Switchboard {
     fn without_introduction(&mut self, reply: &ReplyAddress, params: Option<Box<RawValue>>) -> Option<Box<RawValue>> {
         let said = meta::said(params.as_deref()?);
         let Some(capabilities) = said.capabilities.filter(|said| said.get().starts_with('{')) else { return params };
-        let handshake_params = HandshakeParams { asked: None, capabilities, info: said.info };
+        let handshake_params = HandshakeParams { requested_revision: None, capabilities, info: said.info };
         self.retire(&reply.caller, &handshake_params);
         self.callers.entry(reply.caller.clone()).or_default().handshake_params = handshake_params;
         params.map(|params| meta::strip(&params).unwrap_or(params))
@@ -195,7 +195,7 @@ impl Switchboard {
     /// Answers a handshake from the server's own.
     fn introduce(&mut self, reply: &ReplyAddress, params: Option<&RawValue>) {
         let handshake_params = HandshakeParams::read(params);
-        let revision = handshake::agree(handshake_params.asked.as_deref(), self.server.revision());
+        let revision = handshake::agree(handshake_params.requested_revision.as_deref(), self.server.revision());
         self.retire(&reply.caller, &handshake_params);
         let own = self.setting.isolated || handshake_params.wants_isolation();
         let caller = self.callers.entry(reply.caller.clone()).or_default();

@@ -64,7 +64,7 @@ struct StreamableShared {
     inbound: mpsc::Sender<UpstreamMessage>,
     session: Mutex<HttpUpstreamSession>,
     /// Requests under way, by their id.
-    asked: Mutex<HashMap<Box<str>, CancellationToken>>,
+    open_requests: Mutex<HashMap<Box<str>, CancellationToken>>,
 }
 
 /// What `initialize` agreed on; in the modern era only the revision, from the beginning.
@@ -88,7 +88,7 @@ impl Streamable {
             guest: setup.guest.clone(),
             inbound,
             session: Mutex::new(HttpUpstreamSession { id: None, revision }),
-            asked: Mutex::default(),
+            open_requests: Mutex::default(),
         };
         Self { lanes: Lanes::new(), shared: Arc::new(shared) }
     }
@@ -120,7 +120,7 @@ impl Streamable {
         };
         let opens = shared.era == Era::Legacy && head.method.as_deref() == Some("initialize");
         let abandoned = CancellationToken::new();
-        shared.asked().insert(id.clone(), abandoned.clone());
+        shared.open_requests().insert(id.clone(), abandoned.clone());
         self.lanes.spawn(async move {
             let asking = async {
                 ready.await;
@@ -140,7 +140,7 @@ impl Streamable {
     }
 
     pub(super) fn abandon(&self, request_id: &str) {
-        if let Some(abandoned) = self.shared.asked().remove(request_id) {
+        if let Some(abandoned) = self.shared.open_requests().remove(request_id) {
             abandoned.cancel();
         }
     }
@@ -168,8 +168,8 @@ impl Drop for Streamable {
 struct AbandonedExchange;
 
 impl StreamableShared {
-    fn asked(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
-        self.asked.lock()
+    fn open_requests(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
+        self.open_requests.lock()
     }
 
     fn session(&self) -> MutexGuard<'_, HttpUpstreamSession> {
@@ -214,7 +214,7 @@ impl StreamableShared {
     /// Posts a request and delivers what comes for it.
     async fn ask(&self, id: &str, text: &str, headers: HeaderMap, opens: bool, place: OwnedSemaphorePermit) {
         let outcome = self.exchange(id, text, headers, opens).await;
-        self.asked().remove(id);
+        self.open_requests().remove(id);
         drop(place);
         match outcome {
             Ok(Ok(None)) | Err(AbandonedExchange) => {}

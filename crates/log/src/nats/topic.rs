@@ -354,7 +354,7 @@ impl Topic {
                     let early = std::mem::take(&mut state.early);
                     state.early_bytes = 0;
                     let folded = self.fold(shared, &mut state, early.into_iter());
-                    // Before anything is fed that follows: whoever was fed what was before reads what is between.
+                    // Before anything is fed that follows: a reader that was fed what was before reads what is between.
                     shared.hub.sever(&self.name);
                     state.is_live = true;
                     let head = state.fold.through();
@@ -478,7 +478,7 @@ impl Topic {
     }
 }
 
-/// What was folded, for those who wait for it.
+/// What was folded, for the tasks that wait for it.
 #[derive(Default)]
 struct FoldedEvents {
     /// For the tails.

@@ -20,7 +20,11 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn profile(capabilities: &str) -> CallerProfile {
-    let client = HandshakeParams { asked: None, capabilities: raw(capabilities), info: Some(raw(r#"{"name":"c"}"#)) };
+    let client = HandshakeParams {
+        requested_revision: None,
+        capabilities: raw(capabilities),
+        info: Some(raw(r#"{"name":"c"}"#)),
+    };
     CallerProfile {
         handshake_timeout: Some(HANDSHAKE),
         silence_timeout: Some(SILENCE_TIMEOUT),

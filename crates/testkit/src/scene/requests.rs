@@ -173,7 +173,7 @@ impl Requests {
             let response = call.open(address).await?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
             if let Some(id) = header(SESSION) {
-                // Said once, and the same whenever it is said again.
+                // Made once, and the same whenever it is repeated.
                 let _ = session.set(id.to_owned());
             }
             if header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {

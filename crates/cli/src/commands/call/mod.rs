@@ -116,8 +116,8 @@ fn calling(args: CallArgs) -> Result<(), Trouble> {
     let given = args.whole.as_deref().map(whole).transpose().map_err(Trouble::usage)?;
     super::run(async move {
         let stop = Stop::on_signals(|| ())?;
-        let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-        let asking = HintContext { place: &place, topic: Some(&args.topic) };
+        let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+        let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
         args.create.require(&client, &args.topic, &asking).await?;
         // Before the room is entered: a mistake leaves no trace there.
         let known = tokio::select! { biased;
@@ -150,7 +150,7 @@ async fn tools(args: &CallArgs, client: &Client, asking: &HintContext<'_>) -> Re
 
 async fn call(
     args: &CallArgs,
-    known: Option<Box<RawValue>>,
+    schema_arguments: Option<Box<RawValue>>,
     given: Option<Box<RawValue>>,
     room: &Room,
     stop: Stop,
@@ -164,7 +164,7 @@ async fn call(
     let peer = room.peer(&args.participant);
     let failed = |error: CallError| failed(&error, &args.participant, asking);
     let prepared = async {
-        let arguments = match known {
+        let arguments = match schema_arguments {
             Some(arguments) => arguments,
             None => {
                 let asked = tokio::time::timeout(args.timeout.0, peer.tools()).await;

@@ -98,7 +98,7 @@ fn what_was_redacted_meanwhile_does_not_come_again() {
 }
 
 #[test]
-fn what_was_sent_into_a_broken_connection_goes_to_whoever_waits() {
+fn what_was_sent_into_a_broken_connection_goes_to_a_stream_that_waits() {
     let mut play = Play::seated();
     assert_snapshot!(brief(&play.run(&format!(r#"
         1 RECEIVE r1 {{}}

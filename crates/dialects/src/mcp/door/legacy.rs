@@ -27,7 +27,11 @@ impl Door {
             return self.refuse(&request, error);
         }
         let hello = HandshakeParams::read(request.params.as_deref());
-        let asked = hello.asked.as_deref().and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));
+        let asked = hello
+            .requested_revision
+            .as_deref()
+            .and_then(Revision::parse)
+            .filter(|asked| Revision::LEGACY.contains(asked));
         let profile = Arc::new(ClientProfile {
             // A client that cannot speak what it is answered with hangs up; the newest with a handshake is the likeliest to suit it.
             revision: asked.unwrap_or(Revision::R2025_11_25),

@@ -121,7 +121,7 @@ impl ClientMessage {
     }
 }
 
-/// A message, or the answer to what is none.
+/// A message, or the answer to a body that is no message.
 pub(in crate::mcp) type ReadMessage = Result<ClientMessage, ErrorBody>;
 
 /// What a POST or a text frame says.

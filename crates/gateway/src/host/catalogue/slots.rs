@@ -32,7 +32,7 @@ pub(in super::super) enum ListState {
         /// When the last question was put.
         since: Instant,
         /// What it was before.
-        known: Option<Arc<OfferedList>>,
+        earlier: Option<Arc<OfferedList>>,
     },
     Fetched(Arc<OfferedList>),
     /// It is not to be had.
@@ -175,7 +175,7 @@ impl Consulted {
     /// What it was before it was asked for again.
     fn before(&self) -> Option<Arc<OfferedList>> {
         match &*self.knowledge.borrow() {
-            ListState::Asking { known, .. } => known.clone(),
+            ListState::Asking { earlier, .. } => earlier.clone(),
             _ => None,
         }
     }

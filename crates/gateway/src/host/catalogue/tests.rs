@@ -72,8 +72,8 @@ async fn a_change_a_leave_and_a_join_make_it_ask_again() {
 
     let again = somebody("bob");
     let (_, list_request) = catalogue.consult(&again, Listing::Tools, Instant::now());
-    let meeting = list_request.expect("whoever joined again is asked again").meeting;
-    assert!(meeting.lock().await.is_none(), "whoever joined again is met again");
+    let meeting = list_request.expect("a participant that joined again is asked again").meeting;
+    assert!(meeting.lock().await.is_none(), "the handshake is performed again after a join");
     settle(&mut catalogue, &bob, Ok(vec![named("old")]));
     assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
     let (mut consulted, _) = catalogue.consult(&again, Listing::Tools, Instant::now());

@@ -92,9 +92,9 @@ impl Resident {
     }
 
     fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = find::FindRequest::read(arguments)?;
+        let options = find::FindRequest::read(arguments)?;
         self.admit(request.caller(), false)?;
-        let roster = match &wish.participant {
+        let roster = match &options.participant {
             None => self.others(request),
             Some(named) if named.is_host() => Vec::new(),
             Some(named) => match self.office.desk.participant(named) {
@@ -103,7 +103,7 @@ impl Resident {
             },
         };
         let consulted = self.consult(&roster, Listing::Tools);
-        self.begin(request, false, Box::pin(find::find(self.office.clone(), request.clone(), wish, consulted)));
+        self.begin(request, false, Box::pin(find::find(self.office.clone(), request.clone(), options, consulted)));
         Ok(None)
     }
 
@@ -113,34 +113,34 @@ impl Resident {
         arguments: Arguments<'_>,
         progress: Option<&RawValue>,
     ) -> StartedCall {
-        let wish = gather::GatherRequest::read(arguments)?;
+        let options = gather::GatherRequest::read(arguments)?;
         if request.is_old {
             let message = "the gateway was restarted while it gathered answers; the participants that were asked may have acted; ask again";
             return Err(RpcError::internal(message));
         }
         self.admit(request.caller(), true)?;
-        let roster = match &wish.participants {
+        let roster = match &options.participants {
             None => self.others(request),
             Some(named) => named.iter().filter_map(|id| self.office.desk.participant(id)).collect(),
         };
         let consulted = self.consult(&roster, Listing::Tools);
         let progress = progress.map(ToOwned::to_owned);
-        let gathering = gather::call_all(self.office.clone(), request.clone(), wish, consulted, progress);
+        let gathering = gather::call_all(self.office.clone(), request.clone(), options, consulted, progress);
         self.begin(request, true, Box::pin(gathering));
         Ok(None)
     }
 
     fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = waiting::WaitRequest::read(arguments)?;
+        let options = waiting::WaitRequest::read(arguments)?;
         self.admit(request.caller(), false)?;
-        self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
+        self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), options)));
         Ok(None)
     }
 
     fn search(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = search::RoomSearchRequest::read(arguments)?;
+        let options = search::RoomSearchRequest::read(arguments)?;
         self.admit(request.caller(), false)?;
-        self.begin(request, false, Box::pin(search::search(self.office.clone(), request.clone(), wish)));
+        self.begin(request, false, Box::pin(search::search(self.office.clone(), request.clone(), options)));
         Ok(None)
     }
 }

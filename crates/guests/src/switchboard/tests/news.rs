@@ -1,4 +1,4 @@
-//! What a server tells: who hears it, and what is not told at all.
+//! What a server tells: who gets it, and what nobody gets.
 
 use super::*;
 

@@ -315,7 +315,7 @@ fn a_question_comes_on_the_stream_of_its_call() {
 }
 
 #[test]
-fn whoever_hung_up_for_good_cannot_be_asked() {
+fn a_client_that_hung_up_for_good_cannot_be_asked() {
     let play = Play::new(DoorScope::Room, "bob", |_| {}).after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
         seat

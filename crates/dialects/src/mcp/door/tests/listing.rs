@@ -28,7 +28,7 @@ fn lists_are_merged_the_hosts_first() {
 }
 
 #[test]
-fn whoever_is_slow_is_told_of_later_and_not_waited_for_twice() {
+fn a_slow_participant_is_announced_later_and_not_waited_for_twice() {
     let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
@@ -156,7 +156,7 @@ fn who_has_no_such_thing_is_not_asked_for_it() {
 }
 
 #[test]
-fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
+fn a_participant_with_an_unknown_introduction_cannot_be_called() {
     let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 2 tools/call {"name":"bob__t"}
