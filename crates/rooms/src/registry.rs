@@ -241,12 +241,12 @@ impl Rooms {
     async fn remove_one(&self, Lapse { topic, participant }: Lapse) {
         tracing::info!(%topic, %participant, "presence: node of the participant lost, appending its leave");
         for _ in 0..MAX_REMOVE_TRIES {
-            let seen_off = async {
+            let removal = async {
                 let visit = self.visit(&topic).await?;
                 visit.room().attendance().depart(&participant, None);
                 visit.room().remove_orphans().await
             };
-            match seen_off.await {
+            match removal.await {
                 Ok(true) => return,
                 Ok(false) | Err(ReadError::Unavailable(_)) => {}
                 Err(error) => tracing::error!(%topic, %participant, %error, "presence: leave failed, retrying"),

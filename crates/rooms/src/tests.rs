@@ -257,7 +257,7 @@ impl Behind {
 
 /// A page of the log can be ahead of what the room has heard. Those entries come again by the ring, and must not be told twice.
 #[tokio::test]
-async fn a_page_ahead_of_the_ring_is_not_told_twice() {
+async fn a_page_ahead_of_the_ring_is_not_delivered_twice() {
     let behind = Behind::new().await;
     let mut cursor = behind.resume_after("e1").await;
     let mut told = Vec::new();

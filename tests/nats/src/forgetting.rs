@@ -281,7 +281,7 @@ async fn what_is_marked_and_was_not_purged_is_purged_later() {
     log.close().await;
 }
 
-/// A node ends after it has marked that a topic is forgotten and before it has kept the index. The mark expires, and the topic has begun anew.
+/// A node ends after it has marked that a topic is forgotten and before it has kept the index. The mark expires, and the topic has started over.
 async fn a_topic_that_was_forgotten_is_counted_alike_by_a_node_that_starts_later() {
     let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");

@@ -31,7 +31,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// The parameters of the first request to a participant that was not told who asks. In the modern era every request says so.
+    /// The parameters of the first request to a participant that does not know who asks. In the modern era every request says so.
     pub(super) fn introduced(&self, params: &RawValue) -> Option<Box<RawValue>> {
         let client = &self.profile.client;
         let info = client.info.as_deref().filter(|_| self.era == Era::Legacy && client.capabilities.get() != "{}")?;

@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_mark_of_more_than_is_known_says_how_much_there_was() {
-        // A topic that was forgotten and has begun anew: what this node knows is of the one before.
+        // A topic that was forgotten and has started over: what this node knows is of the one before.
         let mut index = index(100);
         let through = TopicMark { through: 299, count: 20, bytes: 2000, ..TopicMark::default() };
         index.learn_mark("odd", &mark(400, "odd", &through));

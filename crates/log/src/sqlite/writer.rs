@@ -116,7 +116,7 @@ pub(super) struct Writer<'db> {
     /// A scrub is due once the journal's rows up to this one, and the entries of deleted topics, are removed.
     pub(super) scrub_after: Option<i64>,
     swept: Instant,
-    /// The names of topics that were deleted and not begun anew since.
+    /// The names of topics that were deleted and have not started over since.
     pub(super) vacated: HashSet<TopicName>,
     pub(super) deleted: DeletedTopics,
     /// Who waits for the next sweep to begin and end.

@@ -178,7 +178,7 @@ fn messages_say_what_their_envelopes_say() {
 }
 
 #[test]
-fn who_asks_is_told_of_an_outage_and_who_does_not_is_not_told_later() {
+fn an_outage_is_reported_to_receivers_that_ask_and_not_later_to_others() {
     let mut play = Play::seated();
     play.event(DialectEvent::Outage);
     play.event(DialectEvent::Recovered);

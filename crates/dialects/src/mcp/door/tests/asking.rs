@@ -271,7 +271,7 @@ fn a_question_that_belongs_to_no_call_ends_after_ten_minutes() {
 }
 
 #[test]
-fn roots_that_changed_are_told_to_those_who_know_the_client() {
+fn changed_roots_are_announced_to_participants_that_know_the_client() {
     assert_snapshot!(askable().act("join dave/2025-06-18\ntell notifications/roots/list_changed {\"x\":1.0}"), @r#"
     consult dave tools/list
     consult dave prompts/list
