@@ -18,7 +18,7 @@ use crate::stats::Spread;
 
 const RULES: usize = 100;
 /// Messages in flight where a topic is saturated.
-const IN_FLIGHT: u32 = 64;
+const MESSAGES_IN_FLIGHT: u32 = 64;
 
 /// Whose topic it is, and what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,7 +64,8 @@ impl ControlLoad {
     /// One publisher that reads its own messages; or a caller and a callee, so that each call has an answer.
     fn plan(self) -> BenchPlan {
         let is_saturated = matches!(self, Self::Messages | Self::Calls);
-        let (regime, window) = if is_saturated { (Regime::Saturated, IN_FLIGHT) } else { (Regime::OneByOne, 1) };
+        let (regime, window) =
+            if is_saturated { (Regime::Saturated, MESSAGES_IN_FLIGHT) } else { (Regime::OneByOne, 1) };
         let calls = matches!(self, Self::Calls | Self::CallsOneByOne);
         let pace = PublishPace::Window(window);
         let shape = LoadShape::Traffic { rooms: 1, others: usize::from(calls), calls, pace };
@@ -92,7 +93,7 @@ struct ControlRecord {
 pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let now = Installed::find(Contender::Salon, &options.salon)?;
     let before = options.before.as_deref().map(|path| Installed::find(Contender::Salon, path)).transpose()?;
-    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[IN_FLIGHT])?;
+    let mut setting = RunSetting::new(options.duration.as_secs_f64(), options.rounds, &[MESSAGES_IN_FLIGHT])?;
     setting.contenders = vec![format!("salon ({}, {})", options.salon.display(), now.version)];
     if let (Some(program), Some(path)) = (&before, &options.before) {
         setting.contenders.push(format!("before ({}, {})", path.display(), program.version));
@@ -106,7 +107,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<bool> {
     let mut records = Vec::new();
     for round in 1..=options.rounds {
         for load in ControlLoad::ALL {
-            // Whoever is first in one round is last in the next.
+            // The first in one round is the last in the next.
             setups.rotate_left(1);
             for &(setup, program) in &setups {
                 let record = run_once(program, setup, load, round, effort);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result};
 
 use crate::contender::{BenchScratch, Contender, Installed};
-use crate::history::{PagePlace, PageReader, Writers};
+use crate::history::{PagePosition, PageReader, Writers};
 use crate::options::BenchOptions;
 use crate::procfs::resident_kib;
 use crate::scenario::{Figure, Figures, Regime, Scenario, plans, topic};
@@ -53,7 +53,7 @@ fn histories(session: &mut BenchRun, options: &BenchOptions) -> Result<()> {
         writers.publish(length - stored).with_context(|| server.last_words())?;
         stored = length;
         for round in 1..=options.rounds {
-            for place in PagePlace::ALL {
+            for place in PagePosition::ALL {
                 let figures = PageReader::connect(&server, &topic(0))
                     .and_then(|mut reader| reader.measure(server.pid(), place, length, options.duration))
                     .with_context(|| server.last_words());

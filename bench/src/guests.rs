@@ -18,7 +18,7 @@ use crate::stats::{Spread, percentile};
 /// How long one way is measured before the next has its turn.
 const TURN: Duration = Duration::from_millis(100);
 const WARM_UP: u64 = 200;
-const IN_FLIGHT: [u64; 2] = [1, 16];
+const CALLS_IN_FLIGHT: [u64; 2] = [1, 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -73,7 +73,7 @@ pub(crate) fn measure(options: &BenchOptions) -> Result<()> {
         options.out.clone().unwrap_or_else(|| format!("bench/runs/{}-{}-guests", setting.date, setting.slug()).into());
     let mut courses = GuestWay::ALL.iter().map(|&way| course(way, &salon, &server)).collect::<Result<Vec<_>>>()?;
     let mut records = Vec::new();
-    for in_flight in IN_FLIGHT {
+    for in_flight in CALLS_IN_FLIGHT {
         for course in &mut courses {
             calls(&mut *course.line, in_flight, |done| done < WARM_UP, &mut Vec::new())?;
         }
@@ -183,7 +183,7 @@ fn calls(
 fn table(records: &[GuestRecord]) -> Result<String> {
     let head = ["in flight", "way", "p50 µs", "p50 ÷ direct", "p99 µs", "p99 ÷ direct", "calls/s"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for in_flight in IN_FLIGHT {
+    for in_flight in CALLS_IN_FLIGHT {
         let of = |way: GuestWay| records.iter().filter(move |r| r.in_flight == in_flight && r.way == way);
         for way in GuestWay::ALL {
             let spread = |figure: &dyn Fn(&GuestRecord) -> f64, decimals: usize| {

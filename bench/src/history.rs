@@ -11,7 +11,7 @@ use crate::load::{LoadCrowd, LoadRole};
 use crate::mcp::http::HttpResponse;
 use crate::procfs::CpuClock;
 use crate::room::{PublishPace, Until};
-use crate::scenario::{AT_ONCE, Figure, Figures, MESSAGE, micros, topic, wait_figures};
+use crate::scenario::{Figure, Figures, MAX_HANDSHAKES, MESSAGE, micros, topic, wait_figures};
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate, envelope_id};
 
 /// Envelopes on a page, as many as the gateway gives where nothing is asked for.
@@ -37,7 +37,7 @@ impl Writers {
             let room = crowd.add_room(message, None);
             crowd.add_client(room, LoadRole::Publisher, server.greeting(&name, "publisher", None)?);
         }
-        crowd.connect(AT_ONCE)?;
+        crowd.connect(MAX_HANDSHAKES)?;
         Ok(Self { crowd, in_flight: (2048 / topics as u32).clamp(1, 512) })
     }
 
@@ -47,16 +47,16 @@ impl Writers {
     }
 }
 
-/// Where in a history a page is.
+/// Which page of a history is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PagePlace {
+pub(crate) enum PagePosition {
     Newest,
     /// Somewhere else each time.
     Middle,
     Oldest,
 }
 
-impl PagePlace {
+impl PagePosition {
     pub(crate) const ALL: [Self; 3] = [Self::Newest, Self::Middle, Self::Oldest];
 
     pub(crate) fn name(self) -> &'static str {
@@ -123,18 +123,24 @@ impl PageReader {
     }
 
     /// Reads pages of a history of so many messages for a while.
-    pub(crate) fn measure(&mut self, pid: u32, place: PagePlace, messages: u32, length: Duration) -> Result<Figures> {
+    pub(crate) fn measure(
+        &mut self,
+        pid: u32,
+        place: PagePosition,
+        messages: u32,
+        length: Duration,
+    ) -> Result<Figures> {
         // A step that visits every part of the history before it comes back.
         let step = (f64::from(messages) * 0.618) as u32;
         let mut next = messages / 2;
         let mut read = |reader: &mut Self| {
             let before = match place {
-                PagePlace::Newest => None,
-                PagePlace::Middle => {
+                PagePosition::Newest => None,
+                PagePosition::Middle => {
                     next = (next + step) % messages;
                     Some(next.clamp(PAGE, messages - 1))
                 }
-                PagePlace::Oldest => Some(PAGE),
+                PagePosition::Oldest => Some(PAGE),
             };
             reader.page(before, messages)
         };

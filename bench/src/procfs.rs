@@ -146,11 +146,11 @@ pub(crate) fn file_system(path: &Path) -> Result<String> {
 pub(crate) struct PreciseTimers(());
 
 impl PreciseTimers {
-    const SLACK: &str = "/proc/self/timerslack_ns";
+    const SLACK_FILE: &str = "/proc/self/timerslack_ns";
 
     pub(crate) fn new() -> Self {
         // Where this is not possible, timers are some 50 µs late.
-        let _ = fs::write(Self::SLACK, "1");
+        let _ = fs::write(Self::SLACK_FILE, "1");
         Self(())
     }
 }
@@ -158,7 +158,7 @@ impl PreciseTimers {
 impl Drop for PreciseTimers {
     fn drop(&mut self) {
         // Zero stands for the default.
-        let _ = fs::write(Self::SLACK, "0");
+        let _ = fs::write(Self::SLACK_FILE, "0");
     }
 }
 

@@ -7,7 +7,7 @@ use crate::wire::MessageTemplate;
 /// Messages written before the sockets are looked at again.
 const BATCH: u32 = 256;
 /// When each of the latest messages of a room was sent; a power of two, above any window.
-const REMEMBERED: usize = 16 * 1024;
+const TIMED_MESSAGES: usize = 16 * 1024;
 
 /// In a saturated run one message in so many has its latency taken.
 const SAMPLED: u32 = 32;
@@ -104,7 +104,7 @@ impl BenchRoom {
             received: 0,
             due: 0,
             schedule: None,
-            sent_at: vec![0; REMEMBERED],
+            sent_at: vec![0; TIMED_MESSAGES],
         }
     }
 
@@ -134,7 +134,7 @@ impl BenchRoom {
     pub(crate) fn write(&mut self, count: u32, now: u64, out: &mut Vec<u8>) {
         for _ in 0..count {
             self.message.write(self.sent, out);
-            self.sent_at[self.sent as usize % REMEMBERED] = now;
+            self.sent_at[self.sent as usize % TIMED_MESSAGES] = now;
             self.sent += 1;
         }
         self.due = self.due.saturating_sub(count);
@@ -146,7 +146,7 @@ impl BenchRoom {
             Some(PublishSchedule { first: (first, due), step }) => {
                 due + u64::from(sequence.saturating_sub(first)) * step
             }
-            None => self.sent_at[sequence as usize % REMEMBERED],
+            None => self.sent_at[sequence as usize % TIMED_MESSAGES],
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) const MESSAGE: usize = 256;
 pub(crate) const CALL: usize = 320;
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 /// Handshakes under way at a time, where the scenario is not about everybody coming at once.
-pub(crate) const AT_ONCE: usize = 64;
+pub(crate) const MAX_HANDSHAKES: usize = 64;
 /// Messages in flight to all readers of a room together, at most.
 const READER_BACKLOG: u32 = 640_000;
 /// Deliveries a second to all readers of a room together, where it is paced.

@@ -12,7 +12,7 @@ use crate::options::BenchOptions;
 use crate::plot::{PlotPanel, svg};
 use crate::procfs::{CpuClock, file_bytes, resident_kib};
 use crate::room::{PublishPace, Until};
-use crate::scenario::{AT_ONCE, Figure, Figures, MESSAGE, ONE_SECOND, Regime, Scenario, micros, topic};
+use crate::scenario::{Figure, Figures, MAX_HANDSHAKES, MESSAGE, ONE_SECOND, Regime, Scenario, micros, topic};
 use crate::session::BenchRun;
 use crate::stats::{Spread, percentile};
 use crate::targets::{self, PerformanceTarget};
@@ -114,7 +114,7 @@ fn soak(
             crowd.add_client(room, LoadRole::Reader, server.greeting(&name, &format!("reader-{reader}"), None)?);
         }
     }
-    crowd.connect(AT_ONCE)?;
+    crowd.connect(MAX_HANDSHAKES)?;
     let start = Instant::now();
     while start.elapsed() < length {
         let clock = CpuClock::start(server.pid())?;

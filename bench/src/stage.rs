@@ -9,7 +9,7 @@ use crate::load::{Delivered, LoadCrowd, LoadRole};
 use crate::procfs::{CpuClock, resident_kib};
 use crate::room::{PublishPace, Until};
 use crate::scenario::{
-    AT_ONCE, CALL, Effort, Figure, Figures, MESSAGE, ONE_SECOND, WARM_UP, micros, topic, wait_figures,
+    CALL, Effort, Figure, Figures, MAX_HANDSHAKES, MESSAGE, ONE_SECOND, WARM_UP, micros, topic, wait_figures,
 };
 use crate::stats::percentile;
 use crate::wire::{MessageSort, MessageTemplate, envelope_id};
@@ -73,7 +73,7 @@ impl<'a> BenchStage<'a> {
             }
             self.readers(room, others - usize::from(calls), None)?;
         }
-        self.crowd.connect(AT_ONCE)?;
+        self.crowd.connect(MAX_HANDSHAKES)?;
         self.settle()
     }
 
@@ -102,7 +102,7 @@ impl<'a> BenchStage<'a> {
             let room = self.room(false, MESSAGE)?;
             self.readers(room, each - 1, None)?;
         }
-        self.crowd.connect(AT_ONCE)?;
+        self.crowd.connect(MAX_HANDSHAKES)?;
         self.settle()?;
         let clock = CpuClock::start(self.server.pid())?;
         self.crowd.listen(effort.duration, |_| false)?;
@@ -120,7 +120,7 @@ impl<'a> BenchStage<'a> {
             self.readers(room, each - 1, None)?;
         }
         let (clock, start) = (CpuClock::start(self.server.pid())?, Instant::now());
-        let live = self.crowd.connect(AT_ONCE)?;
+        let live = self.crowd.connect(MAX_HANDSHAKES)?;
         let wall = start.elapsed();
         self.settle()?;
         let cpu = micros(clock.elapsed()?);
@@ -136,7 +136,7 @@ impl<'a> BenchStage<'a> {
             let room = self.room(false, MESSAGE)?;
             self.readers(room, present - 1, None)?;
         }
-        self.crowd.connect(AT_ONCE)?;
+        self.crowd.connect(MAX_HANDSHAKES)?;
         self.settle()?;
         let mut told = self.crowd.strangers();
         let mut waits = Vec::new();
@@ -163,7 +163,7 @@ impl<'a> BenchStage<'a> {
         let room = self.room(false, STALLED_MESSAGE)?;
         self.readers(room, healthy, None)?;
         (0..stalled).try_for_each(|at| self.client(room, LoadRole::Stalled, &format!("stalled-{at}"), None))?;
-        self.crowd.connect(AT_ONCE)?;
+        self.crowd.connect(MAX_HANDSHAKES)?;
         self.settle()?;
         let pid = self.server.pid();
         let duration = effort.duration * if effort.quick { 2 } else { 4 };
@@ -184,7 +184,7 @@ impl<'a> BenchStage<'a> {
             let room = self.room(false, MESSAGE)?;
             self.readers(room, each, None)?;
         }
-        self.crowd.connect(AT_ONCE)?;
+        self.crowd.connect(MAX_HANDSHAKES)?;
         self.settle()?;
         self.crowd.retire_readers();
         let seen = envelope_id(MessageSort::Notification, 0);

@@ -16,7 +16,7 @@ use crate::scenario::Scenario;
 /// What fifty stalled readers may add to the gateway's memory in all, and what it may still grow by in the second half
 /// of the run. Each of them is tens of MiB behind by then.
 const STALLED_MIB: f64 = 16.0;
-/// Latencies under this are not told apart.
+/// Latencies under this are not distinguished.
 const NOTICEABLE_US: f64 = 1000.0;
 /// The CPU of a call that is alone on its way: half of what it was before the redesign.
 const MAX_CALL_CPU_US: f64 = 300.0;

@@ -32,7 +32,7 @@ pub(crate) enum Attack {
     Bodies,
     /// Pages of history.
     Reads,
-    /// Bodies that are no JSON.
+    /// Bodies that are not JSON.
     Malformed,
     /// Connections that are held and never read.
     Connections,

@@ -15,7 +15,7 @@ use crate::nats::topics::Census;
 use crate::options::BenchOptions;
 use crate::report::RunSetting;
 use crate::room::{PublishPace, Until};
-use crate::scenario::{AT_ONCE, CALL, MESSAGE, WARM_UP, topic};
+use crate::scenario::{CALL, MAX_HANDSHAKES, MESSAGE, WARM_UP, topic};
 use crate::stats::percentile;
 use crate::targets;
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
@@ -202,11 +202,11 @@ fn run(site: &Site, load: NatsLoad, options: &BenchOptions) -> Result<NatsFigure
     // one who speaks to them comes last.
     for (at, (id, role)) in clients.iter().enumerate().rev() {
         if *role == LoadRole::Publisher {
-            crowd.connect(AT_ONCE)?;
+            crowd.connect(MAX_HANDSHAKES)?;
         }
         crowd.add_client(room, *role, site.gateway(at).greeting(&topic, id, None)?);
     }
-    crowd.connect(AT_ONCE)?;
+    crowd.connect(MAX_HANDSHAKES)?;
     // When everybody has this one, whatever was on its way before has arrived too.
     crowd.run(PublishPace::Window(1), Until::Sent(1), || Ok(()))?;
     let pace = load.pace(options.windows[0]);

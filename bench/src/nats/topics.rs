@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::load::{LoadCrowd, LoadRole};
 use crate::nats::site::{Shares, Site, SitePrograms};
 use crate::room::{PublishPace, Until};
-use crate::scenario::{AT_ONCE, MESSAGE, ONE_SECOND, topic};
+use crate::scenario::{MAX_HANDSHAKES, MESSAGE, ONE_SECOND, topic};
 use crate::stats::percentile;
 use crate::targets::PerformanceTarget;
 use crate::wire::{FrameFormat, MessageSort, MessageTemplate};
@@ -188,7 +188,7 @@ fn crowd(site: &Site, topics: usize) -> Result<LoadCrowd> {
 fn come_back(site: &Site, topics: usize) -> Result<(LoadCrowd, f64)> {
     let mut crowd = crowd(site, topics)?;
     let start = Instant::now();
-    crowd.connect(AT_ONCE).context("not everybody came back")?;
+    crowd.connect(MAX_HANDSHAKES).context("not everybody came back")?;
     Ok((crowd, start.elapsed().as_secs_f64()))
 }
 

@@ -11,23 +11,23 @@ const MAX_NAME_CHARS: usize = 100;
 
 #[derive(Default)]
 pub(crate) struct DisplayNames {
-    known: Mutex<HashMap<String, String>>,
+    names: Mutex<HashMap<String, String>>,
 }
 
 impl DisplayNames {
     pub(crate) fn get(&self, user: &str) -> Option<String> {
-        self.known.lock().get(user).cloned()
+        self.names.lock().get(user).cloned()
     }
 
     /// Remembers what a user is called, and returns it. A user without a name has the first part of its id.
     pub(crate) fn remember(&self, user: &str, name: Option<String>) -> String {
         let name = name.map(|name| name.trim().chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect());
         let name = name.filter(|name: &String| !name.is_empty()).unwrap_or_else(|| fallback(user));
-        let mut known = self.known.lock();
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
+        let mut names = self.names.lock();
+        if names.len() >= MAX_REMEMBERED {
+            names.clear();
         }
-        known.insert(user.to_owned(), name.clone());
+        names.insert(user.to_owned(), name.clone());
         name
     }
 }

@@ -269,10 +269,10 @@ fn public_key(text: &str) -> Result<Confirmation, &'static str> {
 }
 
 fn ttl(text: &str) -> Result<Deadline, String> {
-    const LONGEST_DAYS: u64 = 365;
+    const MAX_DAYS: u64 = 365;
     let ttl: Deadline = text.parse().map_err(|error: salon_gateway::config::InvalidValue| error.to_string())?;
-    if ttl.0.as_secs() > LONGEST_DAYS * 24 * 60 * 60 {
-        return Err(format!("a token is good for at most {LONGEST_DAYS}d"));
+    if ttl.0.as_secs() > MAX_DAYS * 24 * 60 * 60 {
+        return Err(format!("a token is good for at most {MAX_DAYS}d"));
     }
     Ok(ttl)
 }

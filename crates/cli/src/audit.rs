@@ -67,7 +67,7 @@ pub(crate) fn run(args: AuditArgs) -> Result<(), Trouble> {
                 told["line"] = json!(line);
             }
             hand_over(format_args!("{told}"))?;
-            Err(Trouble::Told(1))
+            Err(Trouble::Reported(1))
         }
         (Err(fault), false) => Err(match &fault {
             AuditFault::Unreadable { .. } => {

@@ -57,10 +57,10 @@ Exit status: 0 the topics are the same in both; 1 it failed; 2 the command or th
 pub(crate) struct CopyArgs {
     /// Store to copy: a data directory, or NATS servers
     #[arg(value_name = "FROM")]
-    from: LogPlace,
+    from: LogLocation,
     /// Store to copy to: a data directory, or NATS servers
     #[arg(value_name = "TO")]
-    to: LogPlace,
+    to: LogLocation,
     /// Name of the store FROM on its NATS servers [default: `nats.name`]
     #[arg(long, value_name = "NAME")]
     from_name: Option<String>,
@@ -75,12 +75,12 @@ pub(crate) struct CopyArgs {
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum LogPlace {
+enum LogLocation {
     Directory(PathBuf),
     Nats(StoreUrl),
 }
 
-impl FromStr for LogPlace {
+impl FromStr for LogLocation {
     type Err = InvalidValue;
 
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
@@ -98,7 +98,7 @@ enum CopySide {
     To,
 }
 
-impl LogPlace {
+impl LogLocation {
     fn directory(&self) -> Option<&Path> {
         match self {
             Self::Directory(path) => Some(path),
@@ -149,9 +149,9 @@ async fn copy_until(args: &CopyArgs, cancelled: &AtomicBool) -> Result<TransferT
 
 /// Refuses to copy a store into itself.
 fn refuse_the_same(args: &CopyArgs) -> Result<(), Trouble> {
-    let real = |place: &LogPlace| place.directory().and_then(|path| path.canonicalize().ok());
+    let real = |place: &LogLocation| place.directory().and_then(|path| path.canonicalize().ok());
     let is_same = match (&args.from, &args.to) {
-        (LogPlace::Directory(_), LogPlace::Directory(_)) => {
+        (LogLocation::Directory(_), LogLocation::Directory(_)) => {
             args.from == args.to || (real(&args.from).is_some() && real(&args.from) == real(&args.to))
         }
         (from, to) => from == to && args.from_name == args.to_name,
@@ -172,8 +172,8 @@ async fn open_source(
     progress: &mut PercentLine<'_>,
 ) -> Result<Box<dyn TransferLog>, Trouble> {
     let data = match &args.from {
-        LogPlace::Directory(data) => data,
-        LogPlace::Nats(servers) => return on_nats::open(args, servers, CopySide::From).await,
+        LogLocation::Directory(data) => data,
+        LogLocation::Nats(servers) => return on_nats::open(args, servers, CopySide::From).await,
     };
     if !data.join(DATABASE).exists() {
         return Err(Trouble::hinted(
@@ -194,8 +194,8 @@ async fn open_source(
 
 async fn open_target(args: &CopyArgs) -> Result<Box<dyn TransferLog>, Trouble> {
     let data = match &args.to {
-        LogPlace::Directory(data) => data,
-        LogPlace::Nats(servers) => return on_nats::open(args, servers, CopySide::To).await,
+        LogLocation::Directory(data) => data,
+        LogLocation::Nats(servers) => return on_nats::open(args, servers, CopySide::To).await,
     };
     sqlite::refuse_unfinished(data).map_err(Trouble::failed)?;
     match Sqlite::open(data, SqliteOptions::default()) {
@@ -272,7 +272,7 @@ pub(crate) mod on_nats {
     /// Where the key is that the gateways of the store have: in the directory that was named, in FROM or TO, or in the usual one.
     fn key_directory(args: &CopyArgs) -> Result<PathBuf, Trouble> {
         let has_key = |path: &&Path| path.join(salon_gateway::auth::KEY_FILE).exists();
-        let named = [&args.from, &args.to].into_iter().filter_map(LogPlace::directory).find(has_key);
+        let named = [&args.from, &args.to].into_iter().filter_map(LogLocation::directory).find(has_key);
         match named.filter(|_| args.places.data.is_none()) {
             Some(named) => Ok(named.to_owned()),
             None => token::data_directory(&args.places).map_err(Trouble::usage),

@@ -53,7 +53,7 @@ pub(crate) struct Hangup {
 /// What a hangup means.
 pub(crate) enum Hung {
     /// Read again.
-    Asked,
+    Reload,
     /// End: the terminal that started us is closed.
     TerminalGone,
 }
@@ -71,6 +71,6 @@ impl Hangup {
             std::future::pending::<()>().await;
         }
         // A terminal that hung up cannot be used any more.
-        if self.had_terminal && !std::io::stdin().is_terminal() { Hung::TerminalGone } else { Hung::Asked }
+        if self.had_terminal && !std::io::stdin().is_terminal() { Hung::TerminalGone } else { Hung::Reload }
     }
 }

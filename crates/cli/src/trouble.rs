@@ -13,7 +13,7 @@ pub(crate) enum Trouble {
     /// It failed in a way that has an exit code of its own.
     Coded(u8, anyhow::Error),
     /// It ended with this exit code, without an error message.
-    Told(u8),
+    Reported(u8),
 }
 
 impl Trouble {
@@ -42,13 +42,13 @@ impl Trouble {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
-            Self::Coded(code, _) | Self::Told(code) => ExitCode::from(*code),
+            Self::Coded(code, _) | Self::Reported(code) => ExitCode::from(*code),
         }
     }
 
     /// Whether the error has been printed already.
     pub(crate) fn is_reported(&self) -> bool {
-        matches!(self, Self::Told(_))
+        matches!(self, Self::Reported(_))
     }
 }
 

@@ -28,22 +28,22 @@ use crate::{Backoff, CallError, End, Ghost, LostConnection, PublishError, RestEr
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// How often the gateway is asked for a sign of life, and how long it may give none.
-pub(crate) const PING_EVERY: Duration = Duration::from_secs(15);
-pub(crate) const SILENCE: Duration = Duration::from_secs(45);
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// How many orders may wait to be sent, and how many may be sent and not yet echoed.
-pub(crate) const ORDERS: usize = 64;
+pub(crate) const MAX_ORDERS: usize = 64;
 pub(crate) const MAX_UNREAD_EVENTS: usize = 256;
 
 /// A connection that lasted this long was no failure: the next attempt to come back is the first again.
-const STEADY: Duration = Duration::from_secs(30);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 /// How long to wait after a `rate_limited`.
 pub(crate) const RATE_LIMIT_DELAY: Duration = Duration::from_millis(200);
 
 /// How long to wait while the gateway can store nothing, unless it announces before that it can again. One that is going down
 /// closes the connection, and what was held back is sent by the next.
-pub(crate) const WAIT_OUT: Duration = Duration::from_secs(1);
+pub(crate) const STORAGE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) type EchoSender = oneshot::Sender<Result<Arc<Envelope>, PublishError>>;
 
@@ -156,7 +156,7 @@ impl RoomConnection {
             self.go_on();
             let began = Instant::now();
             let parting = self.hold(socket).await;
-            if began.elapsed() >= STEADY {
+            if began.elapsed() >= RESET_BACKOFF_AFTER {
                 self.attempt = 0;
             }
             match parting {
@@ -226,7 +226,7 @@ impl RoomConnection {
         out.waiting.extend(self.unheard.iter().map(|order| Frame::text(order.text.as_str())));
         let shared = self.shared.clone();
         let mut heard_at = Instant::now();
-        let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
+        let mut ping = tokio::time::interval_at(heard_at + PING_INTERVAL, PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_reentering = self.is_reentering();
@@ -269,7 +269,7 @@ impl RoomConnection {
                     }
                 }
                 now = ping.tick() => {
-                    if now.duration_since(heard_at) > SILENCE {
+                    if now.duration_since(heard_at) > SILENCE_TIMEOUT {
                         return ConnectionEnd::lost(LostConnection::Silent);
                     }
                     out.waiting.push_back(Frame::Ping(Default::default()));

@@ -15,7 +15,7 @@ use crate::socket::{ClientSocket, cut_off, upgrade};
 use crate::{Backoff, Client, Discovery, Events, JoinError, RestError, Room, Service, Toolbox};
 
 /// Handshakes under way at once.
-const GREETINGS: usize = 8;
+const MAX_HANDSHAKES: usize = 8;
 
 /// On the way into a room. Made by [`Client::room`]; [`join`](Self::join) goes in.
 #[must_use = "nobody has entered until `join` is called"]
@@ -62,7 +62,7 @@ impl Entering {
             service: Answering::Default,
             discovery: Discovery::default(),
             backoff: Some(Backoff::default()),
-            greetings: GREETINGS,
+            greetings: MAX_HANDSHAKES,
         }
     }
 
@@ -85,7 +85,7 @@ impl Entering {
     }
 
     /// Promises that this connection, which [shares](Self::share) its seat, makes single calls and subscribes to nothing. Participants that were called are
-    /// then not told when it ends, which saves an envelope: nothing that matters is kept for it.
+    /// then not notified when it ends, which saves an envelope: nothing that matters is kept for it.
     pub fn single_calls(mut self) -> Self {
         self.entry_options.single_calls = true;
         self

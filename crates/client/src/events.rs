@@ -108,9 +108,9 @@ impl fmt::Debug for Events {
     }
 }
 
-/// One listener's place in the room.
+/// How far one listener has read.
 struct EventReader {
-    place: RingCursor,
+    cursor: RingCursor,
     shared: Arc<RoomShared>,
     /// The last envelope that was handed out, or after which this began.
     last: Option<EnvelopeId>,
@@ -124,8 +124,8 @@ struct EventReader {
 
 impl EventReader {
     fn new(shared: Arc<RoomShared>) -> Self {
-        let (place, last) = shared.listen();
-        Self { place, shared, last, backlog: VecDeque::new(), skip_to: None, behind: false }
+        let (cursor, last) = shared.listen();
+        Self { cursor, shared, last, backlog: VecDeque::new(), skip_to: None, behind: false }
     }
 
     async fn next(&mut self) -> Option<Event> {
@@ -136,7 +136,7 @@ impl EventReader {
             if self.behind {
                 self.catch_up().await;
             } else {
-                self.place.changed().await;
+                self.cursor.changed().await;
             }
         }
     }
@@ -150,7 +150,7 @@ impl EventReader {
             if self.behind {
                 return None;
             }
-            match self.place.look()? {
+            match self.cursor.look()? {
                 Ok(Event::Envelope(envelope)) if self.skip_to.is_some() && !is_word(&envelope) => {
                     if self.skip_to.as_ref() == Some(envelope.id()) {
                         self.skip_to = None;

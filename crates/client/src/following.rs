@@ -16,7 +16,7 @@ use crate::sse::SseDecoder;
 use crate::{Client, Event, RestError};
 
 /// The gateway sends a comment every 15 s; after three times as long without one the connection is lost.
-const SILENCE: Duration = Duration::from_secs(45);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The longest event that is read: more than any gateway lets a participant send.
 const MAX_BYTES: usize = 256 << 20;
@@ -111,7 +111,7 @@ impl Following {
                     return Some(Event::Envelope(Arc::new(envelope)));
                 }
             }
-            let chunk = tokio::time::timeout(SILENCE, self.chunk()).await.ok()??;
+            let chunk = tokio::time::timeout(SILENCE_TIMEOUT, self.chunk()).await.ok()??;
             self.decoder.push(&chunk).ok()?;
         }
     }

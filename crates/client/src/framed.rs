@@ -26,7 +26,7 @@ pub use address::FramedAddress;
 pub use message::FramedMessage;
 
 /// What the gateway waits for at the most when it is asked to.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// How long an answer may take, beyond the time it was asked to wait.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
@@ -252,7 +252,7 @@ impl FramedSession {
     /// What is new, oldest first; empty when nothing came in time. The gateway waits 30 s at the most. Asking again acknowledges what was
     /// received before.
     pub async fn receive(&mut self, wait: Duration) -> Result<Vec<FramedMessage>, FramedError> {
-        let until = Instant::now() + wait.min(LONGEST_WAIT);
+        let until = Instant::now() + wait.min(MAX_WAIT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);

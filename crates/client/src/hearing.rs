@@ -9,7 +9,7 @@ use salon_protocol::{Code, Envelope, EnvelopeId, Kind, Message, Participant, Pre
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::connection::{Delayed, Order, OrderPurpose, RATE_LIMIT_DELAY, RoomConnection, WAIT_OUT};
+use crate::connection::{Delayed, Order, OrderPurpose, RATE_LIMIT_DELAY, RoomConnection, STORAGE_RETRY_DELAY};
 use crate::shared::Link;
 use crate::{Event, PublishError};
 
@@ -62,6 +62,7 @@ impl RoomConnection {
                     order.purpose.tell(Ok(envelope));
                 }
             }
+            _ => self.pass_on(envelope),
         }
     }
 
@@ -179,7 +180,7 @@ impl RoomConnection {
         // Neither is a no for good.
         let wait = match code {
             Code::RateLimited => Some(RATE_LIMIT_DELAY),
-            Code::Closing => Some(WAIT_OUT),
+            Code::Closing => Some(STORAGE_RETRY_DELAY),
             _ => None,
         };
         let is_unheard = self.unheard.iter().any(|order| order.id == *id);

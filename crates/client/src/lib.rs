@@ -195,7 +195,7 @@ pub use peer::{CallTool, Peer, RunningTool, Subscription};
 pub use room::{Outgoing, RequestOptions, Room, RoomRef};
 pub use salon_protocol as protocol;
 pub use salon_protocol::RpcError;
-pub use search::{FoundEnvelope, SearchResults, SearchWish};
+pub use search::{FoundEnvelope, SearchOptions, SearchResults};
 pub use service::{Request, Service};
 pub use shared::Link;
 #[cfg(feature = "process")]

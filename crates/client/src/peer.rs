@@ -37,7 +37,7 @@ pub(crate) use exchange::{AfterAnswer, CallExchange};
 pub use subscription::Subscription;
 
 /// How long a handshake and a list may take. Programs answer them, not people.
-const GREETING: Duration = Duration::from_secs(15);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Another participant, as an MCP server. Made by [`Room::peer`].
 ///
@@ -198,7 +198,7 @@ impl Peer {
         if exchange::era_of(&self.room, &self.id) == Era::Modern {
             return exchange::introduce(&self.room, &self.id).await.map(drop);
         }
-        let options = RequestOptions { timeout: GREETING, progress: false, ..RequestOptions::default() };
+        let options = RequestOptions { timeout: HANDSHAKE_TIMEOUT, progress: false, ..RequestOptions::default() };
         self.room.request_with(&self.id, "ping", &json!({}), options).await?.result().await.map(drop)
     }
 

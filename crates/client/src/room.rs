@@ -14,7 +14,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{ORDERS, Order, OrderPurpose, RoomConnection};
+use crate::connection::{MAX_ORDERS, Order, OrderPurpose, RoomConnection};
 use crate::entering::{Entering, OpenedConnection};
 use crate::peer::Directory;
 use crate::service::Dispatcher;
@@ -227,7 +227,7 @@ impl Room {
         let directed = entering.entry_options.directed;
         let directory = Directory::new(service.as_ref(), entering.discovery, entering.greetings);
         let shared = Arc::new(RoomShared::new(entering.client, entering.topic, directed, directory, &opened));
-        let (orders, taken) = mpsc::channel(ORDERS);
+        let (orders, taken) = mpsc::channel(MAX_ORDERS);
         // Not from 1: connections that share a seat must not use each other's ids.
         let first = u64::from(rand::random::<u32>() >> 8);
         let inner = Arc::new(RoomInner { shared: shared.clone(), orders, requests: AtomicU64::new(first) });

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::client::{Client, RequestAuth, query_string};
 use crate::error::RestError;
 
-/// What to search for. Build it with [`SearchWish::new`].
+/// What to search for. Build it with [`SearchOptions::new`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct SearchWish {
+pub struct SearchOptions {
     /// Words, `"phrases"` and prefixes such as `migrat*`; all must match.
     pub query: String,
     /// Only in this topic.
@@ -25,7 +25,7 @@ pub struct SearchWish {
     pub before: Option<String>,
 }
 
-impl SearchWish {
+impl SearchOptions {
     /// Everything that matches a query.
     pub fn new(query: impl Into<String>) -> Self {
         Self { query: query.into(), ..Self::default() }
@@ -40,7 +40,7 @@ pub struct SearchResults {
     pub hits: Vec<FoundEnvelope>,
     /// Whether everything was searched.
     pub complete: bool,
-    /// [`SearchWish::before`] of the next page; `None` on the last.
+    /// [`SearchOptions::before`] of the next page; `None` on the last.
     pub next: Option<String>,
 }
 
@@ -66,15 +66,15 @@ pub struct FoundEnvelope {
 
 impl Client {
     /// Searches the topics that the token opens and the participant may read.
-    pub async fn search(&self, wish: &SearchWish) -> Result<SearchResults, RestError> {
-        let limit = wish.limit.map(|limit| limit.to_string());
+    pub async fn search(&self, options: &SearchOptions) -> Result<SearchResults, RestError> {
+        let limit = options.limit.map(|limit| limit.to_string());
         let wanted = [
-            ("q", Some(wish.query.as_str())),
-            ("topic", wish.topic.as_ref().map(TopicName::as_str)),
-            ("from", wish.from.as_ref().map(ParticipantId::as_str)),
-            ("kind", wish.kind.as_deref()),
+            ("q", Some(options.query.as_str())),
+            ("topic", options.topic.as_ref().map(TopicName::as_str)),
+            ("from", options.from.as_ref().map(ParticipantId::as_str)),
+            ("kind", options.kind.as_deref()),
             ("limit", limit.as_deref()),
-            ("before", wish.before.as_deref()),
+            ("before", options.before.as_deref()),
         ];
         let path = format!("/v0/search{}", query_string(&wanted));
         self.ask(RequestAuth::WithToken, Method::GET, &path, None).await

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{Event, Events, Outgoing, PublishError, Room, RoomRef, RpcError};
 
 /// How many requests are worked on at once, and how many more may wait their turn.
-const AT_ONCE: usize = 64;
-const IN_LINE: usize = 1024;
-const IN_LINE_BYTES: usize = 16 << 20;
+const MAX_RUNNING: usize = 64;
+const MAX_QUEUED: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// What others can ask of a participant. A [`Toolbox`](crate::Toolbox) is one; write your own to answer anything MCP has.
 pub trait Service: Send + Sync + 'static {
@@ -211,7 +211,7 @@ impl Dispatcher {
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.len() >= IN_LINE || self.waiting_bytes >= IN_LINE_BYTES
+        self.waiting.len() >= MAX_QUEUED || self.waiting_bytes >= MAX_QUEUED_BYTES
     }
 
     fn take(&mut self, envelope: &Arc<Envelope>) {
@@ -238,7 +238,7 @@ impl Dispatcher {
                 self.cancels.insert((envelope.from().clone(), id.clone()), cancelled.clone());
                 let (id, method) = (id.clone(), method.clone());
                 let request = Request { room, envelope: envelope.clone(), id, method, cancelled };
-                if self.running.len() < AT_ONCE {
+                if self.running.len() < MAX_RUNNING {
                     self.start(request);
                 } else {
                     self.waiting_bytes += envelope.text().len();

@@ -23,7 +23,7 @@ use crate::room::notification;
 use crate::{CallError, Client, End, Event, LostConnection, Outgoing, compose};
 
 /// How many cancellations may wait to be sent.
-const CANCELLATIONS: usize = 1024;
+const MAX_CANCELLATIONS: usize = 1024;
 
 /// How many participants are told of a session's end: as many as one envelope may name.
 const MAX_KEEPERS: usize = 256;
@@ -164,7 +164,7 @@ impl RoomShared {
     /// Withdraws a call as soon as that is possible. When too many wait for that already, the callee works in vain.
     pub(crate) fn withdraw(&self, order: Order) {
         let mut waiting = self.cancellations.lock();
-        if waiting.len() < CANCELLATIONS {
+        if waiting.len() < MAX_CANCELLATIONS {
             waiting.push_back(order);
             self.soon.notify_one();
         }

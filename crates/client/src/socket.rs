@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use crate::client::refusal;
-use crate::connection::{HANDSHAKE_TIME, PING_EVERY, SILENCE};
+use crate::connection::{HANDSHAKE_TIME, PING_INTERVAL, SILENCE_TIMEOUT};
 use crate::entering::is_stale_token;
 use crate::error::{HttpRefusal, ReplyError};
 use crate::gateway::{Gateway, Wire};
@@ -94,7 +94,7 @@ impl TextSocket {
         let message_limit = headers.get(LIMIT_HEADER).and_then(|limit| limit.to_str().ok()?.parse().ok());
         let (sink, stream) = socket.split();
         let heard_at = Instant::now();
-        let mut ping = tokio::time::interval_at(heard_at + PING_EVERY, PING_EVERY);
+        let mut ping = tokio::time::interval_at(heard_at + PING_INTERVAL, PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let out = FrameOutbox { sink, waiting: VecDeque::new(), flushed: true };
         Self { out, stream, heard_at, ping, message_limit }
@@ -185,7 +185,7 @@ impl TextSocket {
                     }
                 }
                 now = self.ping.tick() => {
-                    if now.duration_since(self.heard_at) > SILENCE {
+                    if now.duration_since(self.heard_at) > SILENCE_TIMEOUT {
                         return Err(Closed::broken("no sign of the gateway"));
                     }
                     self.out.waiting.push_back(Frame::Ping(Default::default()));

@@ -168,11 +168,6 @@ impl CapabilitySet {
         covers(&self.allowed) && !covers(&self.denied)
     }
 
-    /// Whether every act is allowed, so that none has to be looked at.
-    pub fn allows_everything(&self) -> bool {
-        self.denied.is_empty() && self.allowed.contains(&CapabilityPattern::All)
-    }
-
     /// Whether every call is allowed, so that the name of the tool has not to be read.
     pub fn allows_all_calls(&self) -> bool {
         let concerns_calls =
@@ -225,10 +220,10 @@ mod tests {
 
     #[test]
     fn what_need_not_be_looked_at() {
-        assert!(CapabilitySet::all().allows_everything() && CapabilitySet::all().allows_all_calls());
-        assert!(set(&["call:*/*"]).allows_all_calls() && !set(&["call:*/*"]).allows_everything());
+        assert!(CapabilitySet::all().allows_all_calls());
+        assert!(set(&["call:*/*"]).allows_all_calls());
         assert!(!set(&["*", "!call:a/b"]).allows_all_calls() && set(&["*", "!say"]).allows_all_calls());
-        assert!(!set(&["*", "!say"]).allows_everything() && !set(&["call:*/x"]).allows_all_calls());
+        assert!(!set(&["call:*/x"]).allows_all_calls());
     }
 
     #[test]
@@ -247,9 +242,6 @@ mod tests {
             let set = CapabilitySet::parse(&list).expect("capabilities");
             prop_assert_eq!(&CapabilitySet::parse(&set.to_list()).expect("capabilities"), &set);
             let (who, tool) = (ParticipantId::new("abc").expect("an id"), "x/y");
-            if set.allows_everything() {
-                prop_assert!(set.allows(&Act::Say) && set.allows(&Act::Manage));
-            }
             if set.allows_all_calls() {
                 prop_assert!(set.allows(&Act::Call(&who, tool)));
             }

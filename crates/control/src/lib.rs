@@ -25,7 +25,7 @@ pub use namespace::{GhostGrant, InvalidNamespace, MAX_NAMESPACES, MAX_NAMESPACES
 pub use notice::{
     APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice,
     DELETED_METHOD, Decision, MAX_REDACTED_MESSAGES, MessageRedaction, REDACTED_METHOD, RedactedMessage,
-    SETTINGS_METHOD, SettingsChange, TopicDeletion, tombstone_of,
+    SETTINGS_METHOD, SettingsChange, TopicDeletion, text_digest, tombstone_of,
 };
 pub use pattern::{InvalidPattern, NamePattern};
 pub use role::{InvalidRole, RoleName};

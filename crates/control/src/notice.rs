@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use salon_protocol::{Entry, Envelope, EnvelopeId, Message, ParticipantId, Redaction, Timestamp};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::rule::Principal;
 use crate::settings::TopicSettings;
@@ -20,6 +21,12 @@ pub const REDACTED_METHOD: &str = "notifications/message/redacted";
 
 /// The topic was deleted: nothing before this counts any more.
 pub const DELETED_METHOD: &str = "notifications/topic/deleted";
+
+/// The SHA-256 of an envelope's text, as notices and decisions write it: `sha256:` and hexadecimal digits.
+pub fn text_digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"))
+}
 
 /// The parameters of [`DELETED_METHOD`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Where addresses are not told apart (`limits.connections_per_address` is 0), nothing is counted.
+    /// Where addresses are not distinguished (`limits.connections_per_address` is 0), nothing is counted.
     pub(crate) fn new(is_counted: bool, per_second: u32, at_once: u32) -> Self {
         Self { is_counted, limit: RateLimit::per_second(per_second, at_once), buckets: Mutex::default() }
     }

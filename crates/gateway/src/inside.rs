@@ -14,7 +14,7 @@ use crate::bridge_leases::BridgeLeases;
 use crate::guest_board::GuestBoard;
 
 /// How many connections may wait to be accepted.
-const WAITING: usize = 16;
+const MAX_PENDING_CONNECTIONS: usize = 16;
 
 /// How many bytes either side may be ahead of the other.
 const BUFFER: usize = 64 * 1024;
@@ -29,7 +29,7 @@ pub struct Doorway(mpsc::Receiver<DuplexStream>);
 
 /// A way in from inside, and what [`crate::serve`] needs to serve it.
 pub fn inside() -> (Inside, Doorway) {
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(MAX_PENDING_CONNECTIONS);
     (Inside(sender), Doorway(receiver))
 }
 

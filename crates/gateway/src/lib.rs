@@ -378,7 +378,7 @@ async fn follow_keys(verifier: &Verifier, revocations: &Arc<Revocations>) {
             Ok(Ok(true)) => {
                 tracing::info!("auth: signing key removed, ending connections of its tokens");
                 if revocations.share().await.is_err() {
-                    tracing::warn!("auth: other gateways unreachable, telling them of the removed key later");
+                    tracing::warn!("auth: other gateways unreachable, retrying to send the removed key");
                 }
             }
             Ok(Err(error)) => tracing::error!(%error, "auth: removal of a signing key not written"),

@@ -12,6 +12,7 @@ use salon_protocol::{ParticipantId, TopicName};
 use salon_rooms::Seat;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tracing::Instrument;
 
 /// Seats without a connection, at most one for each participant of a topic. Cheap to clone.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ impl SeatKeeper {
             return drop(seat);
         }
         let of = key.clone();
-        let task = tokio::spawn(async move {
+        let keeping = async move {
             tokio::select! {
                 () = tokio::time::sleep(grace) => {}
                 () = access_ended => {}
@@ -50,7 +51,8 @@ impl SeatKeeper {
             }
             drop(kept);
             drop(seat);
-        });
+        };
+        let task = tokio::spawn(keeping.in_current_span());
         // The newer seat takes the place of the older, which is given up only now: its participant has one at every moment.
         if let Some(older) = map.insert(key, task.abort_handle()) {
             older.abort();

@@ -30,12 +30,12 @@ use crate::inside::Entrances;
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// How long a client beyond the limit of its address may take for it.
-pub(crate) const OVERFLOW_HEAD_TIME: Duration = Duration::from_secs(2);
+pub(crate) const OVERFLOW_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many connections beyond the limit of their address are answered at once, of all addresses and of one: with 429, or at `/health`
 /// and `/ready` with what is asked for. Those beyond are closed.
-pub(crate) const OVERFLOW: usize = 64;
-pub(crate) const OVERFLOW_OF_ADDRESS: usize = 8;
+pub(crate) const MAX_OVERFLOW: usize = 64;
+pub(crate) const MAX_OVERFLOW_OF_ADDRESS: usize = 8;
 
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -119,9 +119,9 @@ pub(crate) async fn accept(
     let mut connections = JoinSet::new();
     // Rooms and streams are counted where they begin; this bounds the connections that have not come so far.
     let waiting = KeyedCounter::new(most_waiting);
-    let (beyond, beyond_of_all) = (KeyedCounter::new(OVERFLOW_OF_ADDRESS), KeyedCounter::new(OVERFLOW));
+    let (beyond, beyond_of_all) = (KeyedCounter::new(MAX_OVERFLOW_OF_ADDRESS), KeyedCounter::new(MAX_OVERFLOW));
     let http = Http { router, head_time: HEAD_TIME, is_kept: true, write_deadline, stop: stop.clone() };
-    let overflow = Http { router: overflow, head_time: OVERFLOW_HEAD_TIME, is_kept: false, ..http.clone() };
+    let overflow = Http { router: overflow, head_time: OVERFLOW_HEAD_TIMEOUT, is_kept: false, ..http.clone() };
     loop {
         let accepted = tokio::select! { biased;
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,

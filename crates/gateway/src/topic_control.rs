@@ -68,7 +68,7 @@ impl TopicControl<'_> {
     }
 
     /// Deletes the topic. What would refuse that is asked before anything is removed. Its files go first, so that whatever ends this in the
-    /// middle leaves none for whoever uses the name next; and once more afterwards, because until then some may have been put there.
+    /// middle leaves none to a later topic of that name; and once more afterwards, because until then some may have been put there.
     pub(crate) async fn delete(
         &self,
         rooms: &Rooms,
@@ -275,7 +275,7 @@ mod tests {
         control.delete(rooms, files, NoticeTerms { id: &id, about: None, reason: None }).await
     }
 
-    /// Wherever a deletion ends, whoever uses the name next finds no old files: they go before the topic does.
+    /// Wherever a deletion ends, a later topic of that name has no old files: they go before the topic does.
     #[tokio::test]
     async fn files_go_before_their_topic_and_once_more_after_it() {
         let options = SqliteOptions { durability: Durability::Os, ..SqliteOptions::default() };

@@ -13,7 +13,7 @@ use crate::upstream::{GuestTarget, ProbeVerdict};
 use crate::{GuestError, GuestStatus, RestartPolicy, Spec};
 
 /// A stay that lasted this long was no failure: the next start is the first again.
-const STEADY: Duration = Duration::from_secs(30);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 /// How long the result of a probe is kept.
 const VERDICT_TIME: Duration = Duration::from_secs(600);
@@ -88,7 +88,7 @@ async fn stay_until(
             && let Some(need) = access.sign_in_need()
         {
             // Another sign-in would end the same way, and every one opens a page.
-            if is_fresh && begun.elapsed() < STEADY {
+            if is_fresh && begun.elapsed() < RESET_BACKOFF_AFTER {
                 let why = AuthorizationError::TokenRefused;
                 return Err(GuestError::SignIn { name: spec.name.clone(), why });
             }
@@ -113,7 +113,7 @@ async fn stay_until(
         if is_given_up {
             return Err(GuestError::GivenUp { name: spec.name.clone(), why });
         }
-        if begun.elapsed() >= STEADY {
+        if begun.elapsed() >= RESET_BACKOFF_AFTER {
             (attempt, is_fresh) = (0, false);
         }
         let in_ = spec.backoff.delay(attempt, random());

@@ -27,10 +27,10 @@ pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What may wait on its way to one connection: more messages than there can be open calls, and so many bytes.
 const COMMANDS: usize = 4096;
-const WAITING_BYTES: usize = 64 << 20;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// The id of our `initialize`. The switchboard's numbers begin after it.
-const GREETING: u64 = 0;
+const INITIALIZE_ID: u64 = 0;
 
 /// Where a lane leads, and how it begins.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(crate) struct Stuck;
 impl LaneHandle {
     pub(crate) fn new() -> (Self, mpsc::Receiver<LaneCommand>) {
         let (commands, taken) = mpsc::channel(COMMANDS);
-        (Self { commands, bytes: Arc::new(Semaphore::new(WAITING_BYTES)) }, taken)
+        (Self { commands, bytes: Arc::new(Semaphore::new(MAX_WAITING_BYTES)) }, taken)
     }
 
     pub(crate) fn send(&self, request: Option<u64>, message: Outbound) -> Result<(), Stuck> {
@@ -93,7 +93,7 @@ pub(crate) enum LaneReport {
     /// The handshake is done.
     Opened(Box<ServerProfile>),
     /// A message of the server.
-    Said { text: Box<str>, related: Option<u64> },
+    Message { text: Box<str>, related: Option<u64> },
     /// A request gets no answer.
     Unanswered { request: u64, why: String, error: Option<Box<str>> },
     /// It is over.
@@ -146,7 +146,7 @@ async fn read(id: LaneId, inbound: &mut Inbound, reports: &mpsc::Sender<(LaneId,
     while let Some(received) = inbound.next().await {
         let report = match received {
             UpstreamMessage::Message { text, related } => {
-                LaneReport::Said { text, related: related.and_then(|related| related.parse().ok()) }
+                LaneReport::Message { text, related: related.and_then(|related| related.parse().ok()) }
             }
             UpstreamMessage::Failed { id, why, error } => match id.parse() {
                 Ok(request) => LaneReport::Unanswered { request, why, error },
@@ -242,9 +242,9 @@ async fn perform_handshake(
         connection.send(Outbound::new(text.get())).await.map_err(|error| error.to_string())
     };
     let handshake_params = |speech: LegacyDialect| match speech {
-        LegacyDialect::Official => rpc::request(GREETING, "initialize", Some(&official)),
-        LegacyDialect::Draft => rpc::request(GREETING, "initialize", Some(&words::initialize_draft())),
-        LegacyDialect::Unknown => rpc::request(GREETING, "initialize", Some(&words::initialize_either(&official))),
+        LegacyDialect::Official => rpc::request(INITIALIZE_ID, "initialize", Some(&official)),
+        LegacyDialect::Draft => rpc::request(INITIALIZE_ID, "initialize", Some(&words::initialize_draft())),
+        LegacyDialect::Unknown => rpc::request(INITIALIZE_ID, "initialize", Some(&words::initialize_either(&official))),
     };
     let mut asked = opening.verdict.speech;
     say(handshake_params(asked)).await?;
@@ -265,7 +265,7 @@ async fn perform_handshake(
             UpstreamMessage::Ended { why } => return Err(why),
         };
         let Some(head) = RpcHead::read(&text) else { continue };
-        if head.answers(&GREETING.to_string()) {
+        if head.answers(&INITIALIZE_ID.to_string()) {
             if let Some(result) = head.result {
                 if !draft::is_introduction(result) {
                     break ServerProfile::from_initialize(result).map_err(describe)?;

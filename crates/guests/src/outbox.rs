@@ -14,9 +14,9 @@ use salon_protocol::Envelope;
 use crate::switchboard::{Publish, PublishPurpose};
 
 /// Envelopes on their way to the gateway.
-const IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 /// What may wait behind them before nothing more is taken in.
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 type PublishFuture = Pin<Box<dyn Future<Output = (PublishPurpose, Result<Arc<Envelope>, PublishError>)> + Send>>;
 
@@ -34,7 +34,7 @@ impl GuestOutbox {
 
     /// Whether more can be taken in.
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting.len() < WAITING
+        self.waiting.len() < MAX_WAITING
     }
 
     pub(crate) fn push(&mut self, publish: Publish) {
@@ -52,7 +52,7 @@ impl GuestOutbox {
 
     /// Publishes as many as may be under way at once. The first is stored first.
     pub(crate) async fn send(&mut self) {
-        while self.publishing.len() < IN_FLIGHT
+        while self.publishing.len() < MAX_IN_FLIGHT
             && let Some(Publish { to, session, correlation, payload, what }) = self.waiting.pop_front()
         {
             let room = self.room.clone();

@@ -139,7 +139,7 @@ pub enum GuestStatus {
     Here {
         /// What the server calls itself, with its version where it has one.
         server: String,
-        /// How many tools it offers. Said again when that changes.
+        /// How many tools it offers. Reported again when that changes.
         tools: usize,
     },
     /// Its connection to the gateway is lost; it comes back by itself.

@@ -20,11 +20,11 @@ use crate::upstream::{GuestTarget, Outbound, ProbeVerdict, UpstreamError, Upstre
 use crate::{GuestError, GuestStatus, Spec};
 
 /// What may wait on its way from all connections.
-const REPORTS: usize = 256;
+const MAX_REPORTS: usize = 256;
 /// How long last words may take.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long leaving may take.
-const LEAVING: Duration = Duration::from_secs(5);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a stay ended.
 pub(crate) enum StayOutcome {
@@ -123,7 +123,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
             handshake_params: Box::new(shared_handshake(&setting, &ours, setting.room_era())),
             revision: Revision::R2025_11_25,
         };
-        let (reporting, mut reports) = mpsc::channel(REPORTS);
+        let (reporting, mut reports) = mpsc::channel(MAX_REPORTS);
         let (mut lanes, mut tasks) = (HashMap::new(), JoinSet::new());
         lanes.insert(LaneId::BASE, spawn(&mut tasks, LaneId::BASE, opening.clone(), reporting.clone()));
         let server = match reports.recv().await {
@@ -252,7 +252,7 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
         let now = Instant::now();
         match report {
             LaneReport::Opened(server) => self.board.opened(lane, server.revision(), now),
-            LaneReport::Said { text, related } => self.board.said(lane, &text, related, now),
+            LaneReport::Message { text, related } => self.board.said(lane, &text, related, now),
             LaneReport::Unanswered { request, why, error } => {
                 self.board.unanswered(lane, request, &why, error.as_deref(), now)
             }
@@ -315,8 +315,8 @@ impl<'a, W: Fn(GuestStatus)> GuestStay<'a, W> {
                 }
             };
             // The room may not read: our leave ends the calls that were not answered by now.
-            let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
-            let _ = tokio::time::timeout(LEAVING, outbox.into_room().leave()).await;
+            let _ = tokio::time::timeout(FLUSH_TIMEOUT, last_words).await;
+            let _ = tokio::time::timeout(LEAVE_TIMEOUT, outbox.into_room().leave()).await;
         }
         self.lanes.clear();
         drop(self.reports);

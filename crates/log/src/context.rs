@@ -59,7 +59,7 @@ impl Default for ContextLimits {
 /// 10. Values of all kept versions count. Where a write would exceed [`crate::StoredQuotas::context`] or the quota of everything, the older
 ///     versions of its key are removed; where that does not suffice, it is refused. Where more than half of a quota is used, a
 ///     delete removes the older versions of its key. A delete is never refused for a quota.
-/// 11. Of a deleted topic nothing is read any more, and a write that was requested before the deletion is refused, whoever has begun the topic anew.
+/// 11. Of a deleted topic nothing is read any more, and a write that was requested before the deletion is refused, also after the topic was started over.
 pub trait ContextStore: Send + Sync + 'static {
     /// Writes a value, or deletes one. Dropping the future does not undo it.
     fn write(&self, address: Address, write: Write) -> BoxFuture<'static, Result<Written, WriteError>>;

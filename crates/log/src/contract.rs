@@ -429,13 +429,13 @@ async fn leases_supersede(engine: &impl LogEngine) {
     let (third_lost, third) = take("alice", Claim::Shared).await;
     assert_eq!(count(&second_lost), 1, "6: an exclusive holder is superseded by one who shares");
     let (fourth_lost, fourth) = take("alice", Claim::Shared).await;
-    assert_eq!(count(&third_lost), 0, "6: those who share sit beside each other");
+    assert_eq!(count(&third_lost), 0, "6: shared claims hold side by side");
     drop((second, third));
     let mut roster = log.roster(&room).await.expect("a roster");
     roster.sort();
     assert_eq!(roster.iter().map(ParticipantId::as_str).collect::<Vec<_>>(), ["alice", "bob"], "6: who holds a lease");
     let (_, fifth) = take("alice", Claim::Exclusive).await;
-    assert_eq!(count(&third_lost), 0, "6: whoever has let go is not told");
+    assert_eq!(count(&third_lost), 0, "6: a claim that was released gets no notice");
     assert_eq!(count(&fourth_lost), 1, "6: an exclusive claim supersedes one who shares");
     drop(fourth);
     assert!(

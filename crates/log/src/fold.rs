@@ -145,7 +145,7 @@ impl Fold {
         Standing { head, present, waiting, failed, control, deletion: self.deletion }
     }
 
-    /// Takes the next entry. An entry that is folded already changes nothing; whether calls failed by it is said again.
+    /// Takes the next entry. An entry that is folded already changes nothing; it reports again whether calls failed by it.
     pub fn apply(&mut self, entry: &Arc<Entry>) -> FoldEffect {
         let at = entry.position.offset;
         if at <= self.through {

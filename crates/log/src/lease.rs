@@ -69,7 +69,7 @@ impl Leases {
         claim: Claim,
         lost: Box<dyn FnOnce() + Send + Sync>,
     ) -> Lease {
-        let holder = Arc::new(Holder { notice: Mutex::new(Notice::Due(lost)), told: Condvar::new() });
+        let holder = Arc::new(Holder { notice: Mutex::new(Notice::Due(lost)), ended: Condvar::new() });
         let mut superseded = Vec::new();
         let mut table = self.table();
         let places = table.entry(topic.clone()).or_default();
@@ -151,7 +151,7 @@ impl Drop for LocalLease {
 
 struct Holder {
     notice: Mutex<Notice>,
-    told: Condvar,
+    ended: Condvar,
 }
 
 enum Notice {
@@ -168,11 +168,11 @@ impl Holder {
     /// Tells the holder that it lost its place, unless it has let go.
     fn tell(&self) {
         /// However the callback ends, a thread that waits for its end must be woken.
-        struct HolderView<'a>(&'a Holder);
-        impl Drop for HolderView<'_> {
+        struct EndNotifier<'a>(&'a Holder);
+        impl Drop for EndNotifier<'_> {
             fn drop(&mut self) {
                 *self.0.notice() = Notice::Over;
-                self.0.told.notify_all();
+                self.0.ended.notify_all();
             }
         }
         let lost = {
@@ -182,7 +182,7 @@ impl Holder {
                 before => return *notice = before,
             }
         };
-        let _told = HolderView(self);
+        let _ending = EndNotifier(self);
         lost();
     }
 
@@ -199,7 +199,7 @@ impl Holder {
                     return drop(unused);
                 }
                 Notice::BeingGiven(by) if *by != thread::current().id() => {
-                    self.told.wait(&mut notice);
+                    self.ended.wait(&mut notice);
                 }
                 Notice::BeingGiven(_) | Notice::Over => return,
             }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lets_go_before_its_turn_is_not_told() {
+    fn a_holder_that_lets_go_before_its_turn_gets_no_notice() {
         let (leases, (topic, alice)) = (Leases::default(), names());
         let second: Arc<Mutex<Option<Lease>>> = Arc::default();
         let let_go = second.clone();

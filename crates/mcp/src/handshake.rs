@@ -10,7 +10,7 @@ use crate::{Revision, meta, upgrade};
 #[derive(Debug, Clone)]
 pub struct HandshakeParams {
     /// The revision it asks for, if that can be read.
-    pub asked: Option<String>,
+    pub requested_revision: Option<String>,
     /// What it can be asked.
     pub capabilities: Box<RawValue>,
     /// Who it is.
@@ -23,8 +23,9 @@ impl HandshakeParams {
         let mut params = params.and_then(|params| Members::parse(params.get())).unwrap_or_default();
         let mut object = |key: &str| params.remove(key).filter(|value| value.get().starts_with('{'));
         let (capabilities, info) = (object("capabilities"), object("clientInfo"));
-        let asked = params.get("protocolVersion").and_then(|asked| serde_json::from_str(asked.get()).ok());
-        Self { asked, capabilities: capabilities.unwrap_or_else(empty), info }
+        let requested_revision =
+            params.get("protocolVersion").and_then(|revision| serde_json::from_str(revision.get()).ok());
+        Self { requested_revision, capabilities: capabilities.unwrap_or_else(empty), info }
     }
 
     /// Whether a server may ask this client something: a model's answer, a person's, or where its roots are.
@@ -87,7 +88,7 @@ pub fn takes_questions(capabilities: &RawValue) -> bool {
 impl Default for HandshakeParams {
     /// Somebody who said nothing.
     fn default() -> Self {
-        Self { asked: None, capabilities: empty(), info: None }
+        Self { requested_revision: None, capabilities: empty(), info: None }
     }
 }
 
@@ -95,7 +96,7 @@ fn empty() -> Box<RawValue> {
     to_raw_value(&serde_json::Map::new()).expect("an empty object can be written")
 }
 
-/// The revision to answer a client's wish with: its own where that can be had, else the room's, and never a newer one than `newest`.
+/// The revision to answer a client with: the one it requests where that can be had, else the room's, and never a newer one than `newest`.
 // MCP 2025-11-25, Lifecycle, "Version Negotiation".
 pub fn agree(asked: Option<&str>, newest: Revision) -> Revision {
     let asked = asked.and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));

@@ -8,8 +8,10 @@ use serde_json::value::RawValue;
 
 /// The error codes that are said here beside those of JSON-RPC: those of MCP, and one of ours.
 pub mod code {
+    use salon_protocol::RpcError;
+
     /// Ours: whom it asked is not there, or not any more, or the room does not take it.
-    pub const GONE: i64 = -32000;
+    pub const GONE: i64 = RpcError::SERVER_ERROR;
     /// Legacy: there is no such resource. The modern era has `INVALID_PARAMS` for it.
     // MCP 2025-11-25, Resources, "Error Handling".
     pub const RESOURCE_NOT_FOUND: i64 = -32002;

@@ -25,7 +25,7 @@ pub const ON_BEHALF_OF: &str = "salon/onBehalfOf";
 pub const REQUEST: &str = "salon/request";
 /// Which participant asks the client something. Set by the gateway, whatever the asker wrote there.
 const ASKED_BY_KEY: &str = "salon/askedBy";
-/// The door by which a client came that a handshake is for, as the gateway's own participant is told. Others are not told.
+/// The door by which a client came that a handshake is for, as the gateway's own participant sees it. Others do not see it.
 const DOOR: &str = "salon/door";
 const MCP_DOOR: &str = "mcp";
 /// See [`DOOR`]: whether such a client is of the modern era, which the revision of the handshake does not say.

@@ -23,6 +23,7 @@ pub const PROTOCOL: &str = "mcp-x/v0";
 /// What an envelope carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Kind {
     /// A JSON-RPC message of MCP.
     Mcp,

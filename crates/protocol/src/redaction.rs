@@ -15,9 +15,6 @@ use crate::{
 /// What is shown in place of a redacted text.
 pub const REDACTED_TEXT: &str = "(redacted)";
 
-/// The code of the error that stands in place of a redacted answer.
-const REDACTED_ERROR: i64 = -32000;
-
 /// The member `redacted` of a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redaction {
@@ -75,7 +72,7 @@ impl Envelope {
                 rpc::notification(method, Some(params.unwrap_or(&kept)))
             }
             Some(Message::Response { id, .. }) => {
-                rpc::failure(&id.to_raw(), &RpcError::new(REDACTED_ERROR, REDACTED_TEXT))
+                rpc::failure(&id.to_raw(), &RpcError::new(RpcError::SERVER_ERROR, REDACTED_TEXT))
             }
         };
         let tombstone = Tombstone {

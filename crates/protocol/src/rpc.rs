@@ -17,12 +17,20 @@ pub struct RpcError {
 }
 
 impl RpcError {
+    /// The message is not JSON.
+    pub const PARSE_ERROR: i64 = -32700;
+    /// The message is JSON, but no valid request.
+    pub const INVALID_REQUEST: i64 = -32600;
     /// The method does not exist here.
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
     /// The participant failed.
     pub const INTERNAL: i64 = -32603;
+    /// Any failure for which JSON-RPC and MCP have no code. `data` often says which.
+    pub const SERVER_ERROR: i64 = -32000;
+    /// The request was cancelled.
+    pub const CANCELLED: i64 = -32800;
 
     /// An error with a code and a sentence.
     pub fn new(code: i64, message: impl Into<String>) -> Self {

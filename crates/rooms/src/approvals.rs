@@ -10,11 +10,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use salon_control::{
     APPROVAL_DECIDED_METHOD, APPROVAL_REQUESTED_METHOD, ApprovalDecision, ApprovalRequest, ControlNotice, Decision,
-    HeldBy,
+    HeldBy, text_digest,
 };
 use salon_log::{AppendError, Appended, Fold, HeldCall, MAX_HELD_CALLS};
 use salon_protocol::{Code, Envelope, EnvelopeId, ParticipantId, Refusal, Stamp, Timestamp};
-use sha2::{Digest, Sha256};
 
 use crate::control::notice;
 use crate::room::{Room, now, unreadable, unwritable};
@@ -75,7 +74,7 @@ impl Room {
         let request = ApprovalRequest {
             id: envelope.id().clone(),
             request: envelope.text().to_owned(),
-            digest: digest(envelope.text()),
+            digest: text_digest(envelope.text()),
             caller: envelope.from().clone(),
             callee: envelope.to().first().cloned().unwrap_or_else(ParticipantId::host),
             tool,
@@ -201,10 +200,4 @@ pub(crate) fn is_permanent(error: &AppendError) -> bool {
         | AppendError::Unavailable(_)
         | AppendError::ReadOnly(_) => false,
     }
-}
-
-/// The SHA-256 of a text, as notices and decisions write it.
-pub fn digest(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest.iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"))
 }

@@ -382,19 +382,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_no_place_for_a_lease_departs() {
+    fn a_participant_without_a_seat_for_a_lease_departs() {
         let begin = Instant::now();
         let mut attendance = attendance(begin);
-        assert!(attendance.is_idle(begin), "whoever sits elsewhere is no business of this node's");
+        assert!(attendance.is_idle(begin), "a participant of another node is not this node's to remove");
         assert!(!attendance.depart_orphaned(&[], begin));
-        assert!(!attendance.is_idle(begin), "a room is not put away while somebody in it may be nowhere");
+        assert!(!attendance.is_idle(begin), "a room stays open while somebody in it may be nowhere");
         assert!(!attendance.depart_orphaned(&[], begin + ORPHAN_TIMEOUT / 2));
         assert!(attendance.depart_orphaned(&[], begin + ORPHAN_TIMEOUT));
         assert_eq!(attendance.take_departed(), [(alice().id.clone(), None)]);
     }
 
     #[test]
-    fn whoever_has_a_place_again_has_not_departed() {
+    fn a_participant_with_a_seat_again_has_not_departed() {
         let begin = Instant::now();
         let mut attendance = attendance(begin);
         attendance.depart_orphaned(&[], begin);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_time_to_come_back_has_it() {
+    fn the_grace_time_is_kept() {
         let begin = Instant::now();
         let mut attendance = attendance(begin);
         attendance.has_grace = true;
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sits_here_and_has_left_by_another_node_joins_again() {
+    fn a_participant_here_that_left_by_another_node_joins_again() {
         let now = Instant::now();
         let mut attendance = attendance(now);
         attendance.sit(&alice(), Claim::Exclusive);

@@ -74,7 +74,7 @@ impl Room {
             is_done &= match self.log.append(&self.topic, cancelled).await {
                 // Such as the quota of a caller that was stopped because it stored too much: the call has ended without it.
                 Err(error) if is_permanent(&error) => {
-                    tracing::warn!(topic = %self.topic, %error, "control: callee not told of a cancellation");
+                    tracing::warn!(topic = %self.topic, %error, "control: cancellation not delivered to a callee");
                     true
                 }
                 appended => self.is_settled(appended),

@@ -18,7 +18,7 @@ pub(crate) fn deleted() -> Refusal {
 }
 
 impl Rooms {
-    /// Has participants leave that have begun a deleted topic anew, without a seat there. Boxed: the room that this may open does the same.
+    /// Has participants leave that have started a deleted topic over, without a seat there. Boxed: the room that this may open does the same.
     pub(crate) fn recover_deleted<'a>(&'a self, topic: &'a TopicName) -> BoxFuture<'a, Result<(), ReadError>> {
         Box::pin(self.recover_one(topic))
     }

@@ -40,50 +40,50 @@ impl Default for BridgeSettings {
     }
 }
 
-/// How many ghosts each bridge has, in which rooms. A place counts once, also while a new connection takes it from an old one.
+/// How many ghosts each bridge has, in which rooms. A ghost counts once in a room, also while a new connection takes its seat from an old one.
 pub(crate) struct GhostCounts {
     /// How many a bridge may have, whatever its token says. Zero is no limit.
     limit: usize,
-    places: Mutex<HashMap<ParticipantId, HashMap<GhostPlace, usize>>>,
+    seats: Mutex<HashMap<ParticipantId, HashMap<GhostSeatKey, usize>>>,
 }
 
 /// Where a ghost sits.
-type GhostPlace = (TopicName, ParticipantId);
+type GhostSeatKey = (TopicName, ParticipantId);
 
 impl GhostCounts {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, places: Mutex::default() }
+        Self { limit, seats: Mutex::default() }
     }
 
-    fn enter(&self, bridge: &ParticipantId, max: Option<usize>, place: GhostPlace) -> Result<(), Refusal> {
+    fn enter(&self, bridge: &ParticipantId, max: Option<usize>, key: GhostSeatKey) -> Result<(), Refusal> {
         let by_setting = (self.limit > 0).then_some(self.limit);
         let limit = max.into_iter().chain(by_setting).min();
-        let mut places = self.places.lock();
-        let held = places.entry(bridge.clone()).or_default();
-        if !held.contains_key(&place) && limit.is_some_and(|limit| held.len() >= limit) {
+        let mut seats = self.seats.lock();
+        let held = seats.entry(bridge.clone()).or_default();
+        if !held.contains_key(&key) && limit.is_some_and(|limit| held.len() >= limit) {
             let message =
                 format!("the bridge has {} ghosts, which is its limit (`ghosts_max`, `limits.ghosts`)", held.len());
             if held.is_empty() {
-                places.remove(bridge);
+                seats.remove(bridge);
             }
             // Not `rate_limited`: clients send again what is refused so.
             return Err(Refusal::new(Code::Forbidden, message));
         }
-        *held.entry(place).or_default() += 1;
+        *held.entry(key).or_default() += 1;
         Ok(())
     }
 
-    fn leave(&self, bridge: &ParticipantId, place: &GhostPlace) {
-        let mut places = self.places.lock();
-        let Some(held) = places.get_mut(bridge) else { return };
-        if let Some(count) = held.get_mut(place) {
+    fn leave(&self, bridge: &ParticipantId, key: &GhostSeatKey) {
+        let mut seats = self.seats.lock();
+        let Some(held) = seats.get_mut(bridge) else { return };
+        if let Some(count) = held.get_mut(key) {
             *count -= 1;
             if *count == 0 {
-                held.remove(place);
+                held.remove(key);
             }
         }
         if held.is_empty() {
-            places.remove(bridge);
+            seats.remove(bridge);
         }
     }
 }
@@ -92,12 +92,12 @@ impl GhostCounts {
 struct CountedGhost {
     room: Arc<Room>,
     bridge: ParticipantId,
-    place: GhostPlace,
+    key: GhostSeatKey,
 }
 
 impl Drop for CountedGhost {
     fn drop(&mut self) {
-        self.room.common.ghost_counts.leave(&self.bridge, &self.place);
+        self.room.common.ghost_counts.leave(&self.bridge, &self.key);
     }
 }
 
@@ -325,9 +325,9 @@ impl GhostBench {
     }
 
     fn count(&self, id: &ParticipantId) -> Result<CountedGhost, Refusal> {
-        let place = (self.room.topic.clone(), id.clone());
-        self.room.common.ghost_counts.enter(&self.bridge, self.grant.max, place.clone())?;
-        Ok(CountedGhost { room: self.room.clone(), bridge: self.bridge.clone(), place })
+        let key = (self.room.topic.clone(), id.clone());
+        self.room.common.ghost_counts.enter(&self.bridge, self.grant.max, key.clone())?;
+        Ok(CountedGhost { room: self.room.clone(), bridge: self.bridge.clone(), key })
     }
 
     /// Takes the place of a ghost. Only another connection of the same bridge can have it.

@@ -37,7 +37,7 @@ impl Rooms {
         }
         room.advance(Lifecycle::Ended(CloseReason::Internal));
         self.forget(&room);
-        // A participant that was just entering may have begun the topic anew, without a seat there.
+        // A participant that was just entering may have started the topic over, without a seat there.
         if room.is_deleted()
             && let Err(error) = self.recover_deleted(&room.topic).await
         {
@@ -67,17 +67,17 @@ impl Rooms {
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     // Participants that went before have left. For as long as the shutdown waits: nobody is left here afterwards who
                     // would append that.
-                    let seen_off = loop {
+                    let removal = loop {
                         match room.remove_orphans().await {
                             Ok(false) => tokio::time::sleep(timings.retry_delay).await,
-                            seen_off => break seen_off,
+                            removal => break removal,
                         }
                     };
                     // The leaves are in the log; observers of the room see them too.
                     if let Some(tailed) = tail.next().now_or_never() {
                         drop(take_all(&room, tailed, &mut tail).await);
                     }
-                    break seen_off.err();
+                    break removal.err();
                 }
                 tailed = tail.next() => take_all(&room, tailed, &mut tail).await,
                 () = room.departure.notified() => {

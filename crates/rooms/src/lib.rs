@@ -37,7 +37,6 @@ mod topic_limits;
 mod turn;
 mod visibility;
 
-pub use approvals::digest;
 pub use batch::Batch;
 pub use bell::{BatchOutlet, OfferOutcome};
 pub use control::notice;
@@ -45,6 +44,7 @@ pub use cursor::{Cursor, Deliver, Happening, Interest};
 pub use ghosts::{BridgeSettings, GhostIntroduction, Ghosts};
 pub use host_access::HostAccess;
 pub use limits::{ByteRates, Rate};
+pub use presence::random_id;
 pub use publishing::{Publishing, Submission};
 pub use receipts::DeliveryReport;
 pub use registry::{Admission, Arrival, Host, Residence, Rooms, Settings, Witness};

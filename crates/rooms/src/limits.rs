@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_for_bytes_owes_them() {
+    fn bytes_that_were_asked_for_are_owed() {
         let rates = Rates::new(Rate::UNLIMITED, only(100));
         rates.owe_bytes(&who("alice"), 1000);
         let (_, wait) = rates.take(&who("alice"), 1).expect_err("in debt");

@@ -57,7 +57,7 @@ enum ModelStep {
         left: usize,
     },
     /// A node appends the leaves that are due.
-    SeeOff {
+    RemoveOrphans {
         node: usize,
     },
     /// A node looks for what nobody has seen coming.
@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
         8 => (node.clone(), prop::bool::weighted(0.85)).prop_map(|(node, is_reached)| ModelStep::Append { node, is_reached }),
         8 => (node.clone(), 1..5usize).prop_map(|(node, count)| ModelStep::Read { node, count }),
         1 => (node.clone(), 0..3usize).prop_map(|(node, left)| ModelStep::Gap { node, left }),
-        4 => node.clone().prop_map(|node| ModelStep::SeeOff { node }),
+        4 => node.clone().prop_map(|node| ModelStep::RemoveOrphans { node }),
         2 => node.clone().prop_map(|node| ModelStep::Repair { node }),
         1 => node.clone().prop_map(|node| ModelStep::Crash { node }),
         1 => node.clone().prop_map(|node| ModelStep::Stop { node }),
@@ -145,14 +145,14 @@ struct ModelNode {
     wire: VecDeque<Envelope>,
 }
 
-/// The log, the nodes, and who holds which place.
+/// The log, the nodes, and who sits at which node.
 struct World {
     entries: Vec<Arc<Entry>>,
     fold: Fold,
     nodes: Vec<ModelNode>,
-    places: BTreeMap<usize, usize>,
-    /// The places as of the last look at them, and how often they were others.
-    seen_places: (BTreeSet<usize>, u64),
+    seats: BTreeMap<usize, usize>,
+    /// The seats as of the last look at them, and how often they had changed.
+    seen_seats: (BTreeSet<usize>, u64),
     /// What became of answers, by the calls: how many counted.
     answers: BTreeMap<EnvelopeId, usize>,
     calls: Vec<(EnvelopeId, usize)>,
@@ -166,8 +166,8 @@ impl World {
             entries: Vec::new(),
             fold: Fold::default(),
             nodes: Vec::new(),
-            places: BTreeMap::new(),
-            seen_places: (BTreeSet::new(), 0),
+            seats: BTreeMap::new(),
+            seen_seats: (BTreeSet::new(), 0),
             answers: BTreeMap::new(),
             calls: Vec::new(),
             serial: 0,
@@ -251,7 +251,7 @@ impl World {
     }
 
     fn enter(&mut self, node: usize, who: usize, is_resumed: bool) {
-        let before = self.places.insert(who, node);
+        let before = self.seats.insert(who, node);
         let entrance = EntryTerms { claim: Claim::Exclusive, is_resumed, is_elsewhere: false };
         let (participant, joins) = self.nodes[node].attendance.enter(Participant::new(id(who)), entrance, self.now);
         if joins {
@@ -264,7 +264,7 @@ impl World {
 
     fn remove_orphans(&mut self, node: usize) {
         for (who, reason) in self.nodes[node].attendance.take_departed() {
-            if self.places.keys().any(|placed| id(*placed) == who) {
+            if self.seats.keys().any(|placed| id(*placed) == who) {
                 continue;
             }
             let ModelNode { attendance, wire, .. } = &mut self.nodes[node];
@@ -281,12 +281,12 @@ impl World {
     }
 
     fn repair(&mut self, node: usize) {
-        let placed: Vec<_> = self.places.keys().map(|who| id(*who)).collect();
-        let seen: BTreeSet<_> = self.places.keys().copied().collect();
-        if seen != self.seen_places.0 {
-            self.seen_places = (seen, self.seen_places.1 + 1);
+        let placed: Vec<_> = self.seats.keys().map(|who| id(*who)).collect();
+        let seen: BTreeSet<_> = self.seats.keys().copied().collect();
+        if seen != self.seen_seats.0 {
+            self.seen_seats = (seen, self.seen_seats.1 + 1);
         }
-        let version = Some(RosterVersion::new(self.seen_places.1, 0));
+        let version = Some(RosterVersion::new(self.seen_seats.1, 0));
         let is_settled = self.nodes[node].attendance.is_settled_at(version);
         let missing = self.nodes[node].attendance.missing(self.now);
         assert!(!is_settled || missing.is_empty(), "5: a look was left out that would have found a join");
@@ -302,8 +302,8 @@ impl World {
 
     /// A node starts again. Participants that were connected to it have no place; after a crash the others learn that.
     fn end(&mut self, node: usize, is_crash: bool) {
-        let here: Vec<_> = self.places.iter().filter(|(_, at)| **at == node).map(|(who, _)| *who).collect();
-        self.places.retain(|_, at| *at != node);
+        let here: Vec<_> = self.seats.iter().filter(|(_, at)| **at == node).map(|(who, _)| *who).collect();
+        self.seats.retain(|_, at| *at != node);
         if !is_crash {
             // What it has submitted is finished before it is over.
             here.iter().for_each(|who| self.nodes[node].attendance.rise(&id(*who), None, true));
@@ -318,7 +318,7 @@ impl World {
     }
 
     fn call(&mut self, from: usize, to: usize) {
-        let Some(&node) = self.places.get(&from) else { return };
+        let Some(&node) = self.seats.get(&from) else { return };
         if !self.nodes[node].attendance.fold().is_present(&id(to)) {
             return;
         }
@@ -330,7 +330,7 @@ impl World {
     }
 
     fn answer(&mut self, who: usize, call: usize) {
-        let Some(&node) = self.places.get(&who) else { return };
+        let Some(&node) = self.seats.get(&who) else { return };
         let mut asked = self.calls.iter().rev().filter(|(_, to)| *to == who).map(|(request, _)| request.clone());
         let Some(request) = asked.nth(call) else { return };
         if self.nodes[node].attendance.fold().end_of(&request).is_none() {
@@ -345,14 +345,14 @@ impl World {
         match step {
             ModelStep::Enter { node, who, resumes } => self.enter(node % count, who, resumes),
             ModelStep::Leave { who } => {
-                if let Some(node) = self.places.remove(&who) {
+                if let Some(node) = self.seats.remove(&who) {
                     self.nodes[node].attendance.rise(&id(who), None, false);
                 }
             }
             ModelStep::Append { node, is_reached } => self.append(node % count, is_reached),
             ModelStep::Read { node, count: entries } => self.read(node % count, entries),
             ModelStep::Gap { node, left } => self.gap(node % count, left),
-            ModelStep::SeeOff { node } => self.remove_orphans(node % count),
+            ModelStep::RemoveOrphans { node } => self.remove_orphans(node % count),
             ModelStep::Repair { node } => self.repair(node % count),
             ModelStep::Crash { node } => self.end(node % count, true),
             ModelStep::Stop { node } => self.end(node % count, false),
@@ -391,7 +391,7 @@ impl World {
                 PresenceEvent::Heartbeat | PresenceEvent::Status => {}
             }
         }
-        let connected: BTreeSet<_> = self.places.keys().map(|who| id(*who)).collect();
+        let connected: BTreeSet<_> = self.seats.keys().map(|who| id(*who)).collect();
         assert_eq!(present, connected, "2: present by the log is not who is connected");
         for (request, to) in &self.calls {
             self.check_call(request, &id(*to));

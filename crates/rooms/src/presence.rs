@@ -246,7 +246,8 @@ impl Drop for Joining {
     }
 }
 
-fn random_id() -> EnvelopeId {
+/// A new id, for what a gateway writes of its own accord.
+pub fn random_id() -> EnvelopeId {
     EnvelopeId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is an id")
 }
 

@@ -33,7 +33,7 @@ use crate::ring::Budget;
 use crate::room::{Room, RoomGuard, RoomVisit, closed, now, resolve, unreadable, unwritable};
 use crate::seat::{Seat, SeatClaim};
 use crate::timings::Timings;
-use crate::visibility::KnownSettings;
+use crate::visibility::SettingsCache;
 
 /// How often a leave is submitted that cannot be stored.
 const MAX_REMOVE_TRIES: usize = 10;
@@ -150,7 +150,7 @@ pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     host: Host,
     open: Mutex<OpenRooms>,
-    pub(crate) known_settings: KnownSettings,
+    pub(crate) known_settings: SettingsCache,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -174,7 +174,7 @@ impl Rooms {
             common: Arc::new(common),
             host,
             open: Mutex::new(open),
-            known_settings: KnownSettings::default(),
+            known_settings: SettingsCache::default(),
             tasks: Mutex::default(),
             closing: watch::Sender::new(false),
         }))
@@ -241,12 +241,12 @@ impl Rooms {
     async fn remove_one(&self, Lapse { topic, participant }: Lapse) {
         tracing::info!(%topic, %participant, "presence: node of the participant lost, appending its leave");
         for _ in 0..MAX_REMOVE_TRIES {
-            let seen_off = async {
+            let removal = async {
                 let visit = self.visit(&topic).await?;
                 visit.room().attendance().depart(&participant, None);
                 visit.room().remove_orphans().await
             };
-            match seen_off.await {
+            match removal.await {
                 Ok(true) => return,
                 Ok(false) | Err(ReadError::Unavailable(_)) => {}
                 Err(error) => tracing::error!(%topic, %participant, %error, "presence: leave failed, retrying"),
@@ -482,8 +482,8 @@ impl Rooms {
     async fn visit(&self, topic: &TopicName) -> Result<RoomGuard, ReadError> {
         match self.open_room(topic, None).await {
             Ok(visit) => Ok(visit),
-            Err(OpenError::Unreadable(error)) => Err(error),
-            Err(OpenError::Full(refusal)) => Err(ReadError::Failed(refusal.message.into())),
+            Err(RoomOpenError::Unreadable(error)) => Err(error),
+            Err(RoomOpenError::Full(refusal)) => Err(ReadError::Failed(refusal.message.into())),
         }
     }
 
@@ -494,14 +494,14 @@ impl Rooms {
         opener: Option<&ParticipantId>,
     ) -> Result<RoomGuard, Refusal> {
         self.open_room(topic, opener).await.map_err(|error| match error {
-            OpenError::Unreadable(error) => unreadable(&error),
-            OpenError::Full(refusal) => refusal,
+            RoomOpenError::Unreadable(error) => unreadable(&error),
+            RoomOpenError::Full(refusal) => refusal,
         })
     }
 
-    async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<RoomGuard, OpenError> {
+    async fn open_room(&self, topic: &TopicName, opener: Option<&ParticipantId>) -> Result<RoomGuard, RoomOpenError> {
         loop {
-            let cell = self.open().find_or_list(topic, opener).map_err(OpenError::Full)?;
+            let cell = self.open().find_or_list(topic, opener).map_err(RoomOpenError::Full)?;
             // Also when the caller gives up waiting: a cell that nobody opens must not stay listed.
             let opening = OpeningRoom { rooms: self, topic, cell };
             let opened = opening.cell.get_or_try_init(|| self.begin(topic)).await.cloned();
@@ -510,7 +510,7 @@ impl Rooms {
             match opened {
                 Err(error) => {
                     drop(open);
-                    return Err(OpenError::Unreadable(error));
+                    return Err(RoomOpenError::Unreadable(error));
                 }
                 // It ended just now, and its task has not come to remove it yet.
                 Ok(room) if room.has_ended() => {
@@ -583,7 +583,7 @@ impl Drop for OpeningRoom<'_> {
 }
 
 /// Why a room is not opened.
-enum OpenError {
+enum RoomOpenError {
     Unreadable(ReadError),
     /// Too many are open.
     Full(Refusal),

@@ -279,7 +279,7 @@ impl Behind {
 
 /// A page of the log can be ahead of what the room has heard. Those entries come again by the ring, and must not be told twice.
 #[tokio::test]
-async fn a_page_ahead_of_the_ring_is_not_told_twice() {
+async fn a_page_ahead_of_the_ring_is_not_delivered_twice() {
     let behind = Behind::new().await;
     let mut cursor = behind.resume_after("e1").await;
     let mut told = Vec::new();
@@ -431,7 +431,7 @@ async fn a_call_that_fails_behind_a_gap_is_told() {
 }
 
 #[tokio::test]
-async fn whoever_enters_a_room_that_ends_is_refused() {
+async fn entering_a_room_that_ends_is_refused() {
     let log = Faulty::new();
     let rooms = log.rooms();
     log.appends.forget_permits(PLENTY);
@@ -503,7 +503,7 @@ async fn a_room_that_could_not_be_opened_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn whoever_could_not_join_joins_the_next_time() {
+async fn a_participant_that_could_not_join_joins_the_next_time() {
     let log = Faulty::new();
     let rooms = log.rooms();
     let _bob = enter(&rooms, "bob").await;

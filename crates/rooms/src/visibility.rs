@@ -19,16 +19,16 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// The settings of topics whose rooms are not open. Reading them takes a look into the log, and most topics of a list change rarely.
 #[derive(Default)]
-pub(crate) struct KnownSettings(Mutex<HashMap<TopicName, KnownTopic>>);
+pub(crate) struct SettingsCache(Mutex<HashMap<TopicName, CachedSettings>>);
 
-struct KnownTopic {
+struct CachedSettings {
     /// How many entries it had, and how new they were. A change of the settings is one more.
     entries: u64,
     newest: Option<Timestamp>,
     settings: Option<Arc<TopicSettings>>,
 }
 
-impl KnownSettings {
+impl SettingsCache {
     fn find(&self, topic: &TopicSummary) -> Option<Option<Arc<TopicSettings>>> {
         let known = self.0.lock();
         let found =
@@ -42,7 +42,7 @@ impl KnownSettings {
             known.clear();
         }
         let TopicSummary { name, entries, newest, .. } = topic.clone();
-        known.insert(name, KnownTopic { entries, newest, settings });
+        known.insert(name, CachedSettings { entries, newest, settings });
     }
 }
 

@@ -103,7 +103,7 @@ async fn a_topic_is_forgotten_and_made_anew(servers: &NatsServers) {
     let standing = two.standing(&topic("room:b")).await.expect("a standing");
     assert_eq!(standing.present.len(), 1, "somebody present was forgotten");
 
-    // The same id again, on a node that was not told: it is new, and behind everything that was.
+    // The same id again, on a node that does not know: it is new, and behind everything that was.
     let again = append(&two, "room:a", line("e1")).await;
     assert!(again.offset > first.offset, "{again} is not behind {first}");
     let gap = within("a gap", tail.next()).await.expect("in time");
@@ -281,7 +281,7 @@ async fn what_is_marked_and_was_not_purged_is_purged_later() {
     log.close().await;
 }
 
-/// A node ends after it has marked that a topic is forgotten and before it has kept the index. The mark expires, and the topic has begun anew.
+/// A node ends after it has marked that a topic is forgotten and before it has kept the index. The mark expires, and the topic has started over.
 async fn a_topic_that_was_forgotten_is_counted_alike_by_a_node_that_starts_later() {
     let servers = NatsServers::one().await.expect("a NATS server");
     let log = Nats::open(keeping(&servers, LONG)).await.expect("a node");

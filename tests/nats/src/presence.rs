@@ -28,7 +28,7 @@ use crate::ways::{Unanswered, lossy_way, way};
 pub(crate) fn trials() -> Vec<Trial> {
     nats_trials![
         an_orphaned_participant_is_removed,
-        whom_a_node_left_behind_is_seen_off_when_it_is_gone,
+        participants_of_a_lost_node_are_removed,
         a_planned_stop_hands_places_over,
         a_participant_that_has_just_joined_at_another_node_can_be_called,
         ghosts_move_with_their_bridge_and_leave_with_its_node,
@@ -146,7 +146,7 @@ async fn an_orphaned_participant_is_removed() {
 }
 
 /// A node that ended after it had let go of a place and before it could store the leave.
-async fn whom_a_node_left_behind_is_seen_off_when_it_is_gone() {
+async fn participants_of_a_lost_node_are_removed() {
     let servers = NatsServers::one().await.expect("a NATS server");
     let (one, two) = (node(&servers.url()).await, node(&servers.url()).await);
     let mut heard = PresenceLog::from_now(&one).await;

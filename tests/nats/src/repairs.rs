@@ -177,7 +177,7 @@ async fn retention_goes_on_where_one_topic_cannot_be_looked_after() {
 }
 
 async fn appends_under_way_when_the_leader_dies_keep_their_order() {
-    const AT_ONCE: usize = 96;
+    const CONCURRENT_APPENDS: usize = 96;
     let mut servers = NatsServers::three().await.expect("three NATS servers");
     let (one, two) = (
         Arc::new(Nats::open(options(&servers)).await.expect("a node")),
@@ -194,7 +194,7 @@ async fn appends_under_way_when_the_leader_dies_keep_their_order() {
             let mut calls = futures_util::stream::FuturesOrdered::new();
             for n in 0.. {
                 let is_over = *stopped.borrow() || n >= 100_000;
-                while calls.len() >= AT_ONCE || (is_over && !calls.is_empty()) {
+                while calls.len() >= CONCURRENT_APPENDS || (is_over && !calls.is_empty()) {
                     if let Some((id, Ok(_))) = calls.next().await {
                         acknowledged.push(id);
                         told.send_replace(acknowledged.len());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::room::{envelope, join, next};
 use crate::tables::{self, Logs};
 
-const LONGEST: usize = 64 * 1024;
+const MAX_VALUE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
@@ -68,16 +68,16 @@ fn same(what: &str, found: &Value, expected: &Value) -> Result<(), Failure> {
 async fn longest_value(engine: TestEngine) -> Result<(), Failure> {
     let (gateway, mut alice) = open(engine).await?;
     // With its quotes it is as long as it may be; every character of it is written as two when it is said in a text.
-    let longest = "\\".repeat((LONGEST - 2) / 2);
+    let longest = "\\".repeat((MAX_VALUE_BYTES - 2) / 2);
     let written = alice.call("context.put", json!({ "key": "long", "value": longest })).await?;
     same("the longest", &written["version"], &json!(1))?;
     let read = alice.call("context.get", json!({ "key": "long" })).await?;
     same("what was read", &json!(read["value"].as_str().map(str::len)), &json!(longest.len()))?;
     let contents = alice.ask("resources/read", &json!({ "uri": "context://topic/long" })).await?;
     let text = contents["result"]["contents"][0]["text"].as_str().unwrap_or_default();
-    same("the resource", &json!(text.len()), &json!(LONGEST))?;
+    same("the resource", &json!(text.len()), &json!(MAX_VALUE_BYTES))?;
 
-    let longer = "x".repeat(LONGEST - 1);
+    let longer = "x".repeat(MAX_VALUE_BYTES - 1);
     let refused = alice.call("context.put", json!({ "key": "long", "value": longer })).await?;
     same("one byte more", &refused["code"], &json!("too_large"))?;
     let message = "the value has 65537 bytes, and the limit is 65536";
@@ -96,7 +96,7 @@ async fn longest_value(engine: TestEngine) -> Result<(), Failure> {
 
 async fn long_history(engine: TestEngine) -> Result<(), Failure> {
     let (gateway, mut alice) = open(engine).await?;
-    let value = "x".repeat(LONGEST - 2);
+    let value = "x".repeat(MAX_VALUE_BYTES - 2);
     for _ in 0..12 {
         alice.call("context.put", json!({ "key": "long", "value": value })).await?;
     }

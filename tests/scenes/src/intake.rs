@@ -15,7 +15,7 @@ use crate::tables::{self, Logs};
 const MESSAGES: &str = "/v0/topics/room:a/messages";
 
 /// More requests than a limit of a few allows, however slow the machine is.
-const MANY: usize = 60;
+const REQUESTS: usize = 60;
 
 pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
     tables::trials(
@@ -158,13 +158,13 @@ async fn silent(engine: TestEngine) -> Result<(), Failure> {
 
 /// Repeats a request until it is refused for its rate. All before that are answered with `usual`.
 async fn until_limited(address: SocketAddr, call: &HttpCall, usual: u16) -> Result<(), Failure> {
-    for _ in 0..MANY {
+    for _ in 0..REQUESTS {
         match call.send(address).await?.status {
             429 => return Ok(()),
             status => expect("a request within the rate", status, usual)?,
         }
     }
-    Err(format!("{MANY} requests were within the rate"))
+    Err(format!("{REQUESTS} requests were within the rate"))
 }
 
 async fn malformed(engine: TestEngine) -> Result<(), Failure> {
@@ -216,7 +216,7 @@ async fn malformed_framed(engine: TestEngine) -> Result<(), Failure> {
 }
 
 async fn until_framed_limited(line: &mut FramedClient, method: &str, body: &str, usual: u64) -> Result<(), Failure> {
-    for number in 0..MANY {
+    for number in 0..REQUESTS {
         line.request(&header(&format!("f{number}"), method), body.as_bytes()).await?;
         match line.reply().await?.code() {
             429 => return Ok(()),
@@ -224,7 +224,7 @@ async fn until_framed_limited(line: &mut FramedClient, method: &str, body: &str,
             code => return Err(format!("a frame within the rate: expected {usual}, came {code}")),
         }
     }
-    Err(format!("{MANY} frames were within the rate"))
+    Err(format!("{REQUESTS} frames were within the rate"))
 }
 
 async fn reads(engine: TestEngine) -> Result<(), Failure> {

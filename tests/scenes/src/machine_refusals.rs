@@ -80,7 +80,7 @@ async fn too_often(engine: TestEngine) -> Result<(), Failure> {
                 call.bearer(&token).body(sent_by(&body, who, &format!("m1-{who}"))).send(gateway.address()).await?;
             if answer.status == 429 && (!answer.body.contains("rate_limited") || answer.header("retry-after").is_none())
             {
-                return Err(format!("{who} is not told when to try again: {answer:?}"));
+                return Err(format!("{who} does not learn when to try again: {answer:?}"));
             }
             refused.push(answer.status);
         }

@@ -374,7 +374,7 @@ async fn stranger(engine: TestEngine) -> Result<(), Failure> {
     };
     let mut long = machine(&gateway, None).await?;
     long.text(first(64 * 1024)).await?;
-    let TestSocketEvent::Text(told) = long.next().await? else { return Err("it is not told why it is closed".into()) };
+    let TestSocketEvent::Text(told) = long.next().await? else { return Err("the close frame has no reason".into()) };
     let told = read(&told)?;
     if told["error"]["code"] != "too_large" {
         return Err(format!("expected too_large, came {told}"));

@@ -548,7 +548,7 @@ async fn draft_counted(engine: TestEngine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
-/// What was said on a stream after the last event its reader has seen is said again.
+/// A stream resends what came after the last event its reader has seen.
 async fn resumes(engine: TestEngine) -> Result<(), Failure> {
     let gateway = TestGateway::start(TestOptions::new(engine)).await?;
     let alice = Client::initialized(&gateway, "alice").await?;

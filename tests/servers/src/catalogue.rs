@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::answers::from_json;
 
 /// The longest text that `long` answers with.
-pub(crate) const LONGEST: usize = 1 << 20;
+pub(crate) const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Tools without arguments.
 const PLAIN: [(&str, &str); 26] = [
@@ -80,7 +80,7 @@ fn with(name: &str, description: &str) -> Value {
 fn long() -> Value {
     json!({
         "type": "object",
-        "properties": { "length": { "type": "integer", "minimum": 0, "maximum": LONGEST } },
+        "properties": { "length": { "type": "integer", "minimum": 0, "maximum": MAX_TEXT_BYTES } },
         "required": ["length"],
     })
 }

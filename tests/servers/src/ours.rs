@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::answers::{ToolResult, failure, invalid, read, structured, text};
-use crate::catalogue::LONGEST;
+use crate::catalogue::MAX_TEXT_BYTES;
 use crate::changes::Change;
 use crate::server::{Context, TestServer};
 
@@ -82,7 +82,7 @@ pub(crate) async fn call(server: &TestServer, name: &str, arguments: JsonObject,
         }
         "long" => {
             let Long { length } = read(arguments)?;
-            text("x".repeat(length.min(LONGEST)))
+            text("x".repeat(length.min(MAX_TEXT_BYTES)))
         }
         "slow" => slow(server, read(arguments)?, context).await,
         "cancellations" => structured(json!({ "count": server.shared.cancelled.load(Ordering::Relaxed) })),

@@ -23,7 +23,7 @@ const fn rule(name: &'static str, salon: &'static [&'static str]) -> Rule {
 const RULES: &[Rule] = &[
     Rule { only: Some(&["chrono", "ryu-js", "serde", "serde_json", "thiserror"]), ..rule("salon-protocol", &[]) },
     Rule { only: Some(&["data-encoding", "serde", "serde_json"]), ..rule("salon-mcp", &["salon-protocol"]) },
-    Rule { only: Some(&["serde", "serde_json"]), ..rule("salon-control", &["salon-protocol"]) },
+    Rule { only: Some(&["serde", "serde_json", "sha2"]), ..rule("salon-control", &["salon-protocol"]) },
     Rule {
         never: &["tokio", "rand", "uuid"],
         ..rule("salon-dialects", &["salon-protocol", "salon-control", "salon-mcp"])

@@ -8,15 +8,38 @@ use super::{Finding, SourceTree};
 /// What makes a type, at the beginning of a line. Types inside functions and associated types are indented.
 const KEYWORDS: &[&str] = &["struct", "enum", "trait", "type", "union"];
 
-/// Types that two crates or two engines have, and why they are the same thing.
-const SHARED: &[(&str, &str)] = &[
-    ("AppendOutcome", "what both engines answer to an append"),
-    ("Extent", "which positions of a topic an engine has"),
-    ("OpenError", "why an engine could not be opened"),
-    ("ReadmeExamples", "compiles the README of its crate"),
-    ("Room", "a topic's live state, on a node and in a client"),
-    ("Scratch", "a temporary directory of tests; the gateway's own cannot use the test kit"),
-    ("Timings", "how long a crate waits for what"),
+/// Types that two crates or two engines have: in which files, and why they are the same thing.
+const SHARED: &[(&str, &[&str], &str)] = &[
+    (
+        "Extent",
+        &["crates/log/src/nats/reader.rs", "crates/log/src/sqlite/settled.rs"],
+        "which positions of a topic an engine has",
+    ),
+    (
+        "OpenError",
+        &["crates/log/src/nats/open.rs", "crates/log/src/sqlite/mod.rs"],
+        "why an engine could not be opened",
+    ),
+    (
+        "ReadmeExamples",
+        &["crates/client/src/lib.rs", "crates/mcp/src/lib.rs", "crates/protocol/src/lib.rs"],
+        "compiles the README of its crate",
+    ),
+    (
+        "Room",
+        &["crates/client/src/room.rs", "crates/rooms/src/room.rs"],
+        "a topic's live state, on a node and in a client",
+    ),
+    (
+        "Scratch",
+        &["crates/gateway/src/scratch.rs", "crates/testkit/src/scratch.rs"],
+        "a temporary directory of tests; the gateway's own cannot use the test kit",
+    ),
+    (
+        "Timings",
+        &["crates/gateway/src/timings.rs", "crates/log/src/nats/timings.rs", "crates/rooms/src/timings.rs"],
+        "how long a crate waits for what",
+    ),
 ];
 
 /// Names of types that say nothing, and what to write instead.
@@ -42,17 +65,74 @@ const ODD_TYPES: &[(&str, &str)] = &[
     ("Wrong", "an error that names what is wrong"),
 ];
 
+/// Words with which a type's name does not begin, nor a variant's consist of, and what to write instead.
+const ODD_FIRST_WORDS: &[(&str, &str)] = &[
+    ("Asked", "`Pending…`, `Open…`, a noun that says what was asked"),
+    ("Heard", "`Received…`, `…Event`"),
+    ("Known", "`…Cache`, `…Table`, `Fetched`"),
+    ("Said", "`…Message`, `…Event`"),
+    ("Shown", "`…View`, `Visible`"),
+    ("Told", "`…Notification`, `Reported`"),
+    ("Wanted", "`Requested…`, `…Request`"),
+];
+
+/// Words with which a type's name does not end, and what to write instead.
+const ODD_LAST_WORDS: &[(&str, &str)] = &[
+    ("Asked", "`…Request`"),
+    ("Heard", "`…Event`"),
+    ("Known", "`…Record`, `…State`"),
+    ("Place", "`…Address`, `…Position`, `…Location`, `…Key`"),
+    ("Said", "`…Message`"),
+    ("Shown", "`…View`"),
+    ("Told", "`…Notification`"),
+    ("Wanted", "`…Request`"),
+    ("Wish", "`…Request`, `…Options`"),
+];
+
 /// Names of constants that do not say which quantity they are, and what to write instead.
 const ODD_CONSTANTS: &[(&str, &str)] = &[
     ("ABANDONED", "`IDLE_TIMEOUT`"),
+    ("AFTERMATH", "`DRAIN_TIMEOUT`, `EXIT_TIMEOUT`"),
+    ("AT_ONCE", "`MAX_…`"),
+    ("CANCELLATIONS", "`MAX_CANCELLATIONS`"),
     ("CONFIDENCE", "`SIBLING_GRACE`"),
+    ("ENDING", "`STOP_TIMEOUT`"),
+    ("FAREWELL", "`DELETE_TIMEOUT`, `CLOSE_TIMEOUT`"),
+    ("GOODBYE", "`CLOSE_TIMEOUT`"),
     ("GRACE", "`EXIT_TIMEOUT`, or whose grace it is"),
+    ("GREETING", "`HANDSHAKE_TIMEOUT`"),
+    ("GREETINGS", "`MAX_HANDSHAKES`"),
+    ("IN_FLIGHT", "`MAX_IN_FLIGHT`, or what is in flight"),
+    ("IN_LINE", "`MAX_QUEUED`"),
+    ("IN_LINE_BYTES", "`MAX_QUEUED_BYTES`"),
+    ("LASTED", "`RESET_BACKOFF_AFTER`"),
+    ("LASTING", "`RESET_BACKOFF_AFTER`"),
+    ("LAST_ANSWERS", "`ANSWERS_TIMEOUT`"),
+    ("LAST_WORD", "`EXIT_TIMEOUT`"),
+    ("LAST_WORDS", "`FLUSH_TIMEOUT`"),
+    ("LEAVING", "`LEAVE_TIMEOUT`"),
     ("LINGER", "`DRAIN_TIMEOUT`"),
+    ("LITTLE", "`SMALL_BYTES`"),
     ("LONGEST_DOUBT", "`GIVE_UP_AFTER`"),
+    ("MANY", "`MAX_…`, or what there are many of"),
+    ("ORDERS", "`MAX_ORDERS`"),
+    ("OVERFLOW", "`MAX_OVERFLOW`"),
+    ("PARTICIPANTS", "`MAX_PARTICIPANTS`"),
+    ("PARTING", "`LEAVE_TIMEOUT`"),
     ("PATIENCE", "`APPEND_TIMEOUT`, or what else times out"),
     ("PAUSE", "`RETRY_DELAY`, or which delay it is"),
     ("PEACE", "`RETRY_AFTER`"),
+    ("PER_PARTICIPANT", "`MAX_PER_PARTICIPANT`"),
+    ("REMEMBERED", "`…_TTL`, `MAX_REMEMBERED`"),
+    ("SILENCE", "`SILENCE_TIMEOUT`"),
+    ("SLACK", "`MAX_SPARE_…`, `EXTRA_BYTES`"),
     ("SLOW", "`STREAM_OPEN_DELAY`, or what is slow"),
+    ("STEADY", "`RESET_BACKOFF_AFTER`"),
+    ("THINKING", "`ANSWER_TIMEOUT`"),
+    ("WAITING", "`MAX_WAITING_…`"),
+    ("WAITING_BYTES", "`MAX_WAITING_BYTES`"),
+    ("WAIT_OUT", "`…_RETRY_DELAY`"),
+    ("WORD", "`NOTIFICATION_TIMEOUT`"),
 ];
 
 /// What is wrong with the names in the tree.
@@ -72,10 +152,13 @@ fn duplicates(tree: &SourceTree) -> Vec<Finding> {
             }
         }
     }
-    homes.retain(|name, files| files.len() > 1 && !SHARED.iter().any(|(shared, _)| shared == name));
-    let second = homes.into_iter().flat_map(|(name, files)| {
+    let is_shared =
+        |name: &str, path: &str| SHARED.iter().any(|(shared, files, _)| *shared == name && files.contains(&path));
+    let second = homes.into_iter().flat_map(|(name, mut files)| {
+        files.sort_by_key(|(path, _)| !is_shared(name, path));
         let first = files[0].0;
-        files.into_iter().skip(1).map(move |(path, number)| {
+        let others = files.into_iter().skip(1).filter(move |(path, _)| !is_shared(name, path));
+        others.map(move |(path, number)| {
             Finding::at(
                 path,
                 number,
@@ -99,10 +182,25 @@ fn odd_names(source: &SourceFile) -> Vec<Finding> {
     let of_line = |line: SourceLine<'_>| {
         let odd_type = defined_type(line.code).and_then(|name| find(ODD_TYPES, name));
         let odd_type = odd_type.map(|(name, instead)| format!("`{name}` says nothing as a type; write {instead}"));
+        let odd_type = odd_type.or_else(|| defined_type(line.code).and_then(odd_word));
+        let odd_type = odd_type.or_else(|| defined_variant(line.code).and_then(odd_variant));
         let message = odd_type.or_else(|| defined_constant(line.code).and_then(odd_constant));
         message.map(|message| Finding::at(&source.path, line.number, message))
     };
     source.code().filter_map(of_line).collect()
+}
+
+fn odd_word(name: &str) -> Option<String> {
+    let is_next = |rest: &str| rest.starts_with(char::is_uppercase);
+    let begins = |(odd, _): &&(&str, &str)| name.strip_prefix(*odd).is_some_and(is_next);
+    let ends = |(odd, _): &&(&str, &str)| name.ends_with(*odd);
+    let (odd, instead) = ODD_FIRST_WORDS.iter().find(begins).or_else(|| ODD_LAST_WORDS.iter().find(ends))?;
+    Some(format!("`{name}`: `{odd}` does not say what it is; write {instead}"))
+}
+
+fn odd_variant(name: &str) -> Option<String> {
+    let (_, instead) = find(ODD_FIRST_WORDS, name)?;
+    Some(format!("`{name}` says nothing as a variant; write {instead}"))
 }
 
 fn odd_constant(name: &str) -> Option<String> {
@@ -124,6 +222,16 @@ fn find(list: &[(&'static str, &'static str)], name: &str) -> Option<(&'static s
 fn defined_type(code: &str) -> Option<&str> {
     let (keyword, rest) = without_visibility(code).split_once(' ')?;
     KEYWORDS.contains(&keyword).then(|| word(rest)).filter(|name| name.starts_with(char::is_uppercase))
+}
+
+/// The name of the variant that a line of code may define: the first word of a line, before a comma or its fields.
+fn defined_variant(code: &str) -> Option<&str> {
+    let code = code.strip_prefix("    ")?.trim_start();
+    let (name, rest) = code.split_at(word(code).len());
+    let rest = rest.trim();
+    // A match arm or an expression goes on after the braces.
+    let is_whole = rest.is_empty() || rest == "," || rest == "{" || rest.ends_with("),") || rest.ends_with("},");
+    (name.starts_with(char::is_uppercase) && is_whole && !rest.contains("=>")).then_some(name)
 }
 
 /// The name of the constant that a line of code defines.
@@ -179,12 +287,27 @@ mod tests {
             ("crates/a/src/a.rs", "#[cfg(unix)]\nstruct Lane;\n#[cfg(windows)]\nstruct Lane;\npub trait Steps {}\n"),
             ("crates/a/src/alias.rs", "type Lane = crate::a::Lane<u8>;\nimpl X for Y {\n    type Steps = u8;\n}\n"),
             ("crates/b/src/b.rs", "#[cfg(test)]\nmod tests {\n    struct Lane;\n}\n// struct Lane;\n"),
-            ("crates/b/src/shared.rs", "struct Timings;\n"),
-            ("crates/c/src/shared.rs", "struct Timings;\n"),
+            ("crates/log/src/nats/open.rs", "struct OpenError;\n"),
+            ("crates/log/src/sqlite/mod.rs", "struct OpenError;\n"),
             ("crates/c/tests/c.rs", "struct Lane;\n"),
             ("tests/scenes/src/d.rs", "struct Lane;\n"),
         ];
         assert_eq!(rendered(check(&tree(&files))), [""; 0]);
+    }
+
+    #[test]
+    fn a_shared_name_is_shared_by_its_files_alone() {
+        let files = [
+            ("crates/a/src/a.rs", "enum OpenError {}\n"),
+            ("crates/log/src/nats/open.rs", "enum OpenError {}\n"),
+            ("crates/log/src/sqlite/mod.rs", "enum OpenError {}\n"),
+        ];
+        assert_eq!(
+            rendered(check(&tree(&files))),
+            [
+                "crates/a/src/a.rs:1: `OpenError` is a type in crates/log/src/nats/open.rs too: a name has one meaning in the workspace"
+            ]
+        );
     }
 
     #[test]
@@ -203,7 +326,23 @@ mod tests {
             let found = rendered(check(&tree(&[("crates/a/tests/a.rs", &format!("pub(crate) enum {name} {{}}\n"))])));
             assert_eq!(found.len(), 1, "{name}");
         }
-        assert_eq!(rendered(check(&tree(&[("a.rs", "struct ToldOnce;\nenum Item {\n    Told,\n}\n")]))), [""; 0]);
+        let judge = |code: &str| rendered(check(&tree(&[("a.rs", code)]))).join("\n");
+        assert_eq!(
+            judge("struct ShownCall;\n"),
+            "a.rs:1: `ShownCall`: `Shown` does not say what it is; write `…View`, `Visible`"
+        );
+        assert_eq!(
+            judge("type GhostPlace = u8;\n"),
+            "a.rs:1: `GhostPlace`: `Place` does not say what it is; write `…Address`, `…Position`, `…Location`, `…Key`"
+        );
+        for variant in ["Told,", "Told(u8),", "Told { code: u8 },", "Told {"] {
+            assert_eq!(
+                judge(&format!("enum Item {{\n    {variant}\n")),
+                "a.rs:2: `Told` says nothing as a variant; write `…Notification`, `Reported`",
+                "{variant}"
+            );
+        }
+        assert_eq!(judge("struct Knowledge;\nstruct Placement;\nstruct Showing;\n    Item::Told,\n"), "");
     }
 
     #[test]

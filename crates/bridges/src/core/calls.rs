@@ -18,14 +18,14 @@ const MAX_SUMMARY_CHARS: usize = 160;
 /// The shortest beginning of a digest that names a held call.
 const MIN_CODE_DIGITS: usize = 6;
 
-/// Calls that were shown, or will be with their answer.
+/// The lines of calls that were shown, or will be with their answer.
 #[derive(Debug, Default)]
-pub(crate) struct ShownCalls {
+pub(crate) struct CallLines {
     lines: HashMap<EnvelopeId, String>,
     order: VecDeque<EnvelopeId>,
 }
 
-impl ShownCalls {
+impl CallLines {
     pub(crate) fn add(&mut self, call: EnvelopeId, line: String) {
         if self.order.len() >= MAX_OPEN_CALLS
             && let Some(oldest) = self.order.pop_front()

@@ -36,7 +36,7 @@ use crate::platform::{
     PlatformMessageId, PlatformReceipt,
 };
 use crate::room::{GhostProfile, HeldNotice, RoomAction, RoomEvent, RoomResult, RoomTicket};
-use calls::{HeldCalls, ShownCalls};
+use calls::{CallLines, HeldCalls};
 use commands::BridgeCommand;
 use ghosts::ChannelGhosts;
 use ids::IdSource;
@@ -189,7 +189,7 @@ pub struct BridgeCore {
     people: HashMap<ParticipantId, Participant>,
     outbound: PlatformQueue,
     inbound: RoomQueue,
-    calls: ShownCalls,
+    calls: CallLines,
     held: HeldCalls,
     pending: HashMap<RoomTicket, PendingCommand>,
     tickets: u64,
@@ -218,7 +218,7 @@ impl BridgeCore {
             people: HashMap::new(),
             outbound: PlatformQueue::new(capabilities.pace, stored.position, stored.attempt),
             inbound,
-            calls: ShownCalls::default(),
+            calls: CallLines::default(),
             held,
             pending: HashMap::new(),
             tickets: 0,

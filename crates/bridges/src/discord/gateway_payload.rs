@@ -150,7 +150,7 @@ struct RawDeleteBulk {
     channel_id: String,
 }
 
-/// Decodes a payload. `None` for what is none.
+/// Decodes a payload. `None` if it is not one.
 pub fn decode(text: &str) -> Option<GatewayPayload> {
     if text.len() > MAX_PAYLOAD_BYTES {
         return None;

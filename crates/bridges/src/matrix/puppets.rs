@@ -20,7 +20,7 @@ const MAX_NAME_CHARS: usize = 100;
 /// What has been done for each puppet in this run.
 pub(super) struct Puppets {
     ids: PuppetIds,
-    known: Mutex<HashMap<ParticipantId, MatrixPuppet>>,
+    puppets: Mutex<HashMap<ParticipantId, MatrixPuppet>>,
 }
 
 #[derive(Default, Clone)]
@@ -32,7 +32,7 @@ struct MatrixPuppet {
 
 impl Puppets {
     pub(super) fn new(ids: PuppetIds) -> Self {
-        Self { ids, known: Mutex::default() }
+        Self { ids, puppets: Mutex::default() }
     }
 
     /// The user that speaks for a participant in a room, ready to speak. `None` for one that Matrix has no id for.
@@ -43,7 +43,7 @@ impl Puppets {
         speaker: &Speaker,
     ) -> Result<Option<String>, HomeserverFailure> {
         let Some(user) = self.ids.user_id(&speaker.id) else { return Ok(None) };
-        let known = self.known.lock().get(&speaker.id).cloned().unwrap_or_default();
+        let known = self.puppets.lock().get(&speaker.id).cloned().unwrap_or_default();
         if !known.is_registered {
             let localpart = user.trim_start_matches('@').split(':').next().unwrap_or_default();
             homeserver.register(localpart).await?;
@@ -80,17 +80,17 @@ impl Puppets {
 
     /// The puppet is not in the room any more: it left, or somebody removed it.
     pub(super) fn forget_room(&self, participant: &ParticipantId, room: &str) {
-        if let Some(puppet) = self.known.lock().get_mut(participant) {
+        if let Some(puppet) = self.puppets.lock().get_mut(participant) {
             puppet.rooms.remove(room);
         }
     }
 
     fn update(&self, participant: &ParticipantId, change: impl FnOnce(&mut MatrixPuppet)) {
-        let mut known = self.known.lock();
-        if known.len() >= MAX_REMEMBERED && !known.contains_key(participant) {
-            known.clear();
+        let mut puppets = self.puppets.lock();
+        if puppets.len() >= MAX_REMEMBERED && !puppets.contains_key(participant) {
+            puppets.clear();
         }
-        change(known.entry(participant.clone()).or_default());
+        change(puppets.entry(participant.clone()).or_default());
     }
 }
 

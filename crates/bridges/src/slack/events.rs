@@ -130,7 +130,7 @@ struct RawDeleted {
     ts: Option<String>,
 }
 
-/// Decodes a request. `None` for what is none.
+/// Decodes a request. `None` if it is not one.
 pub fn decode(body: &[u8]) -> Option<SlackRequest> {
     let raw: RawRequest<'_> = serde_json::from_slice(body).ok()?;
     Some(match raw.r#type.as_str() {

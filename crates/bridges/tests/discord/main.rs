@@ -201,7 +201,7 @@ async fn an_invalid_session_starts_over_and_reads_the_history() {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_bridge_came_is_not_told() {
+async fn messages_from_before_the_bridge_came_are_left_out() {
     let fake = FakeDiscord::start().await;
     fake.write_before_the_webhook("42", "long ago");
     fake.write("42", "now");

@@ -118,7 +118,7 @@ pub(crate) struct AccessTokens {
 /// A gateway that can be talked to.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    pub(crate) place: GatewayUrl,
+    pub(crate) gateway: GatewayUrl,
     pub(crate) client: Client,
     pub(crate) choice: TokenChoice,
 }
@@ -164,7 +164,7 @@ impl Access {
             _ => place,
         };
         let choice = TokenChoice { source: tokens.source, unused: tokens.unused };
-        Ok(Reach { place, client: Client::new(gateway, tokens.provider), choice })
+        Ok(Reach { gateway: place, client: Client::new(gateway, tokens.provider), choice })
     }
 
     /// Who the client's token says it is, and what it opens. The token is read, not verified: that is the gateway's to do.

@@ -1,5 +1,6 @@
 //! Calls that wait for approval, as the room shows them: with the text that a decision is about, never with less.
 
+use salon_control::text_digest;
 use salon_protocol::{Envelope, EnvelopeId, Members};
 use serde::Deserialize;
 
@@ -11,14 +12,14 @@ const MAX_HELD: usize = 256;
 
 /// A held call that was shown whole.
 #[derive(Debug)]
-struct ShownCall {
+struct ListedApproval {
     id: EnvelopeId,
     digest: String,
 }
 
 /// The held calls that can be decided about, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct ShownApprovals(Vec<ShownCall>);
+pub(super) struct ApprovalList(Vec<ListedApproval>);
 
 #[derive(Deserialize)]
 struct Requested {
@@ -31,14 +32,14 @@ struct Requested {
     expires: String,
 }
 
-impl ShownApprovals {
+impl ApprovalList {
     /// How a request for approval is shown. It can be decided about here only if its digest is that of the text, and all of it is shown.
     pub(super) fn requested(&mut self, params: &str) -> Option<String> {
         let Requested { id, request, digest, caller, callee, tool, expires } = serde_json::from_str(params).ok()?;
         let envelope = Envelope::restore(request.as_str()).ok()?;
         let arguments = envelope.params().unwrap_or("{}");
         let who = format!("{caller} waits for approval to call {tool} of {callee}");
-        if crate::commands::control::digest_of(&request) != digest {
+        if text_digest(&request) != digest {
             return Some(format!("{who}, but the digest is not that of the call: do not approve it"));
         }
         let text = format!("{who}, until {expires}: {arguments} (/approve {id} or /deny {id})");
@@ -49,7 +50,7 @@ impl ShownApprovals {
             self.0.remove(0);
         }
         self.0.retain(|shown| shown.id != id);
-        self.0.push(ShownCall { id, digest });
+        self.0.push(ListedApproval { id, digest });
         Some(text)
     }
 
@@ -80,7 +81,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::commands::control::digest_of;
 
     fn requested(id: &str, digest: impl Fn(&str) -> String) -> String {
         let payload = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "move", "arguments": { "x": 1 } } });
@@ -92,15 +92,15 @@ mod tests {
 
     #[test]
     fn a_call_is_decided_about_by_the_digest_of_what_was_shown() {
-        let mut shown = ShownApprovals::default();
-        let text = shown.requested(&requested("call-1", digest_of)).expect("a request");
+        let mut shown = ApprovalList::default();
+        let text = shown.requested(&requested("call-1", text_digest)).expect("a request");
         assert!(text.contains(r#""arguments":{"x":1}"#) && text.contains("/approve call-1"), "{text}");
         let (id, digest) = shown.find("call").expect("the only one");
         assert_eq!((id.as_str(), digest.starts_with("sha256:")), ("call-1", true));
         let forged = shown.requested(&requested("call-2", |_| "sha256:00".into())).expect("a request");
         assert!(forged.contains("do not approve it"), "{forged}");
         assert!(shown.find("call-2").is_err());
-        shown.requested(&requested("call-3", digest_of));
+        shown.requested(&requested("call-3", text_digest));
         assert!(shown.find("call").is_err(), "several");
         let denied = crate::transcript::reading::members(r#"{"id":"call-3","decision":"denied","by":"alice"}"#);
         assert_eq!(shown.decided(&denied).as_deref(), Some("the call call-3 is denied by alice"));

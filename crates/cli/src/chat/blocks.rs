@@ -122,7 +122,7 @@ impl Look<'_> {
     fn note(&self, time: Option<String>, tone: TextTone, text: &str, rows: &[(String, String)]) -> Vec<Line<'static>> {
         let dim = self.theme.dim();
         let (mark, style) = match tone {
-            TextTone::Shown => ("", self.theme.strong()),
+            TextTone::Requested => ("", self.theme.strong()),
             TextTone::Dim => ("– ", dim),
             TextTone::Bad => ("✗ ", self.theme.bad()),
         };

@@ -67,7 +67,7 @@ pub(crate) enum ChatInput {
     /// The request of a call is on its way, under this id.
     Called(ChatTicket, EnvelopeId),
     Ended(ChatTicket, CallEnding),
-    Asked(PersonQuestion),
+    Question(PersonQuestion),
     /// A question needs no answer any more.
     Withdrawn(EnvelopeId),
 }

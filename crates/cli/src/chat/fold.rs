@@ -38,7 +38,7 @@ impl ChatTranscript {
             (_, Some(Message::Request { id, method })) => self.request(envelope, id, method, now)?,
             (_, Some(Message::Response { .. })) => self.response(envelope, at, now)?,
             (_, Some(Message::Notification { method })) => self.notification(envelope, method, now)?,
-            (Kind::Mcp, None) => return None,
+            (_, None) => return None,
         };
         Some(ChatItem { key: 0, envelope: Some(envelope.id().clone()), at, body })
     }

@@ -119,7 +119,7 @@ pub(crate) struct CallOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextTone {
     /// Something the person asked to see.
-    Shown,
+    Requested,
     /// Something that happened to the connection.
     Dim,
     /// Something that went wrong.

@@ -9,7 +9,7 @@ use super::model::Model;
 use super::transcript::OlderHistory;
 
 /// Shown after the first Ctrl-C.
-const LEAVING: &str = "Ctrl-C again leaves";
+const LEAVE_HINT: &str = "Ctrl-C again leaves";
 
 impl Model {
     pub(super) fn key(&mut self, key: KeyEvent, now: Now) {
@@ -78,8 +78,8 @@ impl Model {
             'd' if self.composer.is_empty() => self.do_later(ChatEffect::Quit),
             'd' => self.composer.erase_after(),
             'c' if !self.composer.is_empty() => self.composer.set(""),
-            'c' if hint == Some(LEAVING) => self.do_later(ChatEffect::Quit),
-            'c' => self.hint = Some(LEAVING.into()),
+            'c' if hint == Some(LEAVE_HINT) => self.do_later(ChatEffect::Quit),
+            'c' => self.hint = Some(LEAVE_HINT.into()),
             _ => {}
         }
     }

@@ -184,7 +184,7 @@ impl Model {
                 }
             }
             ChatInput::Ended(ticket, ending) => self.ended(ticket, ending, now),
-            ChatInput::Asked(question) => {
+            ChatInput::Question(question) => {
                 self.theme.meet(&question.from);
                 self.questions.push(question);
                 self.effects.push(ChatEffect::Bell);

@@ -104,7 +104,7 @@ impl Person {
         }
         let waiting = WaitingQuestion { person: self, id: id.clone() };
         let gone = |_| RpcError::internal("the person has left");
-        self.tell.send(LoopEvent::Input(ChatInput::Asked(PersonQuestion { id, from, form }))).await.map_err(gone)?;
+        self.tell.send(LoopEvent::Input(ChatInput::Question(PersonQuestion { id, from, form }))).await.map_err(gone)?;
         let answer = answered.await.map_err(|_| RpcError::internal("the question was answered elsewhere"));
         drop(waiting);
         answer

@@ -29,10 +29,10 @@ use crate::commands::outcome::HintContext;
 use crate::trouble::Trouble;
 
 /// Inputs that may wait for the loop; senders of more wait as well.
-const WAITING: usize = 256;
+const MAX_WAITING_INPUTS: usize = 256;
 
 /// How much is looked at before the screen is drawn again.
-const AT_ONCE: usize = 256;
+const MAX_INPUTS_PER_DRAW: usize = 256;
 
 /// How many things may run beside the loop.
 const MAX_TASKS: usize = 256;
@@ -47,7 +47,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long leaving may take when the gateway does not answer.
-const PARTING: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The exit code of a program that panicked.
 const PANICKED: u8 = 101;
@@ -62,17 +62,17 @@ pub(super) enum LoopEvent {
 }
 
 pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     if args.access.identity.is_some() {
         args.access.identity(&client).await.map_err(Trouble::usage)?;
     }
-    let (tell, handle_event) = mpsc::channel(WAITING);
+    let (tell, handle_event) = mpsc::channel(MAX_WAITING_INPUTS);
     let person = Person::new(tell.clone());
     let mut entering = client.room(args.topic.clone()).share().kind(ParticipantKind::Human).offer(person.toolbox());
     if let Some(name) = args.name {
         entering = entering.name(name);
     }
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let (room, events) = entering.join_listening().await.map_err(|error| asking.trouble(&error))?;
 
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -103,11 +103,11 @@ pub(super) async fn chat(args: ChatArgs) -> Result<(), Trouble> {
         _ => None,
     };
     // A gateway that does not answer notices by itself.
-    let _ = tokio::time::timeout(PARTING, room.leave()).await;
+    let _ = tokio::time::timeout(LEAVE_TIMEOUT, room.leave()).await;
     done.map_err(Trouble::failed)?;
     if !whole {
         // What went wrong has been printed.
-        return Err(Trouble::Told(PANICKED));
+        return Err(Trouble::Reported(PANICKED));
     }
     over.map_or(Ok(()), |why| Err(Trouble::failed(anyhow!("{why}"))))
 }
@@ -170,7 +170,7 @@ impl Run {
                 () = after(beat) => self.put(ChatInput::Tick),
             }
             // Whatever else is there already is shown with it.
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_INPUTS_PER_DRAW {
                 if let Ok(thing) = handle_event.try_recv() {
                     self.handle_event(thing)?;
                 } else if let Some(Some(event)) = events.next().now_or_never().filter(|_| listening) {
@@ -406,8 +406,8 @@ struct Saying {
 
 impl Saying {
     fn start(room: &Room) -> Self {
-        let (lines, mut waiting) = mpsc::channel::<(ChatTicket, OutgoingChat)>(WAITING);
-        let (report, reports) = mpsc::channel(WAITING);
+        let (lines, mut waiting) = mpsc::channel::<(ChatTicket, OutgoingChat)>(MAX_WAITING_INPUTS);
+        let (report, reports) = mpsc::channel(MAX_WAITING_INPUTS);
         let room = room.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use salon_protocol::{Envelope, EnvelopeId, Kind, ParticipantId, PresenceEvent, Timestamp};
 
-use super::approvals::ShownApprovals;
+use super::approvals::ApprovalList;
 use super::item::{CallItem, CallOutcome, ChatItem, ChatMessage, ItemBody, MessageState, TextTone};
 use super::text::{clip, safe, safe_line};
 use crate::transcript::revisions::Revisions;
@@ -54,7 +54,7 @@ pub(crate) struct ChatTranscript {
     pub(crate) older: OlderHistory,
     /// What became of chat messages.
     pub(super) revisions: Revisions,
-    pub(super) approvals: ShownApprovals,
+    pub(super) approvals: ApprovalList,
 }
 
 impl ChatTranscript {
@@ -69,7 +69,7 @@ impl ChatTranscript {
             detached: false,
             older: OlderHistory::Perhaps,
             revisions: Revisions::default(),
-            approvals: ShownApprovals::default(),
+            approvals: ApprovalList::default(),
         }
     }
 
@@ -305,6 +305,6 @@ fn is_stored(envelope: &Envelope) -> bool {
     match envelope.kind() {
         Kind::Mcp => true,
         Kind::Presence => envelope.presence().is_some_and(|presence| presence.event != PresenceEvent::Heartbeat),
-        Kind::System => false,
+        _ => false,
     }
 }

@@ -304,7 +304,7 @@ impl Model {
 
     fn list(&mut self, text: &str, rows: Vec<(String, String)>, now: Now) {
         let key = self.transcript.next_key();
-        self.transcript.table(now.wall, TextTone::Shown, text, rows);
+        self.transcript.table(now.wall, TextTone::Requested, text, rows);
         self.show(key, now);
     }
 

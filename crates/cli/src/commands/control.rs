@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::anyhow;
 use clap::Args;
 use salon_client::Room;
+use salon_control::text_digest;
 use salon_protocol::{EnvelopeId, ParticipantId, ParticipantKind, TopicName};
 use serde_json::{Value, json};
 
@@ -52,14 +53,14 @@ impl ControlOptions {
         is_confirmed: bool,
         reason: ReasonOption,
     ) -> Result<(), Trouble> {
-        let Reach { place, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = self.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         let name = safe::line(topic.as_str());
         if !is_confirmed {
             let hint = "`--yes` deletes it without a question";
             let question = format!("Everything that was said in `{name}` is erased, for good.");
             confirm(&question, "delete it", hint)?;
         }
-        let asking = HintContext { place: &place, topic: Some(topic) };
+        let asking = HintContext { gateway: &gateway, topic: Some(topic) };
         client.delete_topic(topic, reason.reason.as_deref()).await.map_err(|error| asking.trouble(&error))?;
         if self.json {
             return hand_over(format_args!("{}", json!({ "deleted": topic })));
@@ -72,17 +73,17 @@ impl ControlOptions {
 /// A seat from which the gateway's tools are called.
 pub(super) struct HostCaller {
     room: Room,
-    place: GatewayUrl,
+    gateway: GatewayUrl,
     topic: TopicName,
 }
 
 impl HostCaller {
     pub(super) async fn enter(options: &ControlOptions, topic: TopicName) -> Result<Self, Trouble> {
-        let Reach { place, client, .. } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = options.access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
         // Shared, so that it takes nobody else's seat.
         let joining = client.room(topic.clone()).kind(ParticipantKind::Human).share().directed().join().await;
-        let room = joining.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
-        Ok(Self { room, place, topic })
+        let room = joining.map_err(|error| HintContext { gateway: &gateway, topic: Some(&topic) }.trouble(&error))?;
+        Ok(Self { room, gateway, topic })
     }
 
     pub(super) fn participant(&self) -> ParticipantId {
@@ -96,7 +97,7 @@ impl HostCaller {
     /// Calls a tool. An error of the tool is a refusal.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value, Trouble> {
         let host = ParticipantId::host();
-        let asking = HintContext { place: &self.place, topic: Some(&self.topic) };
+        let asking = HintContext { gateway: &self.gateway, topic: Some(&self.topic) };
         let answer = self.room.peer(&host).call_tool(tool, &arguments).await;
         let result = answer.map_err(|error| failed(&error, &host, &asking))?;
         let result = serde_json::to_value(&result).map_err(Trouble::failed)?;
@@ -172,16 +173,10 @@ async fn approvals(ApprovalsArgs { topic, options }: ApprovalsArgs) -> Result<()
     hand_over(format_args!("{}", shown.join("\n\n")))
 }
 
-/// The digest of a held call's text, as requests for approval have it.
-pub(crate) fn digest_of(request: &str) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, request.as_bytes());
-    digest.as_ref().iter().fold(String::from("sha256:"), |hex, byte| hex + &format!("{byte:02x}"))
-}
-
 /// The person decides about the text that is shown, so its digest is not believed but computed.
 fn check_digest(held: &Value) -> Result<(), Trouble> {
     let text = |name: &str| held[name].as_str().unwrap_or_default();
-    if digest_of(text("request")) == text("digest") {
+    if text_digest(text("request")) == text("digest") {
         return Ok(());
     }
     let id = safe::line(text("id"));
@@ -208,7 +203,7 @@ fn describe(held: &Value) -> String {
 async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble> {
     let DecideArgs { topic, id, digest, remember, reason, options } = args;
     let caller = HostCaller::enter(&options, topic).await?;
-    let decision = WantedDecision { decision, remember, reason };
+    let decision = DecisionArguments { decision, remember, reason };
     let answer = decide_there(&caller, &id, digest, decision).await;
     caller.leave().await;
     let answer = answer?;
@@ -225,7 +220,7 @@ async fn decided(args: DecideArgs, decision: &'static str) -> Result<(), Trouble
     Ok(())
 }
 
-struct WantedDecision {
+struct DecisionArguments {
     decision: &'static str,
     remember: bool,
     reason: ReasonOption,
@@ -235,7 +230,7 @@ async fn decide_there(
     caller: &HostCaller,
     id: &EnvelopeId,
     digest: Option<String>,
-    WantedDecision { decision, remember, reason }: WantedDecision,
+    DecisionArguments { decision, remember, reason }: DecisionArguments,
 ) -> Result<Value, Trouble> {
     let digest = match digest {
         Some(digest) => digest,

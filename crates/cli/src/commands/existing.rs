@@ -1,4 +1,4 @@
-//! A topic that a command names must exist: a misspelt name would make a room in which nobody is.
+//! A topic that a command let distances = known.iter().map(|name| (strsim::levenshtein(wanted.as_str(), name.as_str()), name));s must exist: a misspelt name would make a room in which nobody is.
 
 use clap::Args;
 use salon_client::{Client, RestError};
@@ -58,27 +58,11 @@ pub(super) async fn missing(client: &Client, topic: &TopicName) -> Option<String
 
 /// The name that is most like another, where one is.
 fn similar<'a>(wanted: &TopicName, known: &'a [TopicName]) -> Option<&'a TopicName> {
-    let distances = known.iter().map(|name| (distance(wanted.as_str(), name.as_str()), name));
+    let distances = known.iter().map(|name| (strsim::levenshtein(wanted.as_str(), name.as_str()), name));
     let nearest = distances.min_by_key(|(distance, _)| *distance)?;
     // Of a short name, less may be different.
     let most = MAX_DISTANCE.min(wanted.as_str().chars().count() / 3);
     (nearest.0 <= most).then_some(nearest.1)
-}
-
-/// How many characters have to be added, removed or replaced (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, left) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (next, right) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[next + 1];
-            row[next + 1] = replaced.min(row[next] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -175,8 +175,8 @@ async fn get(args: GetArgs) -> Result<(), Trouble> {
     if output.is_none() && io::stdout().is_terminal() {
         return Err(Trouble::coded(2, "a file is not for a terminal", "name one with `--output FILE`"));
     }
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&topic) };
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&topic) };
     let id = id.strip_prefix(SCHEME).unwrap_or(&id);
     let mut out: Box<dyn Write> = match &output {
         None => Box::new(io::stdout().lock()),
@@ -207,10 +207,10 @@ async fn get(args: GetArgs) -> Result<(), Trouble> {
 }
 
 async fn remove(RemoveArgs { topic, id, access }: RemoveArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
     let id = id.strip_prefix(SCHEME).unwrap_or(&id);
     let removed = client.remove_file(&topic, id).await;
-    removed.map_err(|error| HintContext { place: &place, topic: Some(&topic) }.trouble(&error))?;
+    removed.map_err(|error| HintContext { gateway: &gateway, topic: Some(&topic) }.trouble(&error))?;
     note(format_args!("removed from {topic}"));
     Ok(())
 }

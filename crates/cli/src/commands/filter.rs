@@ -110,7 +110,7 @@ impl FilterArgs {
 /// What a message is to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Showing {
-    Shown,
+    Visible,
     Folded,
     /// The method is not one that was asked for.
     Left,
@@ -144,14 +144,14 @@ impl EnvelopeFilter {
             None => self.of_unknown(),
         };
         self.folded += usize::from(showing == Showing::Folded);
-        showing == Showing::Shown && self.fits(envelope)
+        showing == Showing::Visible && self.fits(envelope)
     }
 
     fn of_request(&self, method: &str) -> Showing {
         match () {
             () if !self.has_method(method) => Showing::Left,
             () if self.folds && is_preparation(method) => Showing::Folded,
-            () => Showing::Shown,
+            () => Showing::Visible,
         }
     }
 
@@ -159,13 +159,13 @@ impl EnvelopeFilter {
         match () {
             () if !self.has_method(method) => Showing::Left,
             () if self.folds && is_housekeeping(method) => Showing::Folded,
-            () => Showing::Shown,
+            () => Showing::Visible,
         }
     }
 
     /// What is not a message, or answers a request that is not known.
     fn of_unknown(&self) -> Showing {
-        if self.args.method.is_empty() { Showing::Shown } else { Showing::Left }
+        if self.args.method.is_empty() { Showing::Visible } else { Showing::Left }
     }
 
     fn has_method(&self, method: &str) -> bool {
@@ -219,13 +219,13 @@ impl PageFilter {
         let (showing, fits) = (self.showing(&envelope), self.filter.fits(&envelope));
         if let Some(Message::Request { .. }) = envelope.message() {
             let answers = self.answers.remove(envelope.id()).unwrap_or_default();
-            for at in answers.into_iter().filter(|_| showing != Showing::Shown) {
+            for at in answers.into_iter().filter(|_| showing != Showing::Visible) {
                 self.count -= usize::from(self.chosen[at].take().is_some());
                 self.filter.folded += usize::from(showing == Showing::Folded);
             }
         }
         self.filter.folded += usize::from(showing == Showing::Folded);
-        if showing == Showing::Shown && fits {
+        if showing == Showing::Visible && fits {
             if let (Some(Message::Response { .. }), Some(about)) = (envelope.message(), envelope.correlation()) {
                 self.answers.entry(about.clone()).or_default().push(self.chosen.len());
             }
@@ -240,7 +240,7 @@ impl PageFilter {
             Some(Message::Request { method, .. }) => self.filter.of_request(method),
             Some(Message::Notification { method }) => self.filter.of_notification(method),
             // Decided when its request comes.
-            Some(Message::Response { .. }) => Showing::Shown,
+            Some(Message::Response { .. }) => Showing::Visible,
             None => self.filter.of_unknown(),
         }
     }

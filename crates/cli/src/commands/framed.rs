@@ -218,7 +218,7 @@ async fn receive(args: ReceiveArgs) -> Result<(), Trouble> {
         }
         for message in &messages {
             // A closed stdout has not shown it, so it must be delivered again.
-            out(format_args!("{}", shown(message))).map_err(|_| Trouble::Told(1))?;
+            out(format_args!("{}", shown(message))).map_err(|_| Trouble::Reported(1))?;
         }
         wait = Duration::ZERO;
     }

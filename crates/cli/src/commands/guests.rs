@@ -60,7 +60,7 @@ pub(crate) fn run(args: &GuestsArgs) -> Result<(), Trouble> {
     let sources = Sources { file, overrides: Default::default(), imports: Vec::new(), topic };
     let plan = sources.plan(&config, &InputAnswers::default()).map_err(Trouble::usage)?;
     super::run(async {
-        let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
         let mut tools = BTreeMap::new();
         let mut guests = Vec::new();
         let wanted = plan
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &GuestsArgs) -> Result<(), Trouble> {
         for planned in wanted {
             let (topic, id) = (planned.key.topic, planned.key.id);
             if !tools.contains_key(&topic) {
-                let asking = HintContext { place: &place, topic: Some(&topic) };
+                let asking = HintContext { gateway: &gateway, topic: Some(&topic) };
                 let present = client.participants(&topic).await.map_err(|error| asking.trouble(&error))?;
                 // A gateway that cannot say how many tools there are still says who is there.
                 let listed = client.tools(&topic, None).await.unwrap_or_default();

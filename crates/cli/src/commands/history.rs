@@ -52,8 +52,8 @@ pub(crate) fn run(args: HistoryArgs) -> Result<(), Trouble> {
 
 async fn history(args: HistoryArgs) -> Result<(), Trouble> {
     let HistoryArgs { topic, limit, before, after, json, filter, access } = args;
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&topic) };
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&topic) };
     let is_narrow = before.is_some() || after.is_some() || filter.is_set();
     let nothing = if is_narrow { "nothing was found" } else { "nothing has happened yet" };
     let history_range = HistoryRange { most: limit as usize, before, after };

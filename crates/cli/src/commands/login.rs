@@ -114,7 +114,7 @@ async fn login(access: Access) -> Result<(), Trouble> {
     };
     let client = Client::new(gateway, token.provider());
     let claims = access.identity(&client).await.map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: None };
+    let asking = HintContext { gateway: &place, topic: None };
     client.topics().await.map_err(|error| asking.trouble(&error))?;
 
     let ca = match &access.ca {
@@ -237,7 +237,7 @@ fn ask_for_token(place: &GatewayUrl) -> Result<String, Trouble> {
     let token = if io::stdin().is_terminal() {
         match read_hidden(&format!("Token for {place} (not shown): ")).map_err(Trouble::failed)? {
             Some(token) => token,
-            None => return Err(Trouble::Told(CANCELLED)),
+            None => return Err(Trouble::Reported(CANCELLED)),
         }
     } else {
         read_piped().map_err(Trouble::usage)?

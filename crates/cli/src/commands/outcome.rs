@@ -40,16 +40,16 @@ pub(crate) const OTHER_KEY: &str = "the gateway may have its data, and so its ke
 /// What was asked, for the hint to name.
 #[derive(Clone, Copy)]
 pub(crate) struct HintContext<'a> {
-    pub(crate) place: &'a GatewayUrl,
+    pub(crate) gateway: &'a GatewayUrl,
     pub(crate) topic: Option<&'a TopicName>,
 }
 
 impl HintContext<'_> {
     /// The trouble that an unanswered question is.
     pub(crate) fn trouble(&self, error: &RestError) -> Trouble {
-        let place = self.place;
-        if let Some(hint) = other_scheme(place, error) {
-            let told = format!("what answers at `{place}` does not speak {}", place.scheme());
+        let gateway = self.gateway;
+        if let Some(hint) = other_scheme(gateway, error) {
+            let told = format!("what answers at `{gateway}` does not speak {}", gateway.scheme());
             return Trouble::coded(UNREACHABLE, told, hint);
         }
         match error {
@@ -60,17 +60,17 @@ impl HintContext<'_> {
                 let why = safe::line(&source.to_string());
                 let hint = if why.contains("peer certificate") {
                     "if the certificate is your own or from an authority of your own, give that with `--ca FILE`"
-                } else if place.is_loopback() {
+                } else if gateway.is_loopback() {
                     "start one with `salon serve`, or name another with `--gateway` or `SALON_GATEWAY`"
                 } else {
                     "`salon doctor` looks for the cause"
                 };
-                Trouble::coded(UNREACHABLE, format_args!("the gateway at `{place}` cannot be reached: {why}"), hint)
+                Trouble::coded(UNREACHABLE, format_args!("the gateway at `{gateway}` cannot be reached: {why}"), hint)
             }
             RestError::Unreadable { source, .. } => {
                 let why = safe::line(&source.to_string());
                 let hint = "is it a Salon gateway? `salon doctor` looks further";
-                Trouble::coded(UNREACHABLE, format_args!("what answers at `{place}` is not a gateway: {why}"), hint)
+                Trouble::coded(UNREACHABLE, format_args!("what answers at `{gateway}` is not a gateway: {why}"), hint)
             }
             RestError::Refused(refusal) => self.refused(refusal),
             error => Trouble::Coded(UNREACHABLE, anyhow::anyhow!("{}", safe::line(&error.to_string()))),
@@ -80,12 +80,12 @@ impl HintContext<'_> {
     fn refused(&self, HttpRefusal { status, code, message, .. }: &HttpRefusal) -> Trouble {
         let message = safe::line(message);
         match (status, &**code, self.topic) {
-            (401, ..) if let Some(data) = self.place.key() => {
+            (401, ..) if let Some(data) = self.gateway.key() => {
                 let told = format!("{message}: it was made with the key in `{}`", data.display());
                 Trouble::coded(REFUSED, told, OTHER_KEY)
             }
             (401, ..) => {
-                let hint = format!("`salon doctor` looks at the token; `salon login {}` stores another", self.place);
+                let hint = format!("`salon doctor` looks at the token; `salon login {}` stores another", self.gateway);
                 Trouble::coded(REFUSED, message, hint)
             }
             (403, "forbidden", Some(topic)) => {
@@ -95,25 +95,25 @@ impl HintContext<'_> {
                 );
                 Trouble::coded(REFUSED, message, hint)
             }
-            (_, "", _) => Trouble::coded(UNREACHABLE, message, format_args!("is `{}` a Salon gateway?", self.place)),
+            (_, "", _) => Trouble::coded(UNREACHABLE, message, format_args!("is `{}` a Salon gateway?", self.gateway)),
             _ => Trouble::Coded(REFUSED, anyhow::anyhow!("{message}")),
         }
     }
 }
 
 /// The hint when the answer is not of the protocol in the address.
-pub(crate) fn other_scheme(place: &GatewayUrl, error: &RestError) -> Option<String> {
+pub(crate) fn other_scheme(gateway: &GatewayUrl, error: &RestError) -> Option<String> {
     // The libraries have no better sign of it than what they say.
     let said = match error {
         RestError::Unreachable { source, .. } => source.to_string(),
         RestError::Unreadable { source, .. } => source.to_string(),
         _ => return None,
     };
-    let other = match place.is_secure() {
+    let other = match gateway.is_secure() {
         true if said.contains("InvalidContentType") => "http",
         // The answer of a TLS server to plain HTTP, read as HTTP.
         false if said.contains("invalid HTTP version") => "https",
         _ => return None,
     };
-    Some(format!("it may speak {other}: try `--gateway {}`", place.with_scheme(other)))
+    Some(format!("it may speak {other}: try `--gateway {}`", gateway.with_scheme(other)))
 }

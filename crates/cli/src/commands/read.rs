@@ -76,8 +76,8 @@ pub(crate) fn run_prompt(args: PromptArgs) -> Result<(), Trouble> {
 }
 
 async fn read(args: ReadArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let (topic, participant) = (&args.topic, &args.participant);
     let Some(uri) = &args.uri else { return list_resources(&client, topic, participant, &asking).await };
     let room = enter(&client, topic, participant, &asking).await?;
@@ -135,8 +135,8 @@ async fn list_resources(
 }
 
 async fn prompt(args: PromptArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let (topic, participant) = (&args.topic, &args.participant);
     let Some(name) = &args.prompt else { return list_prompts(&client, topic, participant, &asking).await };
     let mut arguments = serde_json::Map::new();

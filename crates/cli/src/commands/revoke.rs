@@ -90,8 +90,8 @@ async fn revoke(what: RevokeTarget) -> Result<(), Trouble> {
         RevokeTarget::Participant { id, before, common } => (TokenSelection::Subject(id), before.before, common),
         RevokeTarget::All { before, common } => (TokenSelection::All, before.before, common),
     };
-    let Reach { place, client, .. } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: None };
+    let Reach { gateway, client, .. } = access.reach_with(&[PERMISSION]).map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: None };
     let revoked = client.revoke(&tokens, before.as_deref()).await;
     let revoked = revoked.map_err(|error| match &error {
         RestError::Refused(refusal) if refusal.status == 403 => {

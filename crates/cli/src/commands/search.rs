@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use salon_client::{FoundEnvelope, SearchWish};
+use salon_client::{FoundEnvelope, SearchOptions};
 use salon_protocol::{ParticipantId, TopicName};
 use serde_json::json;
 
@@ -57,20 +57,20 @@ pub(crate) fn run(args: SearchArgs) -> Result<(), Trouble> {
 
 async fn search(args: SearchArgs) -> Result<(), Trouble> {
     let SearchArgs { query, topic, from, kind, limit, json, access } = args;
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: topic.as_ref() };
-    let mut wish = SearchWish::new(query.join(" "));
-    (wish.topic, wish.from, wish.kind) = (topic.clone(), from, kind);
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: topic.as_ref() };
+    let mut options = SearchOptions::new(query.join(" "));
+    (options.topic, options.from, options.kind) = (topic.clone(), from, kind);
     let (mut found, mut is_complete, mut empty) = (Vec::new(), true, 0);
     while found.len() < limit as usize && empty < MAX_EMPTY_PAGES {
-        wish.limit = Some((limit as usize - found.len()).min(PAGE as usize));
-        let page = client.search(&wish).await.map_err(|error| asking.trouble(&error))?;
+        options.limit = Some((limit as usize - found.len()).min(PAGE as usize));
+        let page = client.search(&options).await.map_err(|error| asking.trouble(&error))?;
         // What a bound kept a page from is searched by the next one.
         is_complete = page.complete || page.next.is_some();
         empty = if page.hits.is_empty() { empty + 1 } else { 0 };
         found.extend(page.hits);
-        wish.before = page.next;
-        if wish.before.is_none() {
+        options.before = page.next;
+        if options.before.is_none() {
             break;
         }
     }

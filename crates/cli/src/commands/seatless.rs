@@ -11,7 +11,7 @@ use crate::trouble::Trouble;
 
 /// A participant at a gateway, by its token.
 pub(super) struct SeatlessAuthor {
-    pub(super) place: GatewayUrl,
+    pub(super) gateway: GatewayUrl,
     pub(super) client: Client,
     pub(super) id: ParticipantId,
 }
@@ -26,14 +26,14 @@ pub(super) struct NotificationTarget<'a> {
 impl SeatlessAuthor {
     /// Finds the gateway and the token for it. A token that is made here has these permissions.
     pub(super) async fn reach(access: &Access, permissions: &[&str]) -> Result<Self, Trouble> {
-        let Reach { place, client, .. } = access.reach_with(permissions).map_err(Trouble::usage)?;
+        let Reach { gateway, client, .. } = access.reach_with(permissions).map_err(Trouble::usage)?;
         let id = access.identity(&client).await.map_err(Trouble::usage)?.participant;
-        Ok(Self { place, client, id })
+        Ok(Self { gateway, client, id })
     }
 
     /// What hints about a topic need to know.
     pub(super) fn asking<'a>(&'a self, topic: &'a TopicName) -> HintContext<'a> {
-        HintContext { place: &self.place, topic: Some(topic) }
+        HintContext { gateway: &self.gateway, topic: Some(topic) }
     }
 
     /// Publishes a notification; says the id of its envelope.

@@ -22,7 +22,7 @@ use crate::{clock, json, note, out};
 const MAX_CAUGHT_UP: usize = 10_000;
 
 /// A stream that lasted so long was a good one: when it ends, it is opened again at once.
-const LASTED: Duration = Duration::from_secs(30);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -52,8 +52,8 @@ pub(crate) fn run(args: TailArgs) -> Result<(), Trouble> {
 }
 
 async fn tail(args: TailArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&args.topic) };
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
     let follower = TailFollower { client: &client, args: &args, filter: args.filter.filter(clock::now(), !args.json) };
     let mut screen = TailScreen::new(&args);
     // The reader of stdout is gone, which is not an error.
@@ -102,7 +102,7 @@ struct Returns(u32);
 impl Returns {
     /// How long to wait before the stream is opened again, the last one having lasted so long. `random` is any number.
     fn wait(&mut self, lasted: Duration, random: u64) -> Duration {
-        if lasted >= LASTED {
+        if lasted >= RESET_BACKOFF_AFTER {
             self.0 = 0;
         }
         let wait = self.0.checked_sub(1).map_or(Duration::ZERO, |attempt| Backoff::default().delay(attempt, random));

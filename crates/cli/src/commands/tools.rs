@@ -70,8 +70,8 @@ pub(crate) fn run(args: ToolsArgs) -> Result<(), Trouble> {
 
 async fn tools(args: ToolsArgs) -> Result<(), Trouble> {
     let ToolsArgs { topic, participant, long, json, timeout, create, access } = args;
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&topic) };
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&topic) };
     create.require(&client, &topic, &asking).await?;
     let answers = match known(&client, &topic, participant.as_ref(), &asking).await? {
         Some(known) => known,

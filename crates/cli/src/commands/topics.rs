@@ -22,8 +22,8 @@ pub(crate) fn run(args: TopicsArgs) -> Result<(), Trouble> {
 }
 
 async fn topics(TopicsArgs { json, access }: TopicsArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: None };
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: None };
     let mut topics = client.topics().await.map_err(|error| asking.trouble(&error))?;
     topics.sort();
     if json {

@@ -33,8 +33,8 @@ pub(crate) fn run(args: WhoArgs) -> Result<(), Trouble> {
 }
 
 async fn who(WhoArgs { topic, json, access }: WhoArgs) -> Result<(), Trouble> {
-    let Reach { place, client, .. } = access.reach().map_err(Trouble::usage)?;
-    let asking = HintContext { place: &place, topic: Some(&topic) };
+    let Reach { gateway, client, .. } = access.reach().map_err(Trouble::usage)?;
+    let asking = HintContext { gateway: &gateway, topic: Some(&topic) };
     let mut present = client.participants(&topic).await.map_err(|error| asking.trouble(&error))?;
     present.sort_by(|a, b| a.id.cmp(&b.id));
     if json {

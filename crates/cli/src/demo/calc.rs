@@ -11,7 +11,7 @@ use super::{COORDINATOR, ROVER, Spot, done, schema};
 /// Lives in the room until it leaves.
 pub(crate) async fn live(room: Room, mut events: Events) {
     while let Some(heard) = hearing::next(&mut events, room.id()).await {
-        if let DemoEvent::Said { id, from, text } = heard
+        if let DemoEvent::Message { id, from, text } = heard
             && ![COORDINATOR, ROVER].contains(&from.as_str())
             && let Some(question) = text.trim_start().to_lowercase().strip_prefix("calc")
         {

@@ -138,12 +138,12 @@ impl Coordinator {
                 let welcome = format!("Welcome, {name}! Say `coordinator, go to 2 3` and I send the rover.");
                 let _ = self.room.say_markdown(&welcome).await;
             }
-            DemoEvent::Said { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
+            DemoEvent::Message { id, from, text } if from.as_str() == ROVER && text.contains("charge") => {
                 self.say("I see to it, rover.", Some(&id)).await;
                 let rover = self.rover.clone();
                 self.use_tool(&rover, "charge", json!({})).await?;
             }
-            DemoEvent::Said { id, from, text }
+            DemoEvent::Message { id, from, text }
                 if ![ROVER, CALC].contains(&from.as_str()) && text.to_lowercase().contains("coordinator") =>
             {
                 let reply = self.consider(&text, &id).await?;

@@ -6,7 +6,7 @@ use salon_protocol::{CHAT_METHOD, Envelope, EnvelopeId, Message, ParticipantId, 
 /// Events that the participants of the demo react to.
 #[derive(Debug, Clone)]
 pub(crate) enum DemoEvent {
-    Said { id: EnvelopeId, from: ParticipantId, text: String },
+    Message { id: EnvelopeId, from: ParticipantId, text: String },
     Joined { id: ParticipantId, name: Option<String> },
 }
 
@@ -27,5 +27,5 @@ fn read(envelope: &Envelope, me: &ParticipantId) -> Option<DemoEvent> {
     }
     let Some(Message::Notification { method }) = envelope.message() else { return None };
     let chat = envelope.chat().filter(|_| &**method == CHAT_METHOD && envelope.from() != me)?;
-    Some(DemoEvent::Said { id: envelope.id().clone(), from: envelope.from().clone(), text: chat.text })
+    Some(DemoEvent::Message { id: envelope.id().clone(), from: envelope.from().clone(), text: chat.text })
 }

@@ -45,7 +45,7 @@ impl Rover {
     /// Lives in the room until it leaves.
     pub(crate) async fn live(self, room: Room, mut events: Events) {
         while let Some(heard) = hearing::next(&mut events, room.id()).await {
-            if let DemoEvent::Said { id, from, text } = heard
+            if let DemoEvent::Message { id, from, text } = heard
                 && ![COORDINATOR, CALC].contains(&from.as_str())
                 && text.trim_start().to_lowercase().starts_with("rover")
             {

@@ -28,7 +28,7 @@ use crate::{clock, safe};
 const TTL: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// How long all guests together have to end.
-const ENDING: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The guests of a gateway.
 pub(crate) struct Hosting {
@@ -78,7 +78,7 @@ impl Hosting {
             tokio::select! { biased;
                 () = &mut stop => break,
                 hung = hangup.next() => match hung {
-                    Hung::Asked => self.reload(),
+                    Hung::Reload => self.reload(),
                     Hung::TerminalGone => break,
                 },
                 Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => self.ended(ended),
@@ -88,7 +88,7 @@ impl Hosting {
             hosted.leave.cancel();
         }
         let ending = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(ENDING, ending).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, ending).await.is_err() {
             tracing::warn!("guests: shutdown deadline passed, killing the guests that are left");
         }
     }

@@ -170,7 +170,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
     args.target().check().map_err(Trouble::usage)?;
     lines::start();
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
     let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
     let (id, topic) = (&claims.participant, &args.topic);
     if !claims.opens(topic) {
@@ -181,7 +181,7 @@ pub(crate) async fn run(args: &JoinArgs) -> Result<(), Trouble> {
         )));
     }
     // A mistake in the address is reported at once; a gateway that goes away later is waited for.
-    let asking = HintContext { place: &place, topic: Some(topic) };
+    let asking = HintContext { gateway: &gateway, topic: Some(topic) };
     client.health().await.map_err(|error| asking.trouble(&error))?;
     if !args.replace {
         let present = client.participants(topic).await.map_err(|error| asking.trouble(&error))?;

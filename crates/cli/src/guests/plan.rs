@@ -173,7 +173,7 @@ impl Sources {
         for server in import.servers.iter().filter(|server| !server.disabled) {
             let id = names.id_for(&server.name);
             if id.as_str() != server.name {
-                plan.warnings.push(format!("{shown}:{}: `{}` takes part as `{id}`", server.place, server.name));
+                plan.warnings.push(format!("{shown}:{}: `{}` takes part as `{id}`", server.position, server.name));
             }
             let input = |input: &str| answers.answer(file, input, &import.inputs);
             let ready = expand(&server.launch, &server.name, &folder, &input).map(|target| GuestTerms {

@@ -25,11 +25,7 @@ const MAX_OPEN: usize = 4096;
 /// How many subscriptions are made again in a new session.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
-const CANCELLED: &str = "notifications/cancelled";
-
-const PARSE_ERROR: i64 = -32700;
-const INVALID_REQUEST: i64 = -32600;
-const GONE: i64 = -32000;
+const CANCELLED_METHOD: &str = "notifications/cancelled";
 
 /// Where the gateway is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,14 +183,14 @@ impl Bridge {
         for id in self.open_questions.take() {
             let reason =
                 RawValue::from_string(format!(r#"{{"requestId":{},"reason":"the gateway is gone"}}"#, id.to_json()));
-            let cancelled = notification(CANCELLED, Some(&reason.expect("an id is JSON")));
+            let cancelled = notification(CANCELLED_METHOD, Some(&reason.expect("an id is JSON")));
             self.to_client.push_back(cancelled.get().to_owned());
         }
     }
 
     /// There will be no gateway any more: waiting requests fail with the reason.
     pub(super) fn give_up(&mut self, why: &str) {
-        let error = RpcError::new(GONE, why);
+        let error = RpcError::new(RpcError::SERVER_ERROR, why);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
         let ids =
             self.open.take().into_iter().chain(waiting.iter().flat_map(|waiting| waiting.heads.requests().cloned()));
@@ -216,18 +212,19 @@ impl Bridge {
         let bytes = match line {
             ReadLine::Whole(bytes) => bytes,
             ReadLine::TooLong => {
-                return self.fail_unread(INVALID_REQUEST, format!("the message has more than {MAX_LINE} bytes"));
+                return self
+                    .fail_unread(RpcError::INVALID_REQUEST, format!("the message has more than {MAX_LINE} bytes"));
             }
         };
         let Ok(text) = String::from_utf8(bytes) else {
-            return self.fail_unread(PARSE_ERROR, "the line is not UTF-8".into());
+            return self.fail_unread(RpcError::PARSE_ERROR, "the line is not UTF-8".into());
         };
         let text = text.trim_ascii();
         if text.is_empty() {
             return;
         }
         let Some(heads) = Heads::read(text) else {
-            return self.fail_unread(PARSE_ERROR, "the line is not JSON".into());
+            return self.fail_unread(RpcError::PARSE_ERROR, "the line is not JSON".into());
         };
         if let Some(limit) = self.limit.filter(|limit| text.len() > *limit) {
             return self.too_long(&heads, text.len(), limit);
@@ -243,7 +240,8 @@ impl Bridge {
             return;
         }
         if heads.requests().count() + self.open.len() > MAX_OPEN {
-            let error = RpcError::new(GONE, format!("more than {MAX_OPEN} requests wait for an answer"));
+            let error =
+                RpcError::new(RpcError::SERVER_ERROR, format!("more than {MAX_OPEN} requests wait for an answer"));
             return heads.requests().for_each(|id| self.fail(id, &error));
         }
         self.note(text, &heads);
@@ -295,7 +293,7 @@ impl Bridge {
             Some(MessageHead::Notification { method }) if &**method == "exit" => {
                 self.exited = self.handshake.as_ref().is_some_and(|handshake| speaks_draft(&handshake.text));
             }
-            Some(MessageHead::Notification { method }) if &**method == CANCELLED => {
+            Some(MessageHead::Notification { method }) if &**method == CANCELLED_METHOD => {
                 // There may be no answer to it, and nobody waits for one.
                 if let Some(id) = cancelled(text) {
                     self.open.close(&id);
@@ -325,7 +323,7 @@ impl Bridge {
                 BridgeRequest::Handshake => Err(CancelRefused(error_message(text))),
             };
         }
-        if matches!(heads.only(), Some(MessageHead::Notification { method }) if &**method == CANCELLED)
+        if matches!(heads.only(), Some(MessageHead::Notification { method }) if &**method == CANCELLED_METHOD)
             && let Some(id) = cancelled(text)
         {
             self.open_questions.close(&id);
@@ -394,7 +392,7 @@ impl Bridge {
             BridgeLink::Away(why) => format!(": {why}"),
             BridgeLink::Greeting | BridgeLink::Ready => String::new(),
         };
-        RpcError::new(GONE, format!("the gateway is gone{why}; reconnecting"))
+        RpcError::new(RpcError::SERVER_ERROR, format!("the gateway is gone{why}; reconnecting"))
     }
 
     /// Answers the requests of what will not be sent.
@@ -410,7 +408,7 @@ impl Bridge {
 
     fn too_long(&mut self, heads: &Heads, bytes: usize, limit: usize) {
         let message = format!("the message has {bytes} bytes; this gateway takes at most {limit}");
-        let error = RpcError::new(INVALID_REQUEST, message);
+        let error = RpcError::new(RpcError::INVALID_REQUEST, message);
         heads.requests().for_each(|id| self.fail(id, &error));
         // The asker must not wait for an answer that cannot be sent.
         for id in heads.responses() {

@@ -81,7 +81,7 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
         return Err(Trouble::usage(anyhow!("who is the client to be?\n\nhint: name it with `--as ID`")));
     }
     let stop = Stop::on_signals(|| note(format_args!("stopped at once, as asked twice")))?;
-    let Reach { place, client, choice } = args.access.reach().map_err(Trouble::usage)?;
+    let Reach { gateway, client, choice } = args.access.reach().map_err(Trouble::usage)?;
     let claims = args.access.identity(&client).await.map_err(Trouble::usage)?;
     let (id, topic) = (&claims.participant, &topic);
     // Clients keep what is written here in their logs, and show nothing of variables that their user has forgotten. That this machine's key
@@ -101,7 +101,7 @@ async fn serve(args: McpArgs, topic: TopicName) -> Result<(), Trouble> {
             safe::shell(id.as_str())
         )));
     }
-    let asking = HintContext { place: &place, topic: Some(topic) };
+    let asking = HintContext { gateway: &gateway, topic: Some(topic) };
     let path = match &args.only {
         Some(only) => format!("/mcp/{}/{}", percent_encoded(topic.as_str()), percent_encoded(only.as_str())),
         None => format!("/mcp/{}", percent_encoded(topic.as_str())),

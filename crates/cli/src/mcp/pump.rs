@@ -15,16 +15,16 @@ use crate::signals::Stop;
 use crate::{note, safe};
 
 /// How long answers to what was asked are waited for when the client has no more to say.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long saying goodbye may take, to either side.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a new session may take to take the client back.
-const GREETING: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that lasted this long was no failure: the next attempt to come back is the first again.
-const STEADY: Duration = Duration::from_secs(30);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(30);
 
 /// How many lines may wait for a client that does not read.
 const MAX_UNREAD: usize = 64;
@@ -110,7 +110,7 @@ impl Pump {
             }
             let readable = self.bridge.client_backlog() < MAX_UNREAD;
             let due = self.bridge.next_due();
-            let greeting = self.bridge.is_greeting().then(|| self.opened + GREETING);
+            let greeting = self.bridge.is_greeting().then(|| self.opened + HANDSHAKE_TIMEOUT);
             tokio::select! { biased;
                 () = &mut asked => break Ok(()),
                 () = at(last), if last.is_some() => break Ok(()),
@@ -124,9 +124,9 @@ impl Pump {
                 line = input.recv(), if last.is_none() && readable && sent => match line {
                     Some(line) => {
                         self.bridge.handle_line(line, Instant::now());
-                        last = self.bridge.has_exited().then(|| Instant::now() + LAST_ANSWERS);
+                        last = self.bridge.has_exited().then(|| Instant::now() + ANSWERS_TIMEOUT);
                     }
-                    None => last = Some(Instant::now() + LAST_ANSWERS),
+                    None => last = Some(Instant::now() + ANSWERS_TIMEOUT),
                 },
                 happened = happens(&mut self.way), if readable => {
                     if let Err(error) = self.take(happened) {
@@ -153,8 +153,8 @@ impl Pump {
 
     fn take(&mut self, happened: Happened) -> Result<(), RestError> {
         match happened {
-            Happened::Said(SocketEvent::Sent) => {}
-            Happened::Said(SocketEvent::Text(text)) => {
+            Happened::Socket(SocketEvent::Sent) => {}
+            Happened::Socket(SocketEvent::Text(text)) => {
                 if let Err(CancelRefused(why)) = self.bridge.handle_text(&text) {
                     self.lose(&format!("the new session refuses the client: {why}"));
                 }
@@ -180,7 +180,7 @@ impl Pump {
     fn lose(&mut self, why: &str) {
         // The rest of a close reason is advice for the owner of the connection, which is this code.
         let why = why.split(';').next().unwrap_or(why);
-        if self.opened.elapsed() >= STEADY {
+        if self.opened.elapsed() >= RESET_BACKOFF_AFTER {
             self.attempt = 0;
         }
         if !std::mem::replace(&mut self.is_reported, true) {
@@ -221,13 +221,13 @@ impl Pump {
                 socket.close().await;
             }
         };
-        let _ = tokio::join!(timeout(GOODBYE, to_client), timeout(GOODBYE, to_gateway));
+        let _ = tokio::join!(timeout(CLOSE_TIMEOUT, to_client), timeout(CLOSE_TIMEOUT, to_gateway));
         ended
     }
 }
 
 enum Happened {
-    Said(SocketEvent),
+    Socket(SocketEvent),
     Closed(Closed),
     Opened(Box<TextSocket>),
     NotOpened(RestError),
@@ -242,7 +242,7 @@ async fn happens(way: &mut GatewaySocket) -> Happened {
             Err(error) => Happened::NotOpened(error),
         },
         GatewaySocket::Open(socket) => match socket.next().await {
-            Ok(event) => Happened::Said(event),
+            Ok(event) => Happened::Socket(event),
             Err(closed) => Happened::Closed(closed),
         },
     }

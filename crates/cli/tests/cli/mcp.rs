@@ -285,18 +285,18 @@ fn much_passes_while_nobody_reads_for_a_while() {
         let place = BridgeScene::new().await;
         let mut client = place.client(&["room:alpha"]).await;
         let session = place.accept(None).await;
-        const MANY: usize = 400;
+        const MESSAGES: usize = 400;
         let long = "x".repeat(20_000);
         let text = |n: usize| format!(r#"{{"method":"n","params":["{long}",{n}]}}"#);
         // Both sides write all of it before either reads, as far as the pipes go.
         let (mut far_out, mut far_in) = session.socket.split();
         let gateway_says = async {
-            for n in 0..MANY {
+            for n in 0..MESSAGES {
                 far_out.send(Frame::text(text(n))).await.expect("connected");
             }
         };
         let gateway_hears = async {
-            for n in 0..MANY {
+            for n in 0..MESSAGES {
                 let frame =
                     within("a text", far_in.next()).await.expect("in time").expect("connected").expect("a frame");
                 assert_eq!(frame.to_text().expect("text"), text(n));
@@ -304,12 +304,12 @@ fn much_passes_while_nobody_reads_for_a_while() {
         };
         let mut stdin = client.stdin.take().expect("open");
         let client_says = async {
-            for n in 0..MANY {
+            for n in 0..MESSAGES {
                 stdin.write_all(format!("{}\n", text(n)).as_bytes()).await.expect("it reads");
             }
         };
         tokio::join!(gateway_says, gateway_hears, client_says, async {
-            for n in 0..MANY {
+            for n in 0..MESSAGES {
                 assert_eq!(client.hears().await, text(n));
             }
         });

@@ -230,7 +230,7 @@ fn a_browser_signs_in_with_a_token_and_takes_part() {
         let age = attributes.strip_prefix("Path=/; Max-Age=").and_then(|rest| rest.split_once("; ")).expect("an age");
         assert!((3500..=3600).contains(&age.0.parse::<u32>().expect("a number")), "as long as the token");
         assert_eq!(age.1, "HttpOnly; SameSite=Strict");
-        assert!(!answer.body.contains(token), "the token is not told again");
+        assert!(!answer.body.contains(token), "the token is not shown again");
 
         let session = told(&browser.get("/v0/session").await);
         assert_eq!(session["participant"]["id"], "alice");
@@ -544,7 +544,11 @@ fn guessing_is_slowed_down() {
         for _ in 0..30 {
             assert_eq!(browser.sign_in(json!({ "code": "0".repeat(32) })).await.status, 401);
         }
-        assert_eq!(browser.sign_in(json!({ "token": token })).await.status, 201, "addresses are not told apart here");
+        assert_eq!(
+            browser.sign_in(json!({ "token": token })).await.status,
+            201,
+            "addresses are not distinguished here"
+        );
     });
 }
 

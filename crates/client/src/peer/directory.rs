@@ -92,7 +92,7 @@ impl Directory {
                     known.hear(method);
                 }
             }
-            Kind::System => {}
+            _ => {}
         }
     }
 
@@ -196,7 +196,7 @@ impl PeerRecord {
     }
 
     /// Performs the handshake in a task of its own: MCP lets no client cancel it, and the task that wanted it first may stop waiting. It
-    /// ends within [`GREETING`](super::GREETING).
+    /// ends within [`HANDSHAKE_TIMEOUT`](super::HANDSHAKE_TIMEOUT).
     fn begin(self: Arc<Self>, room: Room, peer: ParticipantId) -> watch::Receiver<Option<HandshakeOutcome>> {
         let (tell, told) = watch::channel(None);
         tokio::spawn(async move {

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::catalogue::LIMITS;
-use super::{GREETING, Peer, read};
+use super::{HANDSHAKE_TIMEOUT, Peer, read};
 use crate::mcp::{Initialized, LogLevel, raw};
 use crate::service::{Request, attempt};
 use crate::{Call, CallError, RequestOptions, ResultError, Room};
@@ -31,7 +31,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// The parameters of the first request to a participant that was not told who asks. In the modern era every request says so.
+    /// The parameters of the first request to a participant that does not know who asks. In the modern era every request says so.
     pub(super) fn introduced(&self, params: &RawValue) -> Option<Box<RawValue>> {
         let client = &self.profile.client;
         let info = client.info.as_deref().filter(|_| self.era == Era::Legacy && client.capabilities.get() != "{}")?;
@@ -106,10 +106,10 @@ async fn greet(
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, CallError> {
     // The time is measured here: a call that does so by itself would cancel.
-    let options = RequestOptions { timeout: GREETING * 2, progress: false, ..RequestOptions::default() };
+    let options = RequestOptions { timeout: HANDSHAKE_TIMEOUT * 2, progress: false, ..RequestOptions::default() };
     let mut call = room.request_with(peer, method, &params, options).await?;
     let over = async { while call.progress().await.is_some() {} };
-    if timeout(GREETING, over).await.is_err() {
+    if timeout(HANDSHAKE_TIMEOUT, over).await.is_err() {
         call.forget();
         return Err(CallError::TimedOut);
     }
@@ -128,7 +128,8 @@ pub(super) async fn fetch(
     while let Some(step) = caller.poll_step() {
         match step {
             CallerStep::Send { request, method, params, .. } => {
-                let options = RequestOptions { timeout: GREETING, progress: false, ..RequestOptions::default() };
+                let options =
+                    RequestOptions { timeout: HANDSHAKE_TIMEOUT, progress: false, ..RequestOptions::default() };
                 match peer.room().request_with(peer.id(), &method, &params, options).await?.result().await {
                     Ok(answer) => caller.answered(request, Ok(&answer), now()),
                     Err(CallError::Answered(error)) => caller.answered(request, Err(&raw(&json!(error))), now()),
@@ -259,7 +260,7 @@ fn profile(room: &Room) -> CallerProfile {
     let name = room.roster().into_iter().find(|one| one.id == *room.id()).and_then(|me| me.name);
     let info = json!({ "name": name.as_deref().unwrap_or(room.id().as_str()), "version": env!("CARGO_PKG_VERSION") });
     let capabilities = room.shared().directory.declares().to_owned();
-    CallerProfile::new(HandshakeParams { asked: None, capabilities, info: Some(raw(&info)) })
+    CallerProfile::new(HandshakeParams { requested_revision: None, capabilities, info: Some(raw(&info)) })
 }
 
 fn call_error(method: &str, failure: CallFailure) -> CallError {

@@ -8,7 +8,7 @@ use salon_protocol::{Envelope, Message, ParticipantId, PresenceEvent};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{GREETING, Peer};
+use super::{HANDSHAKE_TIMEOUT, Peer};
 use crate::{Call, CallError, Event, Events, RequestOptions, ResultError};
 
 /// Tells when a resource of a participant changes. Made by [`Peer::subscribe`].
@@ -116,7 +116,7 @@ async fn listen(peer: &Peer, uri: &str, events: &mut Events) -> Result<Call, Cal
             }
         }
     };
-    match tokio::time::timeout(GREETING, acknowledged).await {
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acknowledged).await {
         Ok(true) => Ok(call),
         Ok(false) => call.result().await.and(Err(ResultError::NotSubscribed.into())),
         Err(_) => Err(CallError::TimedOut),

@@ -15,7 +15,7 @@ use crate::mcp::{Elicitation, ElicitationAnswer, Sampling, SamplingAnswer, ToolR
 use crate::{CallError, Request, RequestOptions, ResultError, Room, RpcError};
 
 /// How long a person or a model may think.
-const THINKING: Duration = Duration::from_secs(10 * 60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// A call of one of a [`Toolbox`](crate::Toolbox)'s tools.
 pub struct ToolCall {
@@ -109,7 +109,7 @@ impl ToolCall {
         params: &impl serde::Serialize,
     ) -> Result<T, CallError> {
         let options = RequestOptions {
-            timeout: THINKING,
+            timeout: ANSWER_TIMEOUT,
             correlation: Some(self.request.envelope().id().clone()),
             to_session: self.request.envelope().from_session().cloned(),
             ..RequestOptions::default()

@@ -103,7 +103,7 @@ impl Played {
     }
 
     /// Reads on until the other end has gone.
-    async fn see_off(mut self) {
+    async fn wait_until_closed(mut self) {
         within("the end", async { while let Some(Ok(_)) = self.0.next().await {} }).await.unwrap();
     }
 }
@@ -177,7 +177,7 @@ async fn what_was_refused_and_is_heard_all_the_same_keeps_nothing_else_back() {
     gateway.send(&five).await;
     saying.await;
     drop(room);
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn what_is_refused_is_sent_again_in_the_order_in_which_it_was_sent_and_not
     saying.await;
     later.await;
     drop(room);
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
 }
 
 /// Its caller was told that it failed; nobody expects it to be carried out minutes later.
@@ -218,7 +218,7 @@ async fn a_call_that_was_given_up_is_not_sent_again() {
     gateway.send(&after).await;
     saying.await;
     drop(room);
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
 }
 
 /// The first of them is stored and being answered, whatever becomes of the second.
@@ -258,7 +258,7 @@ async fn a_passing_refusal_of_what_was_sent_again_fails_no_call_that_is_stored()
     let Event::Envelope(told) = next(&mut events).await else { panic!("no envelope") };
     assert_eq!(told.id().as_str(), "hear");
     drop(room);
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
 }
 
 /// The new connection's welcome says as much as the word that the old one could not bring any more.
@@ -279,7 +279,7 @@ async fn an_outage_that_is_over_with_the_next_connection_is_told_to_be_over_once
     gateway.send(&line("hear")).await;
     assert!(matches!(next(&mut events).await, Event::Envelope(_)), "not again");
     drop(room);
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
 }
 
 #[tokio::test]
@@ -298,6 +298,6 @@ async fn a_leave_comes_after_the_delayed_messages() {
     }
     saying.await;
     within("the last word", last).await.unwrap().unwrap();
-    gateway.see_off().await;
+    gateway.wait_until_closed().await;
     within("alice to leave", leaving).await.unwrap().unwrap();
 }

@@ -123,7 +123,7 @@ async fn a_listener_that_fell_behind_catches_up_from_the_history() {
     said.sort();
     heard.sort();
     assert_eq!(heard, said);
-    // What the ring still holds is not told again, and it is live.
+    // What the ring still holds is not delivered again, and it is live.
     assert!(crate::stage::heard(&mut idle).now_or_never().is_none());
     alice.say("now").await.unwrap();
     assert_eq!(crate::stage::heard(&mut idle).await.unwrap(), "now");

@@ -155,7 +155,7 @@ fn is_ambiguous(who: &ParticipantId, name: &str) -> bool {
     !ends_at_first_underscores(who) || name.contains("__") || name.starts_with('_')
 }
 
-/// Whether `participant__name` has this participant before its first `__`. A call by such a name is read so, whoever is present: nobody
+/// Whether `participant__name` has this participant before its first `__`. A call by such a name is read so, no matter who is present: nobody
 /// gets what was meant for another that is away.
 pub(crate) fn ends_at_first_underscores(who: &ParticipantId) -> bool {
     !who.as_str().contains("__") && !who.as_str().ends_with('_')

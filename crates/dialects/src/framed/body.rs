@@ -13,7 +13,7 @@ use super::header::{MAX_DEPTH, present, strict, string};
 pub(super) const DATA_METHOD: &str = "notifications/data";
 
 /// How long a RECEIVE may wait, and how long one waits that does not say.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Capabilities of a client, and the characters of each.
 const MAX_CAPABILITIES: usize = 64;
@@ -135,7 +135,7 @@ pub(super) fn receive(body: &[u8], limits: &Limits) -> Result<Duration, Refusal>
         timeout: Option<&'a RawValue>,
     }
     let raw: Raw<'_> = strict_object(body, limits)?;
-    let Some(raw) = raw.timeout else { return Ok(LONGEST_WAIT) };
+    let Some(raw) = raw.timeout else { return Ok(MAX_WAIT) };
     let millis = match string(raw) {
         // Digits of any number: what does not fit is longer than anything may be.
         Some(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -145,10 +145,10 @@ pub(super) fn receive(body: &[u8], limits: &Limits) -> Result<Duration, Refusal>
         None => number(raw.get()),
     };
     let millis = millis.filter(|millis| *millis >= 0.0).ok_or_else(|| {
-        let longest = LONGEST_WAIT.as_millis();
+        let longest = MAX_WAIT.as_millis();
         wrong(format!("`timeout` must be a number of milliseconds from 0, as a number or in digits; more than {longest} is {longest}"))
     })?;
-    Ok(LONGEST_WAIT.min(Duration::try_from_secs_f64(millis / 1000.0).unwrap_or(LONGEST_WAIT)))
+    Ok(MAX_WAIT.min(Duration::try_from_secs_f64(millis / 1000.0).unwrap_or(MAX_WAIT)))
 }
 
 /// A number as JSON has it, however large.

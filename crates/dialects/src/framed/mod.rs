@@ -46,9 +46,6 @@ type DialectAction = crate::DialectAction<Infallible>;
 /// How long a RECEIVE that does not want to wait does, for what lies in the log to be read.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
-/// The JSON-RPC code of a call that nobody will answer.
-const GONE: i64 = -32000;
-
 /// What does not change while a session lasts. No `Debug`: there is a credential in it.
 #[derive(Clone)]
 pub struct FramedOptions {
@@ -331,7 +328,8 @@ impl Framed {
     }
 
     fn call_failed(&mut self, request: &EnvelopeId, id: &RpcId, refusal: &Refusal) {
-        let error = RpcError::new(GONE, &*refusal.message).with_data(&json!({ "code": refusal.code }));
+        let error =
+            RpcError::new(RpcError::SERVER_ERROR, &*refusal.message).with_data(&json!({ "code": refusal.code }));
         self.tell(Kind::Mcp, Some(request), rpc::failure(&id.to_raw(), &error));
     }
 

@@ -51,7 +51,7 @@ struct Waiting {
     reply_to: PendingRequest,
     until: Instant,
     /// Whether its stream was opened while a batch was out.
-    again: bool,
+    opened_meanwhile: bool,
 }
 
 struct OutstandingBatch {
@@ -91,8 +91,8 @@ impl Receiving {
         if self.waiting.len() >= MAX_WAITING {
             return false;
         }
-        let again = self.batch.as_ref().is_some_and(|batch| reply_to.stream > batch.newest);
-        self.waiting.push_back(Waiting { reply_to, until, again });
+        let opened_meanwhile = self.batch.as_ref().is_some_and(|batch| reply_to.stream > batch.newest);
+        self.waiting.push_back(Waiting { reply_to, until, opened_meanwhile });
         true
     }
 
@@ -146,7 +146,7 @@ impl Receiving {
             return Some(Delivery { to, items });
         };
         let lost = batch.sent.is_empty();
-        let other = self.waiting.iter().position(|waiting| lost || waiting.again)?;
+        let other = self.waiting.iter().position(|waiting| lost || waiting.opened_meanwhile)?;
         let to = self.waiting.remove(other)?.reply_to;
         batch.sent.insert(to.stream);
         Some(Delivery { to, items: batch.items.clone() })

@@ -16,8 +16,8 @@ use super::{Machine, MachineTimer, Purpose};
 /// Something said to somebody that is answered by nobody.
 #[derive(Debug, Clone)]
 pub(super) struct Aside {
-    /// Its place among the others.
-    place: u64,
+    /// Which of the asides it is.
+    number: u64,
     /// Kept when it is sent again: the room may have stored it without an acknowledgement.
     stamp: (String, Timestamp),
     to: ParticipantId,
@@ -54,11 +54,11 @@ impl Machine {
         now: Instant,
     ) {
         let stamp = self.stamps.next(now);
-        let place = self.asides.numbered;
+        let number = self.asides.numbered;
         self.asides.numbered += 1;
-        let aside = Aside { place, stamp, to: to.clone(), about: about.cloned(), payload };
+        let aside = Aside { number, stamp, to: to.clone(), about: about.cloned(), payload };
         if self.is_out || !self.asides.unsaid.is_empty() {
-            self.asides.unsaid.insert(place, aside);
+            self.asides.unsaid.insert(number, aside);
         } else {
             self.send_aside(aside);
         }
@@ -84,7 +84,7 @@ impl Machine {
     pub(super) fn aside_refused(&mut self, aside: Aside, refusal: &Refusal, now: Instant) {
         self.asides.saying -= 1;
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
-            self.asides.unsaid.insert(aside.place, aside);
+            self.asides.unsaid.insert(aside.number, aside);
             if !self.is_out && !self.asides.is_resting {
                 self.asides.is_resting = true;
                 self.timers.insert((now + RETRY_DELAY, MachineTimer::Asides));

@@ -100,7 +100,7 @@ enum Purpose {
     /// A request in the client's name: a call, or a handshake.
     Request(EnvelopeId),
     /// A notification of the client's.
-    Told { stream: StreamId, id: Option<EnvelopeId> },
+    Notification { stream: StreamId, id: Option<EnvelopeId> },
     /// The client's answer to a request, which can be given again should the room not take it.
     Answer { stream: StreamId, id: Option<EnvelopeId>, request: EnvelopeId, incoming: Box<IncomingCall> },
     /// The news that tools have changed; the old state is kept until it is sent.
@@ -115,7 +115,7 @@ impl Purpose {
     /// The stream that waits to hear what became of it, and the message that came by it.
     fn waiting(&self) -> Option<(StreamId, Option<&EnvelopeId>)> {
         match self {
-            Self::Told { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
+            Self::Notification { stream, id } | Self::Answer { stream, id, .. } => Some((*stream, id.as_ref())),
             Self::Registered(registered) => Some((registered.stream, Some(&registered.id))),
             Self::Request(_) | Self::Reply(_) | Self::Aside(_) => None,
         }
@@ -140,7 +140,7 @@ pub struct Machine {
     incoming: HashMap<EnvelopeId, IncomingCall>,
     /// Replies that are on their way into the room, and those it had too much to take.
     replying: usize,
-    late: Vec<DoorReply>,
+    unsent_replies: Vec<DoorReply>,
     /// What else the room has not taken.
     asides: Asides,
     /// Whether nothing can be stored for now.
@@ -178,7 +178,7 @@ impl Machine {
             allowance: Allowance::new(now),
             incoming: HashMap::new(),
             replying: 0,
-            late: Vec::new(),
+            unsent_replies: Vec::new(),
             asides: Asides::default(),
             is_out: false,
             changed: VecDeque::new(),
@@ -284,7 +284,7 @@ impl Machine {
 
     fn accepted(&mut self, ticket: Ticket, repeated: bool, now: Instant) {
         match self.published.remove(&ticket.0) {
-            Some(Purpose::Told { stream, .. } | Purpose::Answer { stream, .. }) => {
+            Some(Purpose::Notification { stream, .. } | Purpose::Answer { stream, .. }) => {
                 self.streams.answer_on(stream, 202, StreamReply::Empty);
             }
             // Its answer, if there was one, went to the stream that sent it first.
@@ -306,7 +306,7 @@ impl Machine {
     fn undo(&mut self, purpose: Purpose, mut refusal: Refusal, now: Instant) {
         match purpose {
             Purpose::Request(id) => self.request_failed(&id, &refusal, now),
-            Purpose::Told { stream, id } => {
+            Purpose::Notification { stream, id } => {
                 refusal.regarding = id;
                 self.refuse(stream, &refusal, now);
             }
@@ -515,7 +515,7 @@ impl Dialect for Machine {
 
     /// What others ask waits in the room while replies to them do not get in.
     fn ready(&self) -> bool {
-        self.replying + self.late.len() < MAX_REPLIES
+        self.replying + self.unsent_replies.len() < MAX_REPLIES
     }
 }
 

@@ -58,7 +58,7 @@ impl Machine {
             (CONTEXT, params.to_raw())
         };
         let Some(envelope) = id.clone() else { return Err(wrong("a notification needs a `messageId`")) };
-        let purpose = Purpose::Told { stream, id };
+        let purpose = Purpose::Notification { stream, id };
         let payload = rpc::notification(method, Some(&params));
         if let Err((refusal, purpose)) = self.publish((envelope.as_str(), at), to, None, payload, purpose) {
             self.undo(purpose, refusal, now);
@@ -110,7 +110,7 @@ impl Machine {
         self.lengthen(&request, now);
         let params = with_meta(params.to_raw(), payload.get("context"), metadata.as_ref());
         let payload = rpc::notification("notifications/progress", Some(&params));
-        let purpose = Purpose::Told { stream, id: Some(id.clone()) };
+        let purpose = Purpose::Notification { stream, id: Some(id.clone()) };
         let to = std::slice::from_ref(&caller);
         if let Err((refusal, purpose)) = self.publish((id.as_str(), at), to, Some(&request), payload, purpose) {
             self.undo(purpose, refusal, now);

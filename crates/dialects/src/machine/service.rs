@@ -135,15 +135,15 @@ impl Machine {
     pub(super) fn not_replied(&mut self, reply: DoorReply, refusal: &Refusal, now: Instant) {
         if matches!(refusal.code, Code::RateLimited | Code::Closing) {
             // An outage's end is waited for instead.
-            if self.late.is_empty() && !self.is_out {
+            if self.unsent_replies.is_empty() && !self.is_out {
                 self.timers.insert((now + RETRY_DELAY, MachineTimer::Replies));
             }
-            self.late.push(reply);
+            self.unsent_replies.push(reply);
         }
     }
 
     pub(super) fn reply_again(&mut self) {
-        for reply in std::mem::take(&mut self.late) {
+        for reply in std::mem::take(&mut self.unsent_replies) {
             self.publish_reply(reply);
         }
     }
@@ -180,7 +180,7 @@ impl Machine {
         };
         if let Some(lacking) = tool.permissions.iter().find(|wanted| !is_permitted(wanted)) {
             let message = format!("`{}` needs the permission `{lacking}`", called.name);
-            return Err(rpc_error(FAILED, Code::Forbidden, message));
+            return Err(rpc_error(RpcError::SERVER_ERROR, Code::Forbidden, message));
         }
         if !called.arguments.get().starts_with('{') {
             return Err(RpcError::invalid_params("`arguments` must be an object"));
@@ -256,7 +256,7 @@ impl Machine {
         let reason = format!("`{}` did not answer within {} seconds", self.options.me, SILENCE_TIMEOUT.as_secs());
         let mut cancelled = Members::default();
         cancelled.set("reason", &reason);
-        self.reply_to(caller, request.clone(), id, &Err(rpc_error(FAILED, Code::Timeout, reason)), now);
+        self.reply_to(caller, request.clone(), id, &Err(rpc_error(RpcError::SERVER_ERROR, Code::Timeout, reason)), now);
         let (made, at) = self.stamps.next(now);
         let gateway = ParticipantId::host();
         let message = OutgoingMessage::new("notification", &made, at, &gateway, Some(&self.options.me));
@@ -268,7 +268,13 @@ impl Machine {
         for request in self.streams.take_unread() {
             let Some(IncomingCall { caller, id, .. }) = self.remove_incoming(&request) else { continue };
             let message = format!("`{}` does not take its messages, and too many wait for it", self.options.me);
-            self.reply_to(caller, request, id, &Err(rpc_error(FAILED, Code::RateLimited, message)), now);
+            self.reply_to(
+                caller,
+                request,
+                id,
+                &Err(rpc_error(RpcError::SERVER_ERROR, Code::RateLimited, message)),
+                now,
+            );
         }
     }
 
@@ -314,7 +320,7 @@ impl Machine {
     /// Answers a caller with an error in place of an answer that the room has no place for. Short answers are exempt from quotas.
     pub(super) fn fail_caller(&mut self, request: EnvelopeId, incoming: IncomingCall, refusal: &Refusal, now: Instant) {
         let message = format!("the answer of `{}` does not fit into the room: {}", self.options.me, refusal.message);
-        let error = rpc_error(FAILED, refusal.code, message);
+        let error = rpc_error(RpcError::SERVER_ERROR, refusal.code, message);
         self.reply_to(incoming.caller, request, incoming.id, &Err(error), now);
     }
 
@@ -347,9 +353,6 @@ impl Machine {
         }
     }
 }
-
-/// The JSON-RPC code of a call that comes to nothing for a reason of this protocol's; which, its data say.
-const FAILED: i64 = -32000;
 
 fn rpc_error(code: i64, word: Code, message: String) -> RpcError {
     RpcError::new(code, message).with_data(&json!({ "code": word }))

@@ -138,7 +138,14 @@ pub fn status(code: Code) -> u16 {
         Code::Closing => 503,
         Code::Timeout | Code::ApprovalExpired => 504,
         Code::StorageFull => 507,
-        _ => 400,
+        Code::InvalidJson
+        | Code::InvalidEnvelope
+        | Code::UnsupportedProtocol
+        | Code::RecipientRequired
+        | Code::CorrelationRequired
+        | Code::InvalidParameters
+        | Code::ToolError
+        | Code::TooDeep => 400,
     }
 }
 

@@ -37,7 +37,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy)]
 enum HostList {
     Asking { since: Instant, is_stale: bool },
-    Known { since: Instant },
+    Fetched { since: Instant },
     Lacking { since: Instant },
 }
 
@@ -47,7 +47,7 @@ pub(super) struct CatalogueHost {
     roster: BTreeSet<String>,
     newcomers: BTreeSet<String>,
     lists: BTreeMap<(String, Listing), HostList>,
-    wanted: BTreeSet<Listing>,
+    requested: BTreeSet<Listing>,
     gathers: Vec<(u64, &'static [Listing])>,
     /// The version after which the door wants the next.
     after: Option<u64>,
@@ -60,7 +60,7 @@ impl Default for CatalogueHost {
             roster: BTreeSet::new(),
             newcomers: BTreeSet::new(),
             lists: BTreeMap::new(),
-            wanted: BTreeSet::new(),
+            requested: BTreeSet::new(),
             gathers: Vec::new(),
             after: None,
         }
@@ -80,20 +80,20 @@ impl CatalogueHost {
                 return Vec::new();
             }
             RoomQuery::Watch { listings } => {
-                self.wanted.extend(listings);
+                self.requested.extend(listings);
                 return Vec::new();
             }
             // Nothing is forbidden on this stage, and a script says itself what becomes of waits.
             RoomQuery::Authority | RoomQuery::Wait { .. } | RoomQuery::StopWaiting { .. } => return Vec::new(),
             RoomQuery::Gather { number, listings } => (number, listings),
         };
-        self.wanted.extend(listings);
+        self.requested.extend(listings);
         self.gathers.push((number, listings));
         let all = self.roster.iter().flat_map(|who| listings.iter().map(|listing| (who.clone(), *listing)));
         let is_due = |list: &(String, Listing)| match self.lists.get(list) {
             None => true,
             Some(HostList::Asking { .. }) => false,
-            Some(HostList::Known { since }) => *since + max_age <= now,
+            Some(HostList::Fetched { since }) => *since + max_age <= now,
             Some(HostList::Lacking { since }) => *since + RETRY_AFTER <= now,
         };
         let due = all.filter(is_due).collect();
@@ -110,7 +110,7 @@ impl CatalogueHost {
     pub(super) fn joined(&mut self, who: &str, is_followed: bool, now: Instant) -> Consults {
         self.roster.insert(who.to_owned());
         self.newcomers.insert(who.to_owned());
-        let wanted = Listing::ALL.into_iter().filter(|listing| is_followed || self.wanted.contains(listing));
+        let wanted = Listing::ALL.into_iter().filter(|listing| is_followed || self.requested.contains(listing));
         let lists = wanted.map(|listing| (who.to_owned(), listing)).collect();
         self.ask(lists, now)
     }
@@ -140,7 +140,7 @@ impl CatalogueHost {
         let state = match items {
             Some(items) => {
                 self.builder.put(&id(who), listing, items, is_news);
-                HostList::Known { since: now }
+                HostList::Fetched { since: now }
             }
             None => HostList::Lacking { since: now },
         };

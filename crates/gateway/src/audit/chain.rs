@@ -25,7 +25,7 @@ pub(super) struct Marker<'a> {
     pub(super) after: Option<&'a str>,
 }
 
-/// What a line says of the chain. A line that is no JSON says nothing.
+/// What a line says of the chain. A line that is not JSON says nothing.
 #[derive(Default, Deserialize)]
 pub(super) struct ChainLink {
     #[serde(default)]

@@ -35,7 +35,7 @@ pub use files::{AuditRotation, rotated};
 pub use verify::{AuditFault, AuditReport, verify};
 
 /// How many events may wait for the disk.
-const WAITING: usize = 8192;
+const MAX_WAITING_EVENTS: usize = 8192;
 
 /// How many attempts to come in and refusals are kept of one second. Of those without a valid token there are fewer ([`strangers`]).
 const MAX_EVENTS_PER_SECOND: u32 = 500;
@@ -191,7 +191,7 @@ impl Audit {
     /// Adds to the trail in a file, which is made where there is none, readable by its owner alone. No symbolic link is followed to it.
     pub fn open(path: &Path, rotation: AuditRotation, now: Timestamp) -> io::Result<Self> {
         let (files, head) = AuditFiles::open(path, rotation, now)?;
-        Self::start(files, head, WAITING)
+        Self::start(files, head, MAX_WAITING_EVENTS)
     }
 
     /// No trail: what is recorded is forgotten.

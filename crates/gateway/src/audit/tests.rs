@@ -342,7 +342,7 @@ fn strangers_are_summed_up_after_a_while() {
 fn off_is_off() {
     let audit = Audit::off();
     // More than a queue that nobody reads would hold.
-    for _ in 0..=WAITING {
+    for _ in 0..=MAX_WAITING_EVENTS {
         audit.record(join());
     }
     audit.close();

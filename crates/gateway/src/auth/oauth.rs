@@ -114,7 +114,7 @@ impl OAuthRules {
         for name in ["exp", "nbf", "iat", "jti", "cnf", "require_integrity", "capabilities"] {
             own.extend(claims.get(name).map(|value| (name.to_owned(), value.clone())));
         }
-        // They have other meanings elsewhere, so what is none of ours is left out rather than refused.
+        // They have other meanings elsewhere, so permissions that are not ours are left out rather than refused.
         let fits = |name: &&str| name.chars().count() <= MAX_NAME_CHARS && !name.chars().any(char::is_control);
         let name = claims.get("name").and_then(Value::as_str).filter(fits);
         own.extend(name.map(|name| ("name".to_owned(), json!(name))));

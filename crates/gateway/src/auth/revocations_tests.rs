@@ -132,7 +132,7 @@ async fn a_session_ends_with_any_of_its_tokens() {
 }
 
 #[tokio::test]
-async fn whoever_is_connected_hears_of_it() {
+async fn open_connections_get_the_revocation() {
     let scratch = Scratch::new();
     let revocations = open(&scratch);
     let watch = revocations.revoked_later(&grant("alice", "a", ONE_SECOND_MS));

@@ -1,6 +1,6 @@
 //! Sign-ins: what a browser holds in a cookie in place of a token, for a day at most.
 //!
-//! The value is a grant, signed with a key made from the gateway's own: no token is one, whoever signed the token, and it is no
+//! The value is a grant, signed with a key made from the gateway's own: no token is one, no matter which key signed it, and it is no
 //! token. So nothing is kept of sign-ins, and a restart forgets none; what is kept is who has signed out. Where several
 //! gateways share a log, every one of them knows who has signed out at any, and looks nowhere else to see it.
 
@@ -116,7 +116,7 @@ impl SignIns {
         if value.len() > MAX_BYTES { Err(AuthError::SignInTooLong) } else { Ok(SignedIn { value, grant }) }
     }
 
-    /// What a cookie's value stands for. Why not is not told: whatever it is, the person signs in again.
+    /// What a cookie's value stands for. The reason is left out: whatever it is, the person signs in again.
     pub(crate) fn verify(&self, value: &str, now: Timestamp) -> Result<Grant, AuthError> {
         let grant = self.verifier.verify(value, now).map_err(|_| AuthError::NotSignedIn)?;
         let grant = Grant { by_sign_in: true, ..grant };

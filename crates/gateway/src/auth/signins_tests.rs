@@ -209,7 +209,7 @@ fn a_sign_out_that_could_not_be_written_down_is_when_it_is_repeated() {
 }
 
 #[test]
-fn whoever_signs_out_all_day_long_is_signed_out_everywhere() {
+fn a_person_that_signs_out_all_day_is_signed_out_everywhere() {
     let (scratch, key) = (Scratch::new(), LocalKey::generate());
     let signs = opened(&scratch, &key, NOW);
     let begin = |id: &str, now| signs.begin(grant(id, later(30 * HOUR)), now).expect("signed in").value;
@@ -265,7 +265,7 @@ async fn a_connection_ends_with_its_sign_in_and_with_no_other() {
     assert!(ended(&signs.visit(&first.grant).expect("a visit")), "also one that begins only then");
     assert_eq!(signs.visits.count(), 2);
     drop(visits);
-    assert_eq!(signs.visits.count(), 0, "nothing is kept of those who have gone");
+    assert_eq!(signs.visits.count(), 0, "nothing is kept of people that have gone");
 }
 
 /// A gateway beside others.
@@ -310,7 +310,7 @@ fn what_one_gateway_has_heard_counts_at_the_other() {
         assert_eq!(each.verify(&first, NOW), Err(AuthError::NotSignedIn), "told before");
         assert!(each.verify(&third, NOW).is_ok(), "nobody has ended it");
     }
-    // One who could not tell tells after a restart; what the others know is not told again.
+    // One who could not tell tells after a restart; what the others know is not sent again.
     end(&one, &third, NOW);
     let again = shared(&here, later(1));
     assert_eq!(again.ended.unshared().len(), 1);

@@ -29,13 +29,13 @@ pub const SIGN_OUTS_FILE: &str = "signed-out.jsonl";
 pub(crate) const SIGN_OUTS: Keyspace = Keyspace { name: "signouts", time_to_live: Duration::from_secs(25 * 60 * 60) };
 
 /// How many sign-outs of one participant are kept one by one.
-const PER_PARTICIPANT: usize = 32;
+const MAX_PER_PARTICIPANT: usize = 32;
 
 /// How many participants are remembered, of all gateways that share a log.
-const PARTICIPANTS: usize = 10_000;
+const MAX_PARTICIPANTS: usize = 10_000;
 
 /// How many lines the file may have beyond twice those that matter.
-const SLACK: usize = 1000;
+const MAX_SPARE_LINES: usize = 1000;
 
 /// The sign-ins that were ended.
 pub(super) struct SignOuts {
@@ -107,7 +107,7 @@ impl SignOuts {
         let unshared = if is_shared { ended.keys().cloned().collect() } else { HashSet::new() };
         let table =
             Mutex::new(SignOutTable { ended, everybody: None, file, lines, unwritten: HashSet::new(), unshared });
-        Ok(Self { path, table, is_shared, per_participant: PER_PARTICIPANT, participants: PARTICIPANTS })
+        Ok(Self { path, table, is_shared, per_participant: MAX_PER_PARTICIPANT, participants: MAX_PARTICIPANTS })
     }
 
     fn table(&self) -> MutexGuard<'_, SignOutTable> {
@@ -217,7 +217,7 @@ impl SignOuts {
 
     fn keep(&self, table: &mut SignOutTable, line: &SignOutLine, now: Timestamp) -> io::Result<()> {
         let matter: usize = table.ended.values().map(|ended| ended.one_by_one.len() + 1).sum();
-        let takes_more = table.unwritten.is_empty() && table.lines <= 2 * matter + SLACK;
+        let takes_more = table.unwritten.is_empty() && table.lines <= 2 * matter + MAX_SPARE_LINES;
         table.unwritten.insert(line.participant.clone());
         if !takes_more {
             return self.write_all(table, now);

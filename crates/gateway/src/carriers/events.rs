@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use salon_dialects::EventFrame;
 
 /// A comment. It carries nothing; proxies between do not take the stream for dead.
-pub(super) const KEEP_ALIVE: Bytes = Bytes::from_static(b": \n\n");
+pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": \n\n");
 
 /// The fields of one event, borrowed.
 #[derive(Debug, Clone, Copy, Default)]

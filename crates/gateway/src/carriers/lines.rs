@@ -47,7 +47,7 @@ pub(crate) struct SessionLines {
     calls: mpsc::Sender<LineCall>,
     common: Arc<SharedPipes>,
     last: Arc<AtomicU32>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl SessionLines {
@@ -58,12 +58,12 @@ impl SessionLines {
 
     /// A connection becomes one of the session's.
     pub(crate) async fn open(&self) -> Result<(LineInput, Answers), NotOpened> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| NotOpened::Full)?;
         let (pipe, listener) = Pipe::new(self.common.clone());
         // One session has fewer connections than there are numbers.
         let stream = StreamId(self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
         self.calls.send(LineCall::Open(stream, pipe)).await.map_err(|_| NotOpened::Ended)?;
-        Ok((LineInput { calls: self.calls.clone(), stream, _place: place }, Answers(listener)))
+        Ok((LineInput { calls: self.calls.clone(), stream, _permit: permit }, Answers(listener)))
     }
 }
 
@@ -71,7 +71,7 @@ impl SessionLines {
 pub(crate) struct LineInput {
     calls: mpsc::Sender<LineCall>,
     stream: StreamId,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl LineInput {
@@ -124,7 +124,7 @@ impl LineConnections {
             calls: sender,
             common: common.clone(),
             last: Arc::default(),
-            places: Arc::new(Semaphore::new(MAX_LINES)),
+            permits: Arc::new(Semaphore::new(MAX_LINES)),
         };
         (Self { calls, common, pipes: HashMap::new(), cut: Vec::new(), undelivered, expires }, way)
     }
@@ -282,7 +282,7 @@ mod tests {
         }
         assert_eq!(way.open().await.err(), Some(NotOpened::Full));
         open.pop();
-        assert!(way.open().await.is_ok(), "whoever hangs up makes room");
+        assert!(way.open().await.is_ok(), "a session that hangs up makes room");
     }
 
     #[tokio::test]

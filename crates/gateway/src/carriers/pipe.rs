@@ -25,7 +25,7 @@ pub(super) const MAX_WAITING: usize = 4 << 20;
 const MAX_WAITING_IN_ALL: usize = 4 * MAX_WAITING;
 
 /// How often a reader hears something.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// What the answers of one session have in common.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Pipe {
         }
     }
 
-    /// Adds a piece; says whether the reader is still worth writing to. One that was cut off is not told of again.
+    /// Adds a piece; says whether the reader is still worth writing to. One that was cut off is reported once.
     pub(super) fn push(&self, piece: Bytes) -> bool {
         let mut state = self.state();
         if state.gone || state.end.is_some() {
@@ -219,7 +219,7 @@ pub(super) struct EventBody {
 
 impl EventBody {
     pub(super) fn new(listener: PipeReader, expires: std::time::Instant) -> Self {
-        let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+        let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { listener, keep_alive, expired: Box::pin(tokio::time::sleep_until(expires.into())) }
     }

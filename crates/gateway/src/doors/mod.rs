@@ -177,7 +177,7 @@ enum CatalogueUse {
     /// None: it sees the room's host alone.
     None,
     /// The lists that it asks for.
-    Asked,
+    Requested,
     /// All: the client is told of changes of lists that it has not asked for.
     Announced,
 }

@@ -83,11 +83,11 @@ fn is_key(text: &[u8]) -> bool {
 /// refusal and the connection stays usable.
 pub(super) fn hard_limit(gateway: &GatewayState) -> usize {
     /// How much longer than the longest answer.
-    const SLACK: usize = 64 * 1024;
+    const EXTRA_BYTES: usize = 64 * 1024;
     let limits = gateway.config.limits.envelope();
     match limits.message {
         0 => MAX_MESSAGE,
-        message => message.saturating_mul(2).max(limits.answer.saturating_add(SLACK)),
+        message => message.saturating_mul(2).max(limits.answer.saturating_add(EXTRA_BYTES)),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct FormSession {
 #[derive(Default)]
 pub(super) struct ApproverForms {
     sessions: HashMap<FormSession, FormClient>,
-    asked: HashSet<(EnvelopeId, FormSession)>,
+    put_forms: HashSet<(EnvelopeId, FormSession)>,
 }
 
 /// What is known of a session's client.
@@ -55,7 +55,7 @@ struct FormClient {
 
 /// Which sessions are asked.
 #[derive(Clone, Copy)]
-pub(super) enum AskedSessions<'a> {
+pub(super) enum EligibleSessions<'a> {
     /// Those that can be asked now: of the legacy era, and of participants that these are.
     Now(&'a HashSet<ParticipantId>),
     /// Those of a participant whose call the host is about to see to.
@@ -109,42 +109,42 @@ impl ApproverForms {
     pub(super) fn session_ended(&mut self, envelope: &Envelope) {
         if let Some(session) = session_of(envelope) {
             self.sessions.remove(&session);
-            self.asked.retain(|(_, asked)| *asked != session);
+            self.put_forms.retain(|(_, asked)| *asked != session);
         }
     }
 
     /// The questions that are to be put now. Each is put once, unless that fails.
-    pub(super) fn due(&mut self, office: &Office, askable: AskedSessions<'_>) -> Vec<ApprovalForm> {
+    pub(super) fn due(&mut self, office: &Office, askable: EligibleSessions<'_>) -> Vec<ApprovalForm> {
         if self.sessions.is_empty() {
             return Vec::new();
         }
         let held = office.desk.held_calls();
-        self.asked.retain(|(id, _)| held.iter().any(|hold| hold.request.id == *id));
+        self.put_forms.retain(|(id, _)| held.iter().any(|hold| hold.request.id == *id));
         self.sessions.retain(|session, _| office.desk.participant(&session.participant).is_some());
         let mut due: Vec<ApprovalForm> = Vec::new();
         for hold in held.iter().filter(|hold| !hold.is_approved()) {
             let is_askable = |(session, client): &(&FormSession, &FormClient)| match askable {
-                AskedSessions::Now(waiting) => client.era == Era::Legacy || waiting.contains(&session.participant),
-                AskedSessions::Of(caller) => session.participant == *caller,
+                EligibleSessions::Now(waiting) => client.era == Era::Legacy || waiting.contains(&session.participant),
+                EligibleSessions::Of(caller) => session.participant == *caller,
             };
             for (session, client) in self.sessions.iter().filter(is_askable) {
                 let approver = Approver { office, who: &session.participant, stamp: client.stamp.as_ref() };
-                let is_asked = self.asked.contains(&(hold.request.id.clone(), session.clone()));
+                let is_asked = self.put_forms.contains(&(hold.request.id.clone(), session.clone()));
                 let has_decided = hold.approved_by.contains(&session.participant);
-                let asked = self.asked.iter().filter(|(_, asked)| asked == session).count();
+                let asked = self.put_forms.iter().filter(|(_, asked)| asked == session).count();
                 let is_busy = asked + due.iter().filter(|form| form.session == *session).count() >= MAX_FORMS;
                 if !is_asked && !is_busy && !has_decided && approver.check(hold).is_ok() && form(hold).is_some() {
                     due.push(ApprovalForm { session: session.clone(), hold: hold.clone() });
                 }
             }
         }
-        self.asked.extend(due.iter().map(|form| (form.hold.request.id.clone(), form.session.clone())));
+        self.put_forms.extend(due.iter().map(|form| (form.hold.request.id.clone(), form.session.clone())));
         due
     }
 
     /// Notes that a question could not be put.
     pub(super) fn unasked(&mut self, hold: &EnvelopeId, session: &FormSession) {
-        self.asked.remove(&(hold.clone(), session.clone()));
+        self.put_forms.remove(&(hold.clone(), session.clone()));
     }
 }
 

@@ -312,7 +312,7 @@ impl Approver<'_> {
         if held.approvers.is_empty() {
             return authority.check(who, &act).map_err(|refusal| refusal.message);
         }
-        // A token that is limited to other things does not decide, whoever it is of.
+        // A token that is limited to other things does not decide, no matter whose it is.
         if is_named && authority.token_allows(&act) {
             Ok(())
         } else {

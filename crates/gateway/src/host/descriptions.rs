@@ -1,101 +1,64 @@
 //! The host's tools as `tools/list` shows them, written for a model to use well.
 
-use std::sync::{Arc, LazyLock};
+use serde_json::{Value, json};
 
-use salon_mcp::listing::{ListItem, Listing, read_page};
-use salon_protocol::{ParticipantId, Stamp};
-use serde_json::json;
-use serde_json::value::RawValue;
-
-use super::control::ControlCall;
-use super::office::Office;
-use super::speech::text;
 use super::tools::MAX_ENTRIES;
-use super::{context, control, direct, find, gather, messages, output_schemas, search, status, waiting};
+use super::{find, gather, output_schemas, waiting};
 use crate::host::arguments::MAX_TIME;
 
-/// The tools.
-static TOOLS: LazyLock<Arc<[ListItem]>> = LazyLock::new(|| {
-    let tools = [
-        talking(),
-        vec![search::description()],
-        messages::descriptions(),
-        tools_of_others(),
-        wait(),
-        control::descriptions(),
-        context::descriptions(),
-    ]
-    .concat();
-    let page = read_page(Listing::Tools, &text(&json!({ "tools": tools })));
-    page.map(|(tools, _)| tools.into()).unwrap_or_default()
-});
-
-/// The tools that are listed to a participant. Those for control are listed where it may use them.
-pub(super) fn tools(office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> Arc<[ListItem]> {
-    let is_listed = |tool: &&ListItem| match ControlCall::is_one(&tool.name) || &*tool.name == "message.redact" {
-        true => control::is_listed(&tool.name, office, caller, stamp),
-        false => {
-            let authority = office.desk.authority(caller, stamp);
-            authority.is_none_or(|authority| authority.lists(caller, &ParticipantId::host(), &tool.name))
-        }
-    };
-    TOOLS.iter().filter(is_listed).cloned().collect()
+/// `presence.get`.
+pub(super) fn presence_get() -> Value {
+    json!({
+        "name": "presence.get",
+        "title": "Who is here",
+        "description": "Lists the participants present in this room",
+        "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
+        "outputSchema": output_schemas::presence(),
+        "annotations": { "readOnlyHint": true }
+    })
 }
 
-/// The same as the result of `tools/list`.
-pub(super) fn list(office: &Office, caller: &ParticipantId, stamp: Option<&Stamp>) -> Box<RawValue> {
-    let tools = tools(office, caller, stamp);
-    let tools: Vec<&RawValue> = tools.iter().map(|tool| &*tool.raw).collect();
-    text(&json!({ "tools": tools }))
-}
-
-fn talking() -> Vec<serde_json::Value> {
-    vec![
-        json!({
-            "name": "presence.get",
-            "title": "Who is here",
-            "description": "Lists the participants present in this room",
-            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
-            "outputSchema": output_schemas::presence(),
-            "annotations": { "readOnlyHint": true }
-        }),
-        status::description(),
-        direct::description(),
-        json!({
-            "name": "chat.say",
-            "title": "Say something",
-            "description": "Says something to everyone in this room, in the caller's name",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "text": { "type": "string", "description": "What to say" },
-                    "format": { "type": "string", "enum": ["plain", "markdown"], "default": "plain" }
-                },
-                "required": ["text"],
-                "additionalProperties": false
+/// `chat.say`.
+pub(super) fn chat_say() -> Value {
+    json!({
+        "name": "chat.say",
+        "title": "Say something",
+        "description": "Says something to everyone in this room, in the caller's name",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "text": { "type": "string", "description": "What to say" },
+                "format": { "type": "string", "enum": ["plain", "markdown"], "default": "plain" }
             },
-            "outputSchema": output_schemas::said()
-        }),
-        json!({
-            "name": "history.get",
-            "title": "What was said",
-            "description": "Reads envelopes of this room, newest first",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_ENTRIES, "default": 20 },
-                    "before": { "type": "string", "description": "An envelope id or an RFC 3339 time; only what came before" },
-                    "after": { "type": "string", "description": "An envelope id; only what came after" }
-                },
-                "additionalProperties": false
-            },
-            "outputSchema": output_schemas::history(),
-            "annotations": { "readOnlyHint": true }
-        }),
-    ]
+            "required": ["text"],
+            "additionalProperties": false
+        },
+        "outputSchema": output_schemas::said()
+    })
 }
 
-fn tools_of_others() -> Vec<serde_json::Value> {
+/// `history.get`.
+pub(super) fn history_get() -> Value {
+    json!({
+        "name": "history.get",
+        "title": "What was said",
+        "description": "Reads envelopes of this room, newest first",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_ENTRIES, "default": 20 },
+                "before": { "type": "string", "description": "An envelope id or an RFC 3339 time; only what came before" },
+                "after": { "type": "string", "description": "An envelope id; only what came after" }
+            },
+            "additionalProperties": false
+        },
+        "outputSchema": output_schemas::history(),
+        "annotations": { "readOnlyHint": true }
+    })
+}
+
+/// `room.find_tools` and `room.call_all`.
+pub(super) fn tools_of_others() -> Vec<Value> {
     vec![
         json!({
             "name": "room.find_tools",
@@ -161,8 +124,9 @@ fn tools_of_others() -> Vec<serde_json::Value> {
     ]
 }
 
-fn wait() -> Vec<serde_json::Value> {
-    vec![json!({
+/// `room.wait`.
+pub(super) fn wait() -> Value {
+    json!({
         "name": "room.wait",
         "title": "Wait for something to happen",
         "description": "Waits until something for you happens in this room, and answers with everything of that sort that happened \
@@ -204,25 +168,5 @@ fn wait() -> Vec<serde_json::Value> {
         },
         "outputSchema": waiting::output_schema(),
         "annotations": { "readOnlyHint": true }
-    })]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_tool_is_listed_with_a_schema() {
-        let names: Vec<_> = TOOLS.iter().map(|tool| &*tool.name).collect();
-        let expected = "presence.get presence.set dm.open chat.say history.get room.search chat.edit chat.retract message.redact message.status room.find_tools room.call_all room.wait \
-            topic.get topic.configure participant.pause participant.resume participant.remove participant.readmit room.stop room.resume \
-            approval.list approval.decide context.get context.list context.history context.put context.delete context.watch";
-        assert_eq!(names.join(" "), expected);
-        for tool in TOOLS.iter() {
-            let tool: serde_json::Value = serde_json::from_str(tool.raw.get()).expect("JSON");
-            assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
-            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
-            assert!(!tool["description"].as_str().unwrap_or_default().contains("  "), "{tool}");
-        }
-    }
+    })
 }

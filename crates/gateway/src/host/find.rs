@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::arguments::Arguments;
 use super::calls::{MissingAnswer, some};
 use super::catalogue::{Consulted, OfferedList};
-use super::descriptions;
 use super::office::{HostRequest, Office};
+use super::resident::registry;
 use super::speech::{HostOutcome, cut, text, told};
 
 pub(super) const MAX_TOOLS: usize = 500;
@@ -67,14 +67,14 @@ async fn offers(
 pub(super) async fn find(
     office: Arc<Office>,
     request: HostRequest,
-    wish: FindRequest,
+    options: FindRequest,
     consulted: Vec<Consulted>,
 ) -> HostOutcome {
     let (offers, unanswered) = offers(consulted, Instant::now() + FIND_TIMEOUT).await;
     let host = ParticipantId::host();
-    let own = wish.participant.as_ref().is_none_or(ParticipantId::is_host);
+    let own = options.participant.as_ref().is_none_or(ParticipantId::is_host);
     let (caller, stamp) = (request.caller(), request.entry.stamp.as_ref());
-    let own_tools = descriptions::tools(&office, caller, stamp);
+    let own_tools = registry::tools(&office, caller, stamp);
     let own = own.then_some((&host, &*own_tools));
     let lists = own.into_iter().chain(offers.iter().map(|(id, offer)| (id, &*offer.items)));
     let authority = office.desk.authority(caller, stamp);
@@ -84,10 +84,10 @@ pub(super) async fn find(
     let tools = lists.flat_map(|(participant, tools)| tools.iter().map(move |tool| (participant, tool)));
     let tools = tools.filter(|(participant, tool)| may_call(participant, tool));
     let tools = tools.filter_map(|(participant, tool)| ToolView::of(participant, tool));
-    let mut found = rank(tools.collect(), wish.query.as_deref().unwrap_or_default());
+    let mut found = rank(tools.collect(), options.query.as_deref().unwrap_or_default());
 
     let total = found.len();
-    found.truncate(wish.limit);
+    found.truncate(options.limit);
     let mut room = office.toolbox.room_for_texts();
     // A schema counts for what it takes as it is and in words.
     found.retain(|tool| match room.checked_sub(tool.weight()) {

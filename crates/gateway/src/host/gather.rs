@@ -81,21 +81,21 @@ impl GatherRequest {
 pub(super) async fn call_all(
     office: Arc<Office>,
     request: HostRequest,
-    wish: GatherRequest,
+    options: GatherRequest,
     consulted: Vec<Consulted>,
     progress: Option<Box<RawValue>>,
 ) -> HostOutcome {
-    let deadline = Instant::now() + wish.time;
-    let voters = wish.participants.as_ref().map_or(consulted.len(), Vec::len);
-    let mut gathered = GatherResult::new(wish.strategy, voters, office.toolbox.room_for_texts());
-    for named in wish.participants.iter().flatten() {
+    let deadline = Instant::now() + options.time;
+    let voters = options.participants.as_ref().map_or(consulted.len(), Vec::len);
+    let mut gathered = GatherResult::new(options.strategy, voters, office.toolbox.room_for_texts());
+    for named in options.participants.iter().flatten() {
         if !consulted.iter().any(|consulted| consulted.who.id == *named) {
             gathered.lack(named.clone(), MissingReason::Absent);
         }
     }
 
     let meta = meta_for(&request);
-    let params = text(&Params { name: &wish.tool, arguments: wish.arguments.as_deref(), meta });
+    let params = text(&Params { name: &options.tool, arguments: options.arguments.as_deref(), meta });
     // Everyone is asked as soon as it is known what it offers, however slow the others are.
     let (mut in_doubt, mut waiting) = (HashSet::new(), HashSet::new());
     let mut consulting = FuturesUnordered::new();
@@ -123,17 +123,17 @@ pub(super) async fn call_all(
                 let participant = who.id.clone();
                 in_doubt.remove(&participant);
                 match offer {
-                    Ok(offer) if wish.participants.is_none() && !offer.has(&wish.tool) => gathered.excuse(),
-                    Ok(_) if gathered.asked == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, MissingReason::Unasked),
-                    Ok(_) if !may_call(&office, &request, &participant, &wish.tool) => {
+                    Ok(offer) if options.participants.is_none() && !offer.has(&options.tool) => gathered.excuse(),
+                    Ok(_) if gathered.asked_count == MAX_PARTICIPANTS_ASKED => gathered.lack(participant, MissingReason::Unasked),
+                    Ok(_) if !may_call(&office, &request, &participant, &options.tool) => {
                         gathered.lack(participant, MissingReason::Forbidden);
                     }
                     Ok(_) => {
-                        gathered.asked += 1;
+                        gathered.asked_count += 1;
                         waiting.insert(participant);
                         asking.push(ask(&office, who, &params, request.entry.stamp.clone()));
                     }
-                    Err(reason) if wish.participants.is_none() => {
+                    Err(reason) if options.participants.is_none() => {
                         gathered.unanswered.push(MissingAnswer { participant, reason });
                         gathered.excuse();
                     }
@@ -148,14 +148,14 @@ pub(super) async fn call_all(
     let reason = if gathered.is_settled() { MissingReason::Unneeded } else { MissingReason::Timeout };
     waiting.into_iter().for_each(|participant| gathered.lack(participant, reason));
     for participant in in_doubt {
-        match (&wish.participants, reason) {
+        match (&options.participants, reason) {
             (Some(_), _) => gathered.lack(participant, reason),
             // Whether it offers the tool does not matter any more.
             (None, MissingReason::Unneeded) => {}
             (None, _) => gathered.unanswered.push(MissingAnswer { participant, reason }),
         }
     }
-    Ok(gathered.tell(&wish.tool))
+    Ok(gathered.tell(&options.tool))
 }
 
 #[derive(Serialize)]
@@ -228,7 +228,7 @@ struct GatherAnswer {
 
 struct GatherResult {
     strategy: Strategy,
-    asked: usize,
+    asked_count: usize,
     /// Everyone has a vote who was named, or who offers the tool or may do so.
     tally: Tally<Ballot>,
     answers: Vec<GatherAnswer>,
@@ -246,7 +246,7 @@ impl GatherResult {
     fn new(strategy: Strategy, voters: usize, room: usize) -> Self {
         Self {
             strategy,
-            asked: 0,
+            asked_count: 0,
             tally: Tally::new(voters),
             answers: Vec::new(),
             decided: None,

@@ -45,7 +45,7 @@ pub(super) enum Demand {
     /// None: no session follows the catalogue.
     None,
     /// Those that sessions have asked for or subscribe to.
-    Wanted,
+    Requested,
     /// All: a session is told of changes of lists that it has not asked for.
     All,
 }
@@ -101,7 +101,7 @@ impl Board {
         match others.next() {
             None => Demand::None,
             Some(first) if first > 0 || others.any(|announced_to| announced_to > 0) => Demand::All,
-            Some(_) => Demand::Wanted,
+            Some(_) => Demand::Requested,
         }
     }
 
@@ -329,11 +329,11 @@ mod tests {
         assert_eq!(desk.board().demand(&carol), Demand::All, "a session that came before the host counts");
         assert_eq!(desk.board().demand(&alice), Demand::None, "nobody but alice follows");
         let shared = library.follow(&topic(), &bob, false);
-        assert_eq!(desk.board().demand(&alice), Demand::Wanted);
+        assert_eq!(desk.board().demand(&alice), Demand::Requested);
         shared.watch(&[Listing::Tools, Listing::Templates]);
         assert_eq!(Listing::ALL.map(|listing| desk.board().is_watched(listing)), [true, false, false, true]);
         drop(follower);
-        assert_eq!(desk.board().demand(&carol), Demand::Wanted);
+        assert_eq!(desk.board().demand(&carol), Demand::Requested);
         drop(shared);
         assert_eq!(desk.board().demand(&carol), Demand::None);
         let follower = library.follow(&topic(), &alice, true);

@@ -48,27 +48,27 @@ impl ReadPosition {
     ) -> Result<Self, String> {
         let (log, topic, caller) = (&*office.toolbox.log, office.desk.topic(), waiting.id);
         let is_given = after.is_some();
-        let remembered = || office.toolbox.places().get(topic, caller);
-        let place = match after {
+        let remembered = || office.toolbox.read_positions().get(topic, caller);
+        let position = match after {
             Some(id) => {
                 let found = resolve(log, topic, &id).await;
                 Self { position: found.map_err(|refusal| format!("`after`: {}", refusal.message))?, id }
             }
             None => match remembered() {
-                Some(place) => place,
+                Some(position) => position,
                 None => Self::look_back(office, waiting).await.map_err(|refusal| refusal.message.to_string())?,
             },
         };
         if !office.toolbox.history_off.contains(topic) {
-            return Ok(place);
+            return Ok(position);
         }
         // What was said before somebody came is nobody's to read here.
         let standing = log.standing(topic).await.map_err(|error| unreadable(&error).message.to_string())?;
         let is_callers =
             |entry: &&Arc<Entry>| entry.envelope.presence().is_some_and(|presence| presence.participant.id == *caller);
         let joined = standing.present.iter().find(is_callers).or(waiting.request).ok_or("you are not in this room")?;
-        if joined.position.in_order(place.position) == Some(true) || joined.position == place.position {
-            Ok(place)
+        if joined.position.in_order(position.position) == Some(true) || joined.position == position.position {
+            Ok(position)
         } else if is_given {
             Err("`after`: history is off in this topic, and this envelope is older than your joining".into())
         } else {
@@ -109,7 +109,7 @@ impl ReadPosition {
 
 #[derive(Debug, Default)]
 pub(super) struct ReadPositions {
-    places: HashMap<Key, (u64, ReadPosition)>,
+    positions: HashMap<Key, (u64, ReadPosition)>,
     /// Who was noted when, the longest ago first.
     noted: BTreeMap<u64, Key>,
     clock: u64,
@@ -117,20 +117,20 @@ pub(super) struct ReadPositions {
 
 impl ReadPositions {
     pub(super) fn get(&self, topic: &TopicName, who: &ParticipantId) -> Option<ReadPosition> {
-        self.places.get(&(topic.clone(), who.clone())).map(|(_, place)| place.clone())
+        self.positions.get(&(topic.clone(), who.clone())).map(|(_, position)| position.clone())
     }
 
-    pub(super) fn note(&mut self, topic: &TopicName, who: &ParticipantId, place: ReadPosition) {
+    pub(super) fn note(&mut self, topic: &TopicName, who: &ParticipantId, position: ReadPosition) {
         self.clock += 1;
         let key = (topic.clone(), who.clone());
-        if let Some((before, _)) = self.places.insert(key.clone(), (self.clock, place)) {
+        if let Some((before, _)) = self.positions.insert(key.clone(), (self.clock, position)) {
             self.noted.remove(&before);
         }
         self.noted.insert(self.clock, key);
-        if self.places.len() > MAX_READ_POSITIONS
+        if self.positions.len() > MAX_READ_POSITIONS
             && let Some((_, oldest)) = self.noted.pop_first()
         {
-            self.places.remove(&oldest);
+            self.positions.remove(&oldest);
         }
     }
 }
@@ -143,20 +143,20 @@ mod tests {
     fn who_asked_longest_ago_is_forgotten() {
         let topic = TopicName::new("room:alpha").expect("a name");
         let who = |n: usize| ParticipantId::new(format!("p{n}")).expect("a name");
-        let place = |n: u64| ReadPosition {
+        let position = |n: u64| ReadPosition {
             id: EnvelopeId::new(format!("e{n}")).expect("an id"),
             position: Position { epoch: 1, offset: n },
         };
-        let mut places = ReadPositions::default();
+        let mut table = ReadPositions::default();
         for n in 0..MAX_READ_POSITIONS {
-            places.note(&topic, &who(n), place(1));
+            table.note(&topic, &who(n), position(1));
         }
-        places.note(&topic, &who(0), place(2));
-        places.note(&topic, &who(MAX_READ_POSITIONS), place(3));
-        assert_eq!(places.get(&topic, &who(0)), Some(place(2)));
-        assert_eq!(places.get(&topic, &who(1)), None);
-        assert_eq!(places.get(&topic, &who(MAX_READ_POSITIONS)), Some(place(3)));
-        assert_eq!(places.get(&TopicName::new("room:beta").expect("a name"), &who(0)), None);
-        assert_eq!((places.places.len(), places.noted.len()), (MAX_READ_POSITIONS, MAX_READ_POSITIONS));
+        table.note(&topic, &who(0), position(2));
+        table.note(&topic, &who(MAX_READ_POSITIONS), position(3));
+        assert_eq!(table.get(&topic, &who(0)), Some(position(2)));
+        assert_eq!(table.get(&topic, &who(1)), None);
+        assert_eq!(table.get(&topic, &who(MAX_READ_POSITIONS)), Some(position(3)));
+        assert_eq!(table.get(&TopicName::new("room:beta").expect("a name"), &who(0)), None);
+        assert_eq!((table.positions.len(), table.noted.len()), (MAX_READ_POSITIONS, MAX_READ_POSITIONS));
     }
 }

@@ -1,11 +1,12 @@
 //! The host at work in one room: hears what is asked, answers what it can at once, and keeps the rest going beside that.
 //!
 //! It reads the room twice. One cursor yields what names the host: requests to it, cancellations, and which of its own requests
-//! have failed. The other yields everything, but only once the host has had to ask somebody something: answers, whomever they
+//! have failed. The other yields everything, but only once the host has had to ask somebody something: answers, no matter whom they
 //! name, and changes of what is offered. It is read first, so that a question about the room is answered with all that came before
 //! the question.
 
 mod attending;
+pub(super) mod registry;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use futures_util::future::BoxFuture;
 use salon_control::called_tool;
 use salon_dialects::WAIT_TOOL;
 use salon_log::ContextStore;
-use salon_mcp::listing::Listing;
 use salon_protocol::{
     CloseReason, Entry, EnvelopeId, Message, Participant, ParticipantId, Position, RpcError, RpcId,
     SESSION_ENDED_METHOD, Stamp,
@@ -28,18 +28,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::approver_forms::{ApprovalForm, ApproverForms, AskedSessions, FormOutcome, FormSession};
+use super::approver_forms::{ApprovalForm, ApproverForms, EligibleSessions, FormOutcome, FormSession};
 use super::arguments::Arguments;
 use super::calls::HostCall;
 use super::catalogue::REVALIDATION_INTERVAL;
 use super::context::RoomContext;
-use super::control::ControlCall;
 use super::library::{HostQuery, Library, LibraryDesk};
-use super::messages::MessageCall;
 use super::office::{HostRequest, Office};
-use super::speech::{self, HostOutcome, failed, text};
+use super::speech::{self, HostOutcome, text};
 use super::tools::HostToolbox;
-use super::{descriptions, direct, find, gather, initialize, messages, search, status, waiting};
+use super::{initialize, messages, waiting};
 
 const BATCH: usize = 64 * 1024;
 
@@ -256,7 +254,7 @@ impl Resident {
         let begun = match method {
             "initialize" => Ok(Some(text(&initialize(params)))),
             "ping" => Ok(Some(text(&json!({})))),
-            "tools/list" => Ok(Some(descriptions::list(&self.office, request.caller(), entry.stamp.as_ref()))),
+            "tools/list" => Ok(Some(registry::list(&self.office, request.caller(), entry.stamp.as_ref()))),
             "tools/call" => self.call(&mut request, params).await,
             other => match self.context.serve(&self.office, &request, other, params).await {
                 Some(outcome) => outcome.map(Some),
@@ -276,14 +274,14 @@ impl Resident {
     fn ask_approvers(&mut self) {
         let open = self.running.values().filter(|running| !running.is_decided.load(Ordering::Acquire));
         let waiting: HashSet<_> = open.map(|running| running.caller.clone()).collect();
-        for form in self.forms.due(&self.office, AskedSessions::Now(&waiting)) {
+        for form in self.forms.due(&self.office, EligibleSessions::Now(&waiting)) {
             self.follow_form(form, None);
         }
     }
 
     /// Puts those that are for a participant that waits, before its wait can end: a client of the modern era is asked by the answer to it.
     async fn ask_waiting(&mut self, caller: &ParticipantId) {
-        for form in self.forms.due(&self.office, AskedSessions::Of(caller)) {
+        for form in self.forms.due(&self.office, EligibleSessions::Of(caller)) {
             self.attend();
             match form.put(&self.office).await {
                 Some(asked) => self.follow_form(form, Some(asked)),
@@ -309,86 +307,6 @@ impl Resident {
         });
     }
 
-    async fn call(&mut self, request: &mut HostRequest, params: Option<&str>) -> StartedCall {
-        let call = HostToolCall::read(params.unwrap_or("{}"))?;
-        if call.name == WAIT_TOOL {
-            request.purpose = waiting::PURPOSE;
-            self.ask_waiting(request.caller()).await;
-        }
-        let arguments = Arguments::new(&call.name, call.arguments)?;
-        let (toolbox, desk) = (&self.office.toolbox, &self.office.desk);
-        match call.name.as_str() {
-            "chat.say" => toolbox.say(desk, request, arguments).await.map(Some),
-            tool if MessageCall::is_one(tool) => {
-                MessageCall::serve(&self.office, request, tool, arguments).await.map(Some)
-            }
-            "dm.open" => direct::open(&self.office, &self.rooms, request, arguments).await.map(Some),
-            "presence.set" => status::set(&self.office, request, arguments).await.map(Some),
-            "presence.get" => toolbox.presence(desk, arguments).map(Some),
-            "history.get" => toolbox.history(desk.topic(), arguments).await.map(Some),
-            "room.find_tools" => self.find_tools(request, arguments),
-            "room.search" => self.search(request, arguments),
-            "room.call_all" => {
-                let token = call.meta.and_then(|meta| meta.progress_token);
-                self.call_all(request, arguments, token.filter(|token| read_id(token).is_some()))
-            }
-            WAIT_TOOL => self.wait(request, arguments),
-            other if ControlCall::is_one(other) => {
-                ControlCall::serve(&self.office, request, other, arguments).await.map(Some)
-            }
-            other => match self.context.call(&self.office, request, other, arguments).await {
-                Some(outcome) => outcome.map(Some),
-                None => Err(RpcError::invalid_params(format!("the gateway has no tool `{other}`"))),
-            },
-        }
-    }
-
-    fn find_tools(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = find::FindRequest::read(arguments)?;
-        self.admit(request.caller(), false)?;
-        let roster = match &wish.participant {
-            None => self.others(request),
-            Some(named) if named.is_host() => Vec::new(),
-            Some(named) => match self.office.desk.participant(named) {
-                Some(participant) => vec![participant],
-                None => return Ok(Some(failed(&format!("`{named}` is not in this room")))),
-            },
-        };
-        let consulted = self.consult(&roster, Listing::Tools);
-        self.begin(request, false, Box::pin(find::find(self.office.clone(), request.clone(), wish, consulted)));
-        Ok(None)
-    }
-
-    fn call_all(
-        &mut self,
-        request: &HostRequest,
-        arguments: Arguments<'_>,
-        progress: Option<&RawValue>,
-    ) -> StartedCall {
-        let wish = gather::GatherRequest::read(arguments)?;
-        if request.is_old {
-            let message = "the gateway was restarted while it gathered answers; the participants that were asked may have acted; ask again";
-            return Err(RpcError::internal(message));
-        }
-        self.admit(request.caller(), true)?;
-        let roster = match &wish.participants {
-            None => self.others(request),
-            Some(named) => named.iter().filter_map(|id| self.office.desk.participant(id)).collect(),
-        };
-        let consulted = self.consult(&roster, Listing::Tools);
-        let progress = progress.map(ToOwned::to_owned);
-        let gathering = gather::call_all(self.office.clone(), request.clone(), wish, consulted, progress);
-        self.begin(request, true, Box::pin(gathering));
-        Ok(None)
-    }
-
-    fn wait(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = waiting::WaitRequest::read(arguments)?;
-        self.admit(request.caller(), false)?;
-        self.begin(request, false, Box::pin(waiting::wait(self.office.clone(), request.clone(), wish)));
-        Ok(None)
-    }
-
     /// Waits for a caller at a door. Where something has happened, or the call is not to be served at once, the door makes the call in the
     /// room: the room's rules judge it there, and its answer is kept.
     fn wait_for_door(
@@ -399,14 +317,14 @@ impl Resident {
         mut answer: oneshot::Sender<Option<Box<RawValue>>>,
     ) {
         let read = || {
-            let call = HostToolCall::read(params)?;
+            let call = registry::HostToolCall::read(params)?;
             self.admit(&caller, false)?;
             waiting::WaitRequest::read(Arguments::new(&call.name, call.arguments)?)
         };
         let authority = self.office.desk.authority(&caller, stamp);
         let may_wait =
             authority.is_none_or(|authority| authority.check_call(&caller, &ParticipantId::host(), WAIT_TOOL).is_ok());
-        let (Ok(wish), true, false) = (read(), may_wait, self.office.desk.is_elsewhere(&caller)) else {
+        let (Ok(options), true, false) = (read(), may_wait, self.office.desk.is_elsewhere(&caller)) else {
             // The session may have gone meanwhile, here and below.
             let _ = answer.send(None);
             return;
@@ -416,20 +334,13 @@ impl Resident {
         let task = self.tasks.spawn(async move {
             let idle = tokio::select! { biased;
                 () = answer.closed() => None,
-                idle = waiting::wait_idle(office, waits, wish) => idle,
+                idle = waiting::wait_idle(office, waits, options) => idle,
             };
             decided.store(true, Ordering::Release);
             let _ = answer.send(idle);
         });
         self.running
             .insert(task.id(), Running { caller, request: None, is_gathering: false, is_decided, cancel: None });
-    }
-
-    fn search(&mut self, request: &HostRequest, arguments: Arguments<'_>) -> StartedCall {
-        let wish = search::RoomSearchRequest::read(arguments)?;
-        self.admit(request.caller(), false)?;
-        self.begin(request, false, Box::pin(search::search(self.office.clone(), request.clone(), wish)));
-        Ok(None)
     }
 
     /// Whether there is room for one more answer that takes time.
@@ -523,32 +434,6 @@ async fn node_lost(gone: &mut Option<watch::Receiver<u64>>) {
         std::future::pending().await
     }
 }
-
-/// The parameters of `tools/call`.
-#[derive(Deserialize)]
-struct HostToolCall<'a> {
-    name: String,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<HostCallMeta<'a>>,
-}
-
-#[derive(Deserialize)]
-struct HostCallMeta<'a> {
-    #[serde(borrow, rename = "progressToken")]
-    progress_token: Option<&'a RawValue>,
-}
-
-impl<'a> HostToolCall<'a> {
-    fn read(params: &'a str) -> Result<Self, RpcError> {
-        let read = serde_json::from_str(params);
-        read.map_err(|error| RpcError::invalid_params(format!("the parameters of a tool call: {error}")))
-    }
-}
-
-/// What became of a request: a result at once, or none when it takes time.
-type StartedCall = Result<Option<Box<RawValue>>, RpcError>;
 
 /// A JSON-RPC id, or a progress token, as somebody wrote it.
 fn read_id(raw: &RawValue) -> Option<RpcId> {

@@ -40,12 +40,12 @@ impl RoomSearchRequest {
 }
 
 /// Answers with one page of hits of this room. Every participant in it may read it.
-pub(super) async fn search(office: Arc<Office>, request: HostRequest, wish: RoomSearchRequest) -> HostOutcome {
+pub(super) async fn search(office: Arc<Office>, request: HostRequest, options: RoomSearchRequest) -> HostOutcome {
     let topic = office.desk.topic();
     if office.toolbox.history_off.contains(topic) {
         return Ok(failed("this room keeps no history to search"));
     }
-    let RoomSearchRequest { query, from, kind, limit, before } = wish;
+    let RoomSearchRequest { query, from, kind, limit, before } = options;
     // How new its newest entry is matters where several topics are searched.
     let summary = TopicSummary { name: topic.clone(), entries: 0, newest: Some(Timestamp(u64::MAX >> 1)) };
     let asked = SearchRequest { query, topics: vec![summary], from, kind, limit, before };

@@ -10,9 +10,6 @@ use serde_json::value::RawValue;
 
 use crate::clock;
 
-const BUSY: i64 = -32000;
-const CANCELLED: i64 = -32800;
-
 /// What the host writes is its own, and needs no limit but those it keeps itself.
 const UNLIMITED: Limits = Limits { message: 0, answer: 0, depth: usize::MAX, recipients: 0 };
 
@@ -21,12 +18,12 @@ pub(super) type HostOutcome = Result<Box<RawValue>, RpcError>;
 
 /// More is under way than the host takes on.
 pub(super) fn busy(message: impl Into<String>) -> RpcError {
-    RpcError::new(BUSY, message)
+    RpcError::new(RpcError::SERVER_ERROR, message)
 }
 
 /// MCP lets a cancelled request go without an answer. In a room it would then look open for ever, so it gets this one.
 pub(super) fn cancelled() -> RpcError {
-    RpcError::new(CANCELLED, "the request was cancelled")
+    RpcError::new(RpcError::CANCELLED, "the request was cancelled")
 }
 
 /// A value as JSON text.

@@ -46,7 +46,7 @@ pub(super) struct HostToolbox {
     /// Who may make the first settings of a topic.
     pub(super) topic_creation: TopicCreation,
     /// How far everyone has come with `room.wait`.
-    places: Mutex<ReadPositions>,
+    read_positions: Mutex<ReadPositions>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -60,7 +60,8 @@ impl HostToolbox {
     pub(super) fn new(log: Arc<dyn TopicLog>, cluster: Arc<dyn Cluster>, settings: HostSettings) -> Self {
         let HostSettings { searches, files, audit, history_off, message_limit, namespace, list_times, topic_creation } =
             settings;
-        let (namespace, list_budget, places) = (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
+        let (namespace, list_budget, read_positions) =
+            (uuid::Uuid::from_bytes(namespace), ListBudget::new(), Mutex::default());
         Self {
             log,
             cluster,
@@ -73,12 +74,12 @@ impl HostToolbox {
             list_budget,
             list_times,
             topic_creation,
-            places,
+            read_positions,
         }
     }
 
-    pub(super) fn places(&self) -> MutexGuard<'_, ReadPositions> {
-        self.places.lock()
+    pub(super) fn read_positions(&self) -> MutexGuard<'_, ReadPositions> {
+        self.read_positions.lock()
     }
 
     /// The bytes of other people's texts that an answer may hold, so that it stays within the limit with them in words as well and

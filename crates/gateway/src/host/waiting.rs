@@ -63,29 +63,33 @@ impl WaitRequest {
 }
 
 /// Waits, and answers.
-pub(super) async fn wait(office: Arc<Office>, request: HostRequest, wish: WaitRequest) -> HostOutcome {
+pub(super) async fn wait(office: Arc<Office>, request: HostRequest, options: WaitRequest) -> HostOutcome {
     let waited = if request.is_old {
         Duration::from_millis(clock::now().0.saturating_sub(request.entry.arrived.0))
     } else {
         Duration::ZERO
     };
-    let deadline = Instant::now() + wish.time.saturating_sub(waited);
+    let deadline = Instant::now() + options.time.saturating_sub(waited);
     let caller = WaitingCaller { id: request.caller(), request: Some(&request.entry) };
-    let since = match ReadPosition::begin(&office, caller, wish.after.clone()).await {
+    let since = match ReadPosition::begin(&office, caller, options.after.clone()).await {
         Ok(place) => place,
         Err(told) => return Ok(failed(&told)),
     };
-    let seen = SeenEvents::gather(&office, request.caller(), wish, since.clone(), deadline).await?;
+    let seen = SeenEvents::gather(&office, request.caller(), options, since.clone(), deadline).await?;
     Ok(seen.answer_and_note(&office, request.caller(), since))
 }
 
 /// Waits for somebody whose call is not in the log. `None` where something happened: the answer moves the caller's read position, so the call
 /// and its answer have to be entries. It has moved nothing then, and the same call finds the same events.
-pub(super) async fn wait_idle(office: Arc<Office>, caller: ParticipantId, wish: WaitRequest) -> Option<Box<RawValue>> {
-    let deadline = Instant::now() + wish.time;
+pub(super) async fn wait_idle(
+    office: Arc<Office>,
+    caller: ParticipantId,
+    options: WaitRequest,
+) -> Option<Box<RawValue>> {
+    let deadline = Instant::now() + options.time;
     let waiting = WaitingCaller { id: &caller, request: None };
-    let since = ReadPosition::begin(&office, waiting, wish.after.clone()).await.ok()?;
-    let seen = SeenEvents::gather(&office, &caller, wish, since.clone(), deadline).await.ok()?;
+    let since = ReadPosition::begin(&office, waiting, options.after.clone()).await.ok()?;
+    let seen = SeenEvents::gather(&office, &caller, options, since.clone(), deadline).await.ok()?;
     seen.is_idle().then(|| seen.answer_and_note(&office, &caller, since))
 }
 
@@ -181,7 +185,7 @@ impl SeenEvents {
     async fn gather(
         office: &Office,
         caller: &ParticipantId,
-        wish: WaitRequest,
+        options: WaitRequest,
         since: ReadPosition,
         deadline: Instant,
     ) -> Result<Self, RpcError> {
@@ -190,14 +194,14 @@ impl SeenEvents {
         let interests = Interests {
             caller: caller.clone(),
             names: Interests::names(caller, name),
-            sorts: wish.sorts,
-            from: wish.from,
+            sorts: options.sorts,
+            from: options.from,
             namespace: office.toolbox.namespace,
         };
         let mut cursor = office.desk.observe(Some(since.position), Interest::default());
         let mut gathered = Self {
             interests,
-            limit: wish.limit,
+            limit: options.limit,
             room: office.toolbox.room_for_texts(),
             events: Vec::new(),
             lines: Vec::new(),
@@ -240,7 +244,7 @@ impl SeenEvents {
     fn answer_and_note(self, office: &Office, caller: &ParticipantId, since: ReadPosition) -> Box<RawValue> {
         let answer = self.answer(&since);
         let place = if office.desk.participant(caller).is_some() { self.passed } else { since };
-        office.toolbox.places().note(office.desk.topic(), caller, place);
+        office.toolbox.read_positions().note(office.desk.topic(), caller, place);
         answer
     }
 

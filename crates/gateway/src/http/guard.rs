@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_refused_again_and_again_waits_for_it() {
+    async fn a_client_that_is_refused_again_and_again_waits_for_it() {
         let refusals = Failures::new(true, REFUSALS_PER_SECOND, MAX_REFUSALS_AT_ONCE);
         let (attacker, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let began = tokio::time::Instant::now();

@@ -74,7 +74,7 @@ pub(super) async fn revoke(
         })?;
     }
     if incoming.gateway.revocations.share().await.is_err() {
-        tracing::warn!("revocation: other gateways unreachable, telling them later");
+        tracing::warn!("revocation: other gateways unreachable, retrying");
     }
     let before = revocations.first().map_or(now, |revocation| Timestamp(revocation.before)).to_string();
     let participants = revocations.into_iter().filter_map(|revocation| match revocation.tokens {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{Incoming, Problem, invalid};
-use crate::carriers::events::EventFields;
+use crate::carriers::events::{self, EventFields};
 use crate::clock;
 use crate::connection::ConnectionContext;
 use crate::gateway::Counts;
@@ -24,7 +24,7 @@ use crate::outages::Outage;
 /// How many bytes of entries go into one piece of the answer.
 const BATCH: usize = 64 * 1024;
 
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 #[utoipa::path(get, path = "/v0/topics/{topic}/stream", tag = "MCPx", summary = "Follow a topic as server-sent events",
     params(("topic" = String, Path),
@@ -47,7 +47,7 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
     let stamp = grant.stamp();
     let reader = Some((&grant.participant, stamp.as_ref()));
     let cursor = gateway.rooms.observe(&topic, after.as_ref(), Interest::default(), reader).await?;
-    let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let follower = EventFollower {
         cursor,
@@ -61,10 +61,10 @@ pub(super) async fn follow(incoming: Incoming, request: Request) -> Result<Respo
         _counted: counted,
     };
     // Sent at once, so that the reader knows it is connected before anything happens.
-    let opening = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b": following\n\n"))]);
+    let opening = stream::iter([Ok::<_, std::convert::Infallible>(events::KEEP_ALIVE)]);
     let following = stream::unfold(follower, |mut follower| async move {
         let piece = follower.next().await?;
-        Some((Ok(Bytes::from(piece)), follower))
+        Some((Ok(piece), follower))
     });
     // Proxies that gather an answer before they pass it on would gather this one for ever.
     let unbuffered = (header::HeaderName::from_static("x-accel-buffering"), "no");
@@ -97,7 +97,7 @@ struct EventFollower {
 
 impl EventFollower {
     /// The next piece of the stream; `None` when it ends.
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Bytes> {
         tokio::select! { biased;
             () = async { drop(self.shutdown.wait_for(|stop| *stop).await) } => None,
             () = tokio::time::sleep_until(self.expires) => None,
@@ -106,7 +106,7 @@ impl EventFollower {
                 let (name, said) = if is_out { ("closing", OUTAGE) } else { ("ready", READY) };
                 let mut piece = String::new();
                 EventFields { name: Some(name), data: said, ..EventFields::default() }.write(&mut piece);
-                Some(piece)
+                Some(piece.into())
             }
             read = self.cursor.next(&mut self.happenings, BATCH) => match read {
                 Ok(()) => {
@@ -116,7 +116,7 @@ impl EventFollower {
                         write_event(&mut piece, happening);
                     }
                     self.happenings.clear();
-                    Some(piece)
+                    Some(piece.into())
                 }
                 Err(reason) => {
                     tracing::debug!(reason = CloseReason::word(reason), "stream: ended");
@@ -125,7 +125,7 @@ impl EventFollower {
             },
             _ = self.keep_alive.tick() => {
                 self.connection.meters.lag.record(self.cursor.lag() as f64);
-                Some(": still here\n\n".into())
+                Some(events::KEEP_ALIVE)
             }
         }
     }

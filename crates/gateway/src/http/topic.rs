@@ -5,10 +5,11 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use salon_control::{Act, RoleName, TopicSettings};
 use salon_log::{Retention, RetentionRules};
-use salon_protocol::{Code, EnvelopeId, Refusal, TopicName};
-use salon_rooms::HostAccess;
+use salon_protocol::{Code, Refusal, TopicName};
+use salon_rooms::{HostAccess, random_id};
 use serde::Serialize;
 use serde_json::Value;
+use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::{Incoming, Problem, body, invalid};
@@ -144,10 +145,11 @@ pub(super) async fn delete(incoming: Incoming, request: Request) -> Result<Statu
     let TopicChange { desk, grant, incoming, .. } = change;
     let gateway = incoming.gateway.clone();
     // A task of its own: a client that hangs up in the middle does not end it there.
-    let deletion = tokio::spawn(async move {
+    let deletion = async move {
         let control = TopicControl { desk: &desk, creation, who: &grant.participant, stamp: stamp.as_ref() };
         control.delete(&gateway.rooms, &*gateway.files, NoticeTerms { id: &|_| random_id(), about: None, reason }).await
-    });
+    };
+    let deletion = tokio::spawn(deletion.in_current_span());
     deletion.await.unwrap_or_else(|_| Err(Refusal::new(Code::Internal, "the topic could not be deleted")))?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -193,10 +195,6 @@ impl<'a> TopicChange<'a> {
 
 fn no_topic(topic: &TopicName) -> Problem {
     Problem::new(Code::NotFound, format!("there is no topic `{topic}`"))
-}
-
-fn random_id() -> EnvelopeId {
-    EnvelopeId::new(uuid::Uuid::new_v4().to_string()).expect("a UUID is an id")
 }
 
 /// The version in `If-Match` (RFC 9110 §13.1.1).

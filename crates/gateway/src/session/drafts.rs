@@ -105,7 +105,7 @@ impl<D: Dialect, C: StreamCarrier<D::Opening>> Session<D, C> {
         }
     }
 
-    /// Nobody speaks in a room without a seat. Who had one and left it is not told any more.
+    /// Nobody speaks in a room without a seat. A participant that left its seat gets no more answers.
     fn refuse_outside(&mut self, ticket: Ticket, now: Instant) {
         if self.ending.is_none() {
             let refusal = Refusal::new(Code::Forbidden, "only who has joined the room may speak in it");

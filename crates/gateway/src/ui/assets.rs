@@ -45,7 +45,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     responses((status = 200, description = "The page", content_type = "text/html", body = String),
         (status = 304, description = "As `If-None-Match` has it")))]
 pub(crate) async fn page(headers: HeaderMap) -> Result<Response<Body>, Problem> {
-    answer("index.html", Freshness::Asked, &headers)
+    answer("index.html", Freshness::Revalidated, &headers)
 }
 
 #[utoipa::path(get, path = "/ui/{path}", operation_id = "web_asset", tag = "Web", summary = "What the page consists of",
@@ -61,8 +61,8 @@ pub(crate) async fn asset(
     let (path, freshness) = match path.split_once('/') {
         Some((version, rest)) if version == current_version() => (rest, Freshness::Forever),
         // Of a page that another version of the gateway has served. A mixed page beats none until it is loaded again.
-        Some((version, rest)) if is_version(version) => (rest, Freshness::Asked),
-        _ => (path.as_str(), Freshness::Asked),
+        Some((version, rest)) if is_version(version) => (rest, Freshness::Revalidated),
+        _ => (path.as_str(), Freshness::Revalidated),
     };
     if path == "index.html" { Err(missing()) } else { answer(path, freshness, &headers) }
 }
@@ -71,7 +71,7 @@ pub(crate) async fn asset(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     /// It asks every time whether there is another: a new version of the gateway is a new page.
-    Asked,
+    Revalidated,
     /// The address has the version.
     Forever,
 }
@@ -79,7 +79,7 @@ enum Freshness {
 impl Freshness {
     fn cache_control(self) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Self::Asked => "no-cache",
+            Self::Revalidated => "no-cache",
             Self::Forever => "public, max-age=31536000, immutable",
         })
     }

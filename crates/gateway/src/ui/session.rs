@@ -92,7 +92,7 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     }
     let (parts, body) = request.into_parts();
     let body = body::read(gateway, BodySender::stranger(&incoming.peer), body, MAX_BODY).await?;
-    // What is wrong with it is not told in detail, because the detail would be the token.
+    // The answer does not say what is wrong with it, because the detail would be the token.
     let unfit = || invalid(r#"the body must be {"token":"…"} or {"code":"…"}"#);
     let given: SignInRequest = serde_json::from_slice(&body).map_err(|_| unfit())?;
     let shown = match (&given.token, &given.code) {

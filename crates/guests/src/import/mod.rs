@@ -46,7 +46,7 @@ pub struct Imported {
     /// What the file calls it.
     pub name: String,
     /// Where it stands.
-    pub place: TextPosition,
+    pub position: TextPosition,
     /// How to reach it.
     pub launch: Launch,
     /// How long a call may take, where it says so.
@@ -113,10 +113,10 @@ pub struct ImportInput {
 
 /// Why a file, or a server in it, cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
+#[error("{position}: {message}")]
 pub struct ImportError {
     /// Where.
-    pub place: TextPosition,
+    pub position: TextPosition,
     pub message: String,
 }
 
@@ -124,13 +124,13 @@ pub struct ImportError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// Where.
-    pub place: TextPosition,
+    pub position: TextPosition,
     /// What.
     pub message: String,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+        write!(f, "{}: {}", self.position, self.message)
     }
 }

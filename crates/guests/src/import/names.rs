@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use salon_protocol::ParticipantId;
 
 /// The longest id, in characters.
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
 /// The ids that are taken. One value a topic.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ impl TakenNames {
     /// is for the caller to print.
     pub fn id_for(&mut self, name: &str) -> ParticipantId {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:~@-".contains(c);
-        let mut base: String = name.chars().take(LONGEST).map(|c| if allowed(c) { c } else { '-' }).collect();
+        let mut base: String = name.chars().take(MAX_LENGTH).map(|c| if allowed(c) { c } else { '-' }).collect();
         if let Some(rest) = base.strip_prefix("system:") {
             base = format!("system-{rest}");
         }
@@ -34,7 +34,7 @@ impl TakenNames {
                 return base.clone();
             }
             let ending = format!("-{number}");
-            let kept: String = base.chars().take(LONGEST - ending.len()).collect();
+            let kept: String = base.chars().take(MAX_LENGTH - ending.len()).collect();
             kept + &ending
         };
         let id = (1..).map(numbered).find(|id| !self.0.contains(id)).expect("numbers do not run out");

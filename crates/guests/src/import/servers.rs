@@ -24,7 +24,7 @@ pub fn read(text: &str, product: Product, project: Option<&Path>) -> Result<Impo
 }
 
 fn refusal(text: &str, JsoncError { at, message }: JsoncError) -> ImportError {
-    ImportError { place: TextPosition::of(text, at), message }
+    ImportError { position: TextPosition::of(text, at), message }
 }
 
 fn read_all(text: &str, product: Product, project: Option<&Path>) -> Result<Import, JsoncError> {
@@ -132,7 +132,7 @@ struct ServerKeys {
 
 impl ServerReading<'_> {
     fn warn(&mut self, at: usize, message: String) {
-        self.warnings.push(Warning { place: TextPosition::of(self.text, at), message });
+        self.warnings.push(Warning { position: TextPosition::of(self.text, at), message });
     }
 
     /// An error says which server it is about.
@@ -224,7 +224,7 @@ impl ServerReading<'_> {
         let launch = self.launch(keys, node.at)?;
         Ok(Imported {
             name: self.name.to_owned(),
-            place: TextPosition::of(self.text, node.at),
+            position: TextPosition::of(self.text, node.at),
             launch,
             timeout,
             tools,

@@ -13,8 +13,8 @@ fn told(text: &str, product: Product) -> String {
         Err(error) => return format!("error: {error}"),
     };
     let mut told = String::new();
-    for Imported { name, place, launch, timeout, tools, disabled } in &import.servers {
-        let _ = write!(told, "{place} {name}:");
+    for Imported { name, position, launch, timeout, tools, disabled } in &import.servers {
+        let _ = write!(told, "{position} {name}:");
         match launch {
             Launch::Command { command, args, env, cwd, env_file } => {
                 let _ = write!(told, " {command} {args:?}");

@@ -40,10 +40,10 @@ pub(crate) struct GuestAccess {
     options: OAuthOptions,
     /// Whether tokens that are there already are used.
     uses_stored: bool,
-    held: Mutex<Option<Arc<OAuthTokens>>>,
+    current: Mutex<Option<Arc<OAuthTokens>>>,
     /// Whether tokens have been on disk: if there are none then, somebody has signed out.
     was_stored: AtomicBool,
-    /// When it last failed to store the tokens that are held.
+    /// When it last failed to store the current tokens.
     store_failed: Mutex<Option<Instant>>,
     /// Held by the one task that refreshes.
     renewing: tokio::sync::Mutex<RenewalHistory>,
@@ -84,7 +84,7 @@ impl GuestAccess {
             resource,
             options,
             uses_stored: false,
-            held: Mutex::default(),
+            current: Mutex::default(),
             was_stored: AtomicBool::new(false),
             store_failed: Mutex::default(),
             renewing: tokio::sync::Mutex::default(),
@@ -132,26 +132,26 @@ impl GuestAccess {
         {
             self.was_stored.store(false, Ordering::Relaxed);
             *self.store_failed.lock() = None;
-            *self.held.lock() = None;
+            *self.current.lock() = None;
             return Err(AuthorizationError::SignedOut);
         }
-        Ok(OAuthTokens::newer(stored, self.held().as_deref()))
+        Ok(OAuthTokens::newer(stored, self.current().as_deref()))
     }
 
     fn hold(&self, tokens: OAuthTokens) -> Arc<OAuthTokens> {
         let tokens = Arc::new(tokens);
-        *self.held.lock() = Some(tokens.clone());
+        *self.current.lock() = Some(tokens.clone());
         tokens
     }
 
     /// The tokens there are, whether or not they are good.
-    pub(crate) fn held(&self) -> Option<Arc<OAuthTokens>> {
-        self.held.lock().clone()
+    pub(crate) fn current(&self) -> Option<Arc<OAuthTokens>> {
+        self.current.lock().clone()
     }
 
     /// The tokens for a request, refreshed where that is due.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Option<Arc<OAuthTokens>> {
-        let held = self.held()?;
+        let held = self.current()?;
         if !held.is_due(now()) {
             self.store_again();
             return Some(held);
@@ -250,7 +250,7 @@ impl GuestAccess {
     fn require(&self, used: Option<&OAuthTokens>, challenge: BearerChallenge, why: String) {
         let refused = used.map(|used| used.access_token.clone());
         // A late answer to tokens that have been replaced since.
-        if self.held.lock().as_ref().is_some_and(|held| Some(&held.access_token) != refused.as_ref()) {
+        if self.current.lock().as_ref().is_some_and(|held| Some(&held.access_token) != refused.as_ref()) {
             return;
         }
         self.needs.send_modify(|needs| needs.sign_in = Some(SignInNeed { challenge, why, refused }));
@@ -350,7 +350,7 @@ impl GuestAccess {
         // A refresh that is under way must not replace them.
         let _alone = self.renewing.lock().await;
         let _lock = self.lock().await?;
-        for other in [self.stored().as_ref(), self.held().as_deref()].into_iter().flatten() {
+        for other in [self.stored().as_ref(), self.current().as_deref()].into_iter().flatten() {
             tokens.follow(other);
         }
         self.store(&tokens)?;
@@ -362,7 +362,7 @@ impl GuestAccess {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
             sleep(STORE_POLL).await;
-            let held = self.held();
+            let held = self.current();
             let is_new = |stored: &OAuthTokens| {
                 let is_stale = held.as_ref().is_some_and(|held| stored.generation < held.generation);
                 Some(&*stored.access_token) != refused && !is_stale

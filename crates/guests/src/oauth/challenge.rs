@@ -3,7 +3,7 @@
 /// What is read of the header.
 const MAX_BYTES: usize = 8 * 1024;
 
-/// A server's wish for a bearer token.
+/// A challenge: the server requires a bearer token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BearerChallenge {
     /// Where its metadata is (RFC 9728 §5.1).

@@ -1,6 +1,6 @@
 //! One standing subscription to a modern server, for the changes of its lists and for callers that subscribe the legacy way.
 //!
-//! It cannot be changed, so a changed wish is a new one; the old is dropped when the new one has been acknowledged, and nothing is
+//! It cannot be changed, so a changed request is a new one; the old is dropped when the new one has been acknowledged, and nothing is
 //! missed in between.
 
 use std::time::{Duration, Instant};

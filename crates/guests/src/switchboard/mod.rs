@@ -46,7 +46,7 @@ const MAX_CALLS_OF_ONE: usize = 256;
 const MAX_CALLS: usize = 2048;
 /// Bytes of parameters that are kept for calls which may have to be sent (again), and what counts as little.
 const MAX_KEPT: usize = 16 << 20;
-const LITTLE: usize = 16 << 10;
+const SMALL_BYTES: usize = 16 << 10;
 /// Lanes that belong to one caller each, in all and of one participant: each may be a process.
 const MAX_OWN_LANES: usize = 64;
 const MAX_OWN_LANES_OF_ONE: usize = 8;
@@ -155,7 +155,7 @@ pub(crate) struct ReplyAddress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubscriptionState {
     /// The server has not said yes yet.
-    Wanted,
+    Pending,
     /// It has.
     Made,
 }

@@ -288,7 +288,7 @@ impl Switchboard {
                 return Err(too_many_subscriptions());
             }
             // Wanted from now on: another's leaving must not end it before the server has answered.
-            let standing = if made { SubscriptionState::Made } else { SubscriptionState::Wanted };
+            let standing = if made { SubscriptionState::Made } else { SubscriptionState::Pending };
             caller.subscriptions.insert(key, standing);
             (CallEffect::Subscribe(uri), made)
         } else {

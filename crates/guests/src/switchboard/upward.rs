@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::call::{CallEffect, CallerRequest, LaneCall, LaneCallStage, Origin};
 use super::{
-    CallerId, LITTLE, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, Switchboard,
+    CallerId, LaneId, MAX_CALLS, MAX_CALLS_OF_ONE, MAX_KEPT, PublishPurpose, ReplyAddress, SMALL_BYTES, Switchboard,
     SwitchboardAction, SwitchboardTimer,
 };
 
@@ -32,6 +32,7 @@ impl Switchboard {
                 }
             }
             Kind::Mcp => self.addressed(envelope, now),
+            _ => {}
         }
     }
 
@@ -170,7 +171,7 @@ impl Switchboard {
     fn without_introduction(&mut self, reply: &ReplyAddress, params: Option<Box<RawValue>>) -> Option<Box<RawValue>> {
         let said = meta::said(params.as_deref()?);
         let Some(capabilities) = said.capabilities.filter(|said| said.get().starts_with('{')) else { return params };
-        let handshake_params = HandshakeParams { asked: None, capabilities, info: said.info };
+        let handshake_params = HandshakeParams { requested_revision: None, capabilities, info: said.info };
         self.retire(&reply.caller, &handshake_params);
         self.callers.entry(reply.caller.clone()).or_default().handshake_params = handshake_params;
         params.map(|params| meta::strip(&params).unwrap_or(params))
@@ -194,7 +195,7 @@ impl Switchboard {
     /// Answers a handshake from the server's own.
     fn introduce(&mut self, reply: &ReplyAddress, params: Option<&RawValue>) {
         let handshake_params = HandshakeParams::read(params);
-        let revision = handshake::agree(handshake_params.asked.as_deref(), self.server.revision());
+        let revision = handshake::agree(handshake_params.requested_revision.as_deref(), self.server.revision());
         self.retire(&reply.caller, &handshake_params);
         let own = self.setting.isolated || handshake_params.wants_isolation();
         let caller = self.callers.entry(reply.caller.clone()).or_default();
@@ -263,7 +264,7 @@ impl Switchboard {
             return Err(busy(format!("`{}` has {MAX_CALLS} open calls already; try again later", self.setting.name)));
         }
         let size = params.as_ref().map_or(0, |params| params.get().len());
-        if size > LITTLE && size + self.kept() > MAX_KEPT {
+        if size > SMALL_BYTES && size + self.kept() > MAX_KEPT {
             return Err(busy(format!("`{}` has too much to do already; try again later", self.setting.name)));
         }
         self.callers.entry(asked.reply.caller.clone()).or_default().open += 1;

@@ -108,7 +108,7 @@ impl HttpUpstream {
     pub(super) async fn delete(&self, headers: HeaderMap) {
         let prepare =
             |client: &reqwest::Client| self.request(client, Method::DELETE, &self.url).headers(headers.clone());
-        let held = self.tokens.as_ref().and_then(|tokens| tokens.access.held());
+        let held = self.tokens.as_ref().and_then(|tokens| tokens.access.current());
         let _ = self.attempt(&prepare, held.as_deref()).await;
     }
 

@@ -42,7 +42,7 @@ pub(super) fn ends_handshake(head: &RpcHead<'_>) -> bool {
 /// The requests under way. Dropping this ends them.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    places: [Arc<Semaphore>; 3],
+    permits: [Arc<Semaphore>; 3],
     tasks: Mutex<JoinSet<()>>,
     /// False while `notifications/initialized` is on its way: what comes after it must not overtake it.
     open: watch::Sender<bool>,
@@ -50,16 +50,16 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        let places = [(); 3].map(|()| Arc::new(Semaphore::new(WIDTH)));
-        Self { places, tasks: Mutex::new(JoinSet::new()), open: watch::Sender::new(true) }
+        let permits = [(); 3].map(|()| Arc::new(Semaphore::new(WIDTH)));
+        Self { permits, tasks: Mutex::new(JoinSet::new()), open: watch::Sender::new(true) }
     }
 
     /// Waits for a place. A permanent one is not waited for: it may never come free.
     pub(super) async fn place(&self, lane: SendLane) -> Result<OwnedSemaphorePermit, UpstreamError> {
-        let places = self.places[lane as usize].clone();
+        let permits = self.permits[lane as usize].clone();
         match lane {
-            SendLane::Standing => places.try_acquire_owned().map_err(|_| UpstreamError::TooManyStreams),
-            SendLane::Request | SendLane::Word => places.acquire_owned().await.map_err(|_| UpstreamError::Closed),
+            SendLane::Standing => permits.try_acquire_owned().map_err(|_| UpstreamError::TooManyStreams),
+            SendLane::Request | SendLane::Word => permits.acquire_owned().await.map_err(|_| UpstreamError::Closed),
         }
     }
 

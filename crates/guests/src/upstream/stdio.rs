@@ -25,7 +25,7 @@ const MAX_QUOTED_CHARS: usize = 200;
 
 /// How long a child that closed its output may take to end, and how long the output of one that ended may stay silent before it
 /// is given up: a process that left the process group may hold it open for ever.
-const AFTERMATH: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What to start.
 #[derive(Clone, Copy)]
@@ -204,7 +204,7 @@ async fn attend(
             group.kill();
             exit.send_replace(true);
             // What was written before the end is still in the pipe.
-            let stopped = reader.read(Some(AFTERMATH)).await;
+            let stopped = reader.read(Some(EXIT_TIMEOUT)).await;
             if stopped == Stopped::AbandonedExchange {
                 return;
             }
@@ -212,7 +212,7 @@ async fn attend(
         }
         Err(stopped) => {
             let status = match stopped {
-                Stopped::Closed => timeout(AFTERMATH, child.wait()).await.ok(),
+                Stopped::Closed => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 Stopped::TooLong | Stopped::AbandonedExchange => None,
             };
             group.kill();

@@ -27,10 +27,10 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long a message that wants no answer may take.
-const WORD: Duration = Duration::from_secs(30);
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a stream may stay open after its answer, for what the server still says and so that the connection can be used again.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a stream is resumed in vain before its request has failed.
 const RESUMES: u32 = 8;
@@ -44,10 +44,10 @@ const MAX_RESUME_DELAY: Duration = Duration::from_secs(60);
 const OPENING_TIME: Duration = Duration::from_secs(1);
 
 /// A GET stream that lasted this long was no failure, though it brought nothing.
-const LASTING: Duration = Duration::from_secs(10);
+const RESET_BACKOFF_AFTER: Duration = Duration::from_secs(10);
 
 /// How long deleting the session of a dropped connection may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sending half.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct StreamableShared {
     inbound: mpsc::Sender<UpstreamMessage>,
     session: Mutex<HttpUpstreamSession>,
     /// Requests under way, by their id.
-    asked: Mutex<HashMap<Box<str>, CancellationToken>>,
+    open_requests: Mutex<HashMap<Box<str>, CancellationToken>>,
 }
 
 /// What `initialize` agreed on; in the modern era only the revision, from the beginning.
@@ -88,7 +88,7 @@ impl Streamable {
             guest: setup.guest.clone(),
             inbound,
             session: Mutex::new(HttpUpstreamSession { id: None, revision }),
-            asked: Mutex::default(),
+            open_requests: Mutex::default(),
         };
         Self { lanes: Lanes::new(), shared: Arc::new(shared) }
     }
@@ -120,7 +120,7 @@ impl Streamable {
         };
         let opens = shared.era == Era::Legacy && head.method.as_deref() == Some("initialize");
         let abandoned = CancellationToken::new();
-        shared.asked().insert(id.clone(), abandoned.clone());
+        shared.open_requests().insert(id.clone(), abandoned.clone());
         self.lanes.spawn(async move {
             let asking = async {
                 ready.await;
@@ -140,7 +140,7 @@ impl Streamable {
     }
 
     pub(super) fn abandon(&self, request_id: &str) {
-        if let Some(abandoned) = self.shared.asked().remove(request_id) {
+        if let Some(abandoned) = self.shared.open_requests().remove(request_id) {
             abandoned.cancel();
         }
     }
@@ -159,7 +159,7 @@ impl Drop for Streamable {
         let Some(farewell) = self.shared.farewell() else { return };
         // Nobody is left to own this task; its time is short. Without a runtime the server has to notice by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(timeout(FAREWELL, farewell));
+            runtime.spawn(timeout(DELETE_TIMEOUT, farewell));
         }
     }
 }
@@ -168,8 +168,8 @@ impl Drop for Streamable {
 struct AbandonedExchange;
 
 impl StreamableShared {
-    fn asked(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
-        self.asked.lock()
+    fn open_requests(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
+        self.open_requests.lock()
     }
 
     fn session(&self) -> MutexGuard<'_, HttpUpstreamSession> {
@@ -200,7 +200,7 @@ impl StreamableShared {
 
     /// Posts a message that wants no answer. Whether it was taken.
     async fn tell(&self, text: &str, headers: HeaderMap) -> bool {
-        let failure = match timeout(WORD, self.post(text, headers)).await {
+        let failure = match timeout(NOTIFICATION_TIMEOUT, self.post(text, headers)).await {
             Ok(Ok(_)) => return true,
             Ok(Err(failure)) => failure,
             Err(_) => HttpFailure::because("the server did not take it in time"),
@@ -214,12 +214,12 @@ impl StreamableShared {
     /// Posts a request and delivers what comes for it.
     async fn ask(&self, id: &str, text: &str, headers: HeaderMap, opens: bool, place: OwnedSemaphorePermit) {
         let outcome = self.exchange(id, text, headers, opens).await;
-        self.asked().remove(id);
+        self.open_requests().remove(id);
         drop(place);
         match outcome {
             Ok(Ok(None)) | Err(AbandonedExchange) => {}
             Ok(Ok(Some(rest))) => {
-                let _ = timeout(AFTERMATH, self.drain(rest, id)).await;
+                let _ = timeout(DRAIN_TIMEOUT, self.drain(rest, id)).await;
             }
             Ok(Err(failure)) if failure.answers(id) => {
                 let text = failure.body.clone().unwrap_or_default();
@@ -368,7 +368,7 @@ impl StreamableShared {
                     }
                 }
             }
-            if began.elapsed() >= LASTING {
+            if began.elapsed() >= RESET_BACKOFF_AFTER {
                 in_vain = 0;
             }
             sleep(pause(retry, in_vain)).await;

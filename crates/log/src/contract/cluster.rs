@@ -30,7 +30,7 @@ pub async fn run(engine: &impl ClusterEngine) {
         within("1: a value is kept for its time", values_are_kept_for_their_time(&nodes)).boxed_local(),
         within("2: a value is taken once", values_are_taken_once(&nodes)).boxed_local(),
         within("3: no change is lost", no_change_is_lost(&nodes)).boxed_local(),
-        within("4: whoever follows hears everything", followers_hear_everything(engine)).boxed_local(),
+        within("4: every follower gets everything", followers_hear_everything(engine)).boxed_local(),
     ])
     .await;
 }

@@ -41,14 +41,14 @@ pub async fn run(engine: &impl ContextEngine) {
         within("1: every write makes a version", writes_make_versions(engine)).boxed_local(),
         within("2: calls take effect in their order", calls_keep_their_order(engine)).boxed_local(),
         within("3: what is expected is compared", expectations_are_compared(engine)).boxed_local(),
-        within("3: one of those who expect the same is done", one_wins(engine)).boxed_local(),
+        within("3: of several writes that expect one version one is done", one_wins(engine)).boxed_local(),
         within("4: a cause is one write", a_cause_is_one_write(engine)).boxed_local(),
         within("5: the newest versions are kept", newest_versions_are_kept(engine)).boxed_local(),
         within("6: a scope has so many keys", keys_are_bounded(engine)).boxed_local(),
         within("6: a topic has so many tools", tools_are_bounded(engine)).boxed_local(),
         within("7: what is apart stays apart", scopes_are_apart(engine)).boxed_local(),
         within("8: changes are told", changes_are_told(engine)).boxed_local(),
-        within("8: whoever is slow is told so", the_slow_are_told(engine)).boxed_local(),
+        within("8: a slow follower learns that it missed something", the_slow_are_told(engine)).boxed_local(),
         within("9: a closed store takes nothing", closed_takes_nothing(engine)).boxed_local(),
         within("10: a context has a quota", contexts_have_quotas(engine)).boxed_local(),
         within("values are kept as they are", values_are_kept(engine)).boxed_local(),
@@ -138,7 +138,7 @@ async fn next(changes: &mut Changes) -> Change {
 
 fn nothing_more(changes: &mut Changes) {
     if let Some(more) = changes.next().now_or_never() {
-        panic!("8: whoever was told everything is told {more:?}");
+        panic!("8: a follower that had everything also gets {more:?}");
     }
 }
 
@@ -237,9 +237,9 @@ async fn one_wins(engine: &impl ContextEngine) {
         let tries = (0..8).map(|n| store.write(lock.clone(), write(Some(&n.to_string()), Some(round))));
         let outcomes = join_all(tries.collect::<Vec<_>>()).await;
         let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        assert_eq!(won, 1, "3: of those who expected the same {won} were done");
+        assert_eq!(won, 1, "3: of the writes that expected one version {won} were done");
         let lost = outcomes.iter().filter(|outcome| **outcome == Err(WriteError::Conflict { current: round + 1 }));
-        assert_eq!(lost.count(), 7, "3: whoever was not done is told the newest version");
+        assert_eq!(lost.count(), 7, "3: a refused write names the newest version");
     }
 }
 

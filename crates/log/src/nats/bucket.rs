@@ -19,7 +19,7 @@ pub(super) const ROLLUP: &str = "Nats-Rollup";
 pub(super) const TTL: &str = "Nats-TTL";
 
 /// How long it is remembered that a key was removed, for followers that have to see it.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMOVAL_TTL: Duration = Duration::from_secs(60);
 
 pub(super) struct Bucket {
     pub(super) stream: String,
@@ -109,7 +109,7 @@ impl Bucket {
         let mut headers = revision.map(expecting).unwrap_or_default();
         headers.insert(OPERATION, "PURGE");
         headers.insert(ROLLUP, "sub");
-        headers.insert(TTL, format!("{}s", REMEMBERED.as_secs()));
+        headers.insert(TTL, format!("{}s", REMOVAL_TTL.as_secs()));
         link.store(self.subject(key), headers, Bytes::new()).await
     }
 }

@@ -14,7 +14,7 @@ use salon_protocol::Timestamp;
 use super::Shared;
 use super::fault::NatsFault;
 use super::mark::TopicMark;
-use super::shard::TopicPlace;
+use super::shard::TopicAddress;
 use super::snapshot::Snapshot;
 use super::sweep::TopicReview;
 
@@ -28,7 +28,7 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
 
 impl Shared {
     /// Forgets a topic that has no entries, unless somebody is in it, or it had some until lately. Says whether a mark was stored.
-    pub(super) async fn forget(&self, place: &TopicPlace, review: &TopicReview) -> Result<bool, NatsFault> {
+    pub(super) async fn forget(&self, place: &TopicAddress, review: &TopicReview) -> Result<bool, NatsFault> {
         let name = &review.name;
         let Some(age) = self.options.retention.of(name).age else { return Ok(false) };
         let is_vacant = self.followed(name).and_then(|topic| topic.deletion()).is_some_and(|it| it.is_vacant);

@@ -25,6 +25,7 @@ use super::names::token;
 use super::timings::Timings;
 use super::topic::{Followed, STAMP, Topic};
 use super::{Shared, TOPIC};
+use crate::append_future::AppendOutcome;
 use crate::fold::may_be_ignored;
 use crate::{AppendError, Appended};
 
@@ -35,8 +36,6 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 const LATE_ANSWER: &str = "NATS did not acknowledge in time";
 const OVERTAKEN: &str = "it was lost on its way, and what was sent after it is stored: it would change places";
-
-type AppendOutcome = Result<Appended, AppendError>;
 
 pub(super) struct NatsAppend {
     pub(super) envelope: Envelope,
@@ -72,7 +71,7 @@ pub(super) struct AppendLane {
     acknowledgements: FuturesUnordered<BoxFuture<'static, Acknowledged>>,
     lookups: FuturesUnordered<BoxFuture<'static, LookedUp>>,
     /// Appends that waited for one with the same id, which was not it.
-    again: VecDeque<NatsAppend>,
+    deferred: VecDeque<NatsAppend>,
     /// Calls of which it is not known whether they are stored.
     unsettled: BTreeMap<u64, String>,
     calls: u64,
@@ -89,7 +88,7 @@ impl AppendLane {
             pending: HashMap::new(),
             acknowledgements: FuturesUnordered::new(),
             lookups: FuturesUnordered::new(),
-            again: VecDeque::new(),
+            deferred: VecDeque::new(),
             unsettled: BTreeMap::new(),
             calls: 0,
             latest_stored: 0,
@@ -114,8 +113,8 @@ impl AppendLane {
                 Some((token, told)) = self.acknowledgements.next() => self.acknowledge(token, told),
                 Some((token, found)) = self.lookups.next() => self.find(&token, found),
                 () = std::future::ready(()), if can_settle => self.settle(&mut delivered).await,
-                () = std::future::ready(()), if is_clear && !self.again.is_empty() => {
-                    if let Some(append) = self.again.pop_front() {
+                () = std::future::ready(()), if is_clear && !self.deferred.is_empty() => {
+                    if let Some(append) = self.deferred.pop_front() {
                         self.take(append).await;
                     }
                 }
@@ -126,7 +125,7 @@ impl AppendLane {
                 _ = late.tick(), if !self.pending.is_empty() => self.look_for_the_late(),
                 else => {}
             }
-            if !is_open && self.pending.is_empty() && self.again.is_empty() {
+            if !is_open && self.pending.is_empty() && self.deferred.is_empty() {
                 self.topic.ended.send_replace(true);
                 return;
             }
@@ -412,7 +411,7 @@ impl AppendLane {
                 Ok(_) => Err(AppendError::IdConflict),
                 // The entry with this id may have just this text.
                 Err(AppendError::IdConflict) => {
-                    self.again.push_back(other);
+                    self.deferred.push_back(other);
                     continue;
                 }
                 Err(error) => Err(error.clone()),

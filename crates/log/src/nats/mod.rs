@@ -80,8 +80,8 @@ const TOPIC: &str = "Salon-Topic";
 /// What a message has beside its payload: its subject, the longest stamp, and other headers, generously.
 const ENVELOPE_OVERHEAD: usize = 1024 + Stamp::MAX_BYTES;
 
-/// How long goodbyes may take.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long each step of a shutdown may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait before a read for a tail is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
@@ -91,7 +91,7 @@ pub struct Nats {
     lanes: Arc<Mutex<JoinSet<()>>>,
     /// Everything that runs for as long as the log is open. Ends with this.
     tasks: Mutex<JoinSet<()>>,
-    /// What says that this node lives: ends before its goodbye, which would be taken back otherwise.
+    /// What says that this node lives: ends before its departure is announced, which would be taken back otherwise.
     beating: Mutex<JoinSet<()>>,
 }
 
@@ -481,17 +481,17 @@ impl TopicLog for Nats {
             shared.feeds.close();
             let mut lanes = std::mem::take(&mut *lanes.lock());
             let ended = async { while lanes.join_next().await.is_some() {} };
-            if tokio::time::timeout(GOODBYE_TIMEOUT, ended).await.is_err() {
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
                 lanes.abort_all();
             }
             for shard in &shared.shards {
                 // The next node would read what came since.
-                let kept = tokio::time::timeout(GOODBYE_TIMEOUT, shard.keep(&shared, false)).await;
+                let kept = tokio::time::timeout(SHUTDOWN_TIMEOUT, shard.keep(&shared, false)).await;
                 if !matches!(kept, Ok(Ok(()))) {
                     break;
                 }
             }
-            let goodbye = async {
+            let announcement = async {
                 let (done, finished) = oneshot::channel();
                 let _ = shared.desk.send(SeatCommand::Finish(done));
                 let _ = finished.await;
@@ -499,8 +499,8 @@ impl TopicLog for Nats {
                 let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
                 let _ = shared.link.flush().await;
             };
-            if tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await.is_err() {
-                tracing::warn!("nats: goodbye not sent, seats of this node end with its lease");
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, announcement).await.is_err() {
+                tracing::warn!("nats: shutdown not announced in time, seats of this node end with its lease");
             }
         })
     }

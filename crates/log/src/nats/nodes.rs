@@ -29,7 +29,7 @@ pub(super) struct NodeRegistry {
 
 /// What was heard of nodes.
 ///
-/// Invariant: a node that did not say goodbye is gone only once this node has listened for a lease without a break and has heard nothing
+/// Invariant: a node that did not announce its stop is gone only once this node has listened for a lease without a break and has heard nothing
 /// of them. A node that was stopped for a while, or cut off, knows of nobody's death, however old what it remembers is.
 #[derive(Default)]
 struct NodeTable {
@@ -58,7 +58,7 @@ struct Liveness {
 enum NodeState {
     /// It lived then, or could not have been heard before.
     Lived(Instant),
-    /// It said goodbye, or its key has expired.
+    /// It announced its stop, or its key has expired.
     Gone,
 }
 
@@ -74,7 +74,7 @@ impl NodeTable {
         self.since = None;
     }
 
-    /// Notes what a node said: that it lives, or goodbye. Says whether somebody has gone by it who was thought to live.
+    /// Notes what a node said: that it lives, or that it stops. Says whether somebody has gone by it who was thought to live.
     fn hear(&mut self, node: &str, lives: bool, now: Instant) -> bool {
         // This process stood still, or the server did.
         if self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit) {
@@ -154,7 +154,7 @@ impl NodeRegistry {
         self.table().nodes.iter().any(|(node, word)| *node != self.own && matches!(word, NodeState::Lived(_)))
     }
 
-    /// Nodes that were heard of, or hold something, and are gone: they said goodbye, or their keys have expired.
+    /// Nodes that were heard of, or hold something, and are gone: they announced their stop, or their keys have expired.
     pub(super) async fn dead(&self, link: &NatsLink, keys: &Bucket) -> Vec<String> {
         let (mut dead, mut silent) = (Vec::new(), Vec::new());
         {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_heard_for_a_lease_is_gone() {
+    fn a_node_that_is_silent_for_a_lease_is_gone() {
         let (mut table, begin) = (NodeTable::default(), Instant::now());
         assert!(table.is_alive("other", begin), "nobody has listened yet");
         table.restart_listening(begin);
@@ -306,7 +306,7 @@ mod tests {
         table.hear("other", true, later + ONE_SECOND);
         assert!(table.is_alive("other", later + ONE_SECOND), "it is back");
         assert!(table.hear("other", false, later + ONE_SECOND));
-        assert!(!table.is_alive("other", later + ONE_SECOND), "it said goodbye");
+        assert!(!table.is_alive("other", later + ONE_SECOND), "it announced its stop");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use salon_protocol::{Entry, EnvelopeId, Position, Timestamp, TopicName};
 use super::fault::NatsFault;
 use super::link::{FetchRange, NatsLink, Stored};
 use super::mark::TopicMark;
-use super::shard::TopicPlace;
+use super::shard::TopicAddress;
 use super::stored::message_bytes;
 use super::topic_index::{IndexBlock, TopicIndex};
 use super::{Shared, import, redact, topic};
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// The same, as far as the topic's shard has been followed.
-    fn known_extent(&self, name: &TopicName, place: &TopicPlace) -> Option<Extent> {
+    fn known_extent(&self, name: &TopicName, place: &TopicAddress) -> Option<Extent> {
         let extent = place.indexed(|index| Extent::from(index))?;
         // What a deletion has yet to remove is not there any more.
         let deleted = self.deleted_at(name).min(extent.head);
@@ -225,7 +225,7 @@ impl Shared {
     }
 
     /// The offset of the newest entry that arrived before a time.
-    async fn newest_before(&self, place: &TopicPlace, extent: Extent, time: Timestamp) -> Result<u64, NatsFault> {
+    async fn newest_before(&self, place: &TopicAddress, extent: Extent, time: Timestamp) -> Result<u64, NatsFault> {
         let found = place.indexed(|index| (index.newest(), index.block_before(time)));
         let (newest, block) = found.unwrap_or_default();
         match (newest, block) {
@@ -241,7 +241,7 @@ impl Shared {
     /// What would be removed with the entries of a block for which something holds, given their numbers in the topic, and everything before.
     pub(super) async fn cut(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         block: IndexBlock,
         is_gone: impl Fn(u64, &Stored) -> bool,
     ) -> Result<TopicMark, NatsFault> {
@@ -271,7 +271,7 @@ impl Shared {
 
     async fn read_forward(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         after: u64,
         head: u64,
         limit: usize,
@@ -292,7 +292,7 @@ impl Shared {
 
     async fn read_back(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         extent: Extent,
         through: u64,
         limit: usize,
@@ -333,7 +333,7 @@ impl Shared {
     /// Some messages of a topic after one sequence and up to another. `Missing` where there are none that should be there.
     pub(super) async fn messages(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         after: u64,
         through: u64,
         count: usize,

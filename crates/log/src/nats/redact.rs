@@ -16,7 +16,7 @@ use salon_protocol::{Timestamp, TopicName};
 use super::fault::NatsFault;
 use super::follow::expecting;
 use super::link::Stored;
-use super::shard::TopicPlace;
+use super::shard::TopicAddress;
 use super::topic;
 use super::{Shared, TOPIC};
 
@@ -126,7 +126,7 @@ impl Shared {
     /// Puts tombstones where messages of a topic between two sequences were redacted.
     pub(super) async fn with_tombstones(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         after: u64,
         through: u64,
         mut messages: Vec<Stored>,

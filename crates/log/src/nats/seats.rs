@@ -29,7 +29,7 @@ use crate::{Claim, Lapse, Lapses, Lease, ReadError, RosterVersion};
 /// How long to wait before a claim is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How long it is remembered that a key was removed.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const REMOVAL_TTL: Duration = Duration::from_secs(60);
 /// How many places of nodes that are gone are given at once.
 const CONCURRENT_LAPSES: usize = 32;
 
@@ -176,7 +176,7 @@ impl Shared {
 
     /// Forgets that keys were removed, once that has been everywhere.
     pub(super) fn forget_removed_seats(&self) {
-        if let Some(before) = Instant::now().checked_sub(REMEMBERED) {
+        if let Some(before) = Instant::now().checked_sub(REMOVAL_TTL) {
             self.seats.view().forget_removed(before);
         }
     }

@@ -59,14 +59,14 @@ pub(super) struct Shard {
 
 /// Where a topic is.
 #[derive(Clone)]
-pub(super) struct TopicPlace {
+pub(super) struct TopicAddress {
     pub(super) shard: Arc<Shard>,
     /// The digest of its name.
     pub(super) token: String,
     pub(super) subjects: TopicSubjects,
 }
 
-impl TopicPlace {
+impl TopicAddress {
     pub(super) fn stream(&self) -> &str {
         &self.shard.stream
     }
@@ -517,10 +517,10 @@ impl Shard {
 
 impl Shared {
     /// Where a topic is.
-    pub(super) fn place(&self, topic: &TopicName) -> TopicPlace {
+    pub(super) fn place(&self, topic: &TopicName) -> TopicAddress {
         let number = shard_of(topic, u16::try_from(self.shards.len()).expect("few"));
         let token = token(topic.as_str());
         let subjects = self.link.names.entries(number, &token);
-        TopicPlace { shard: self.shards[usize::from(number)].clone(), token, subjects }
+        TopicAddress { shard: self.shards[usize::from(number)].clone(), token, subjects }
     }
 }

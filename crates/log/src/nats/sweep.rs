@@ -16,7 +16,7 @@ use super::fault::NatsFault;
 use super::follow::expecting;
 use super::mark::TopicMark;
 use super::reader::clock;
-use super::shard::{Shard, TopicPlace};
+use super::shard::{Shard, TopicAddress};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
 use super::topic_index::TopicIndex;
@@ -159,7 +159,7 @@ impl Shared {
     /// What is not to be kept of a topic, if anything is not.
     async fn gone(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         review: &TopicReview,
         own: Option<TopicRetention>,
     ) -> Result<Option<TopicMark>, NatsFault> {
@@ -190,7 +190,7 @@ impl Shared {
     }
 
     /// What a deletion at an offset removes.
-    pub(super) async fn cut_deleted(&self, place: &TopicPlace, at: u64) -> Result<Option<TopicMark>, NatsFault> {
+    pub(super) async fn cut_deleted(&self, place: &TopicAddress, at: u64) -> Result<Option<TopicMark>, NatsFault> {
         let Some(block) = place.indexed(|index| index.block_at(at)).flatten().filter(|_| at > 0) else {
             return Ok(None);
         };
@@ -212,7 +212,7 @@ impl Shared {
     /// Stores a mark in place of the one before, and gives its sequence. `None` where another node was faster, or there is one that says as much.
     pub(super) async fn store_mark(
         &self,
-        place: &TopicPlace,
+        place: &TopicAddress,
         name: &TopicName,
         mark: &TopicMark,
         time_to_live: Option<Duration>,
@@ -237,7 +237,7 @@ impl Shared {
     }
 
     /// Removes what a node has marked and not removed, because it ended in between.
-    async fn purge_leftovers(&self, place: &TopicPlace, trimmed: u64) -> Result<(), NatsFault> {
+    async fn purge_leftovers(&self, place: &TopicAddress, trimmed: u64) -> Result<(), NatsFault> {
         match self.link.next(place.stream(), 1, &place.subjects.all()).await? {
             Some(first) if first.sequence <= trimmed => {
                 self.link.purge(place.stream(), Some(&place.subjects.all()), trimmed + 1).await

@@ -15,7 +15,7 @@ use super::import;
 use super::lane::NatsAppend;
 use super::link::Stored;
 use super::redact;
-use super::shard::TopicPlace;
+use super::shard::TopicAddress;
 use super::snapshot::Snapshot;
 use super::stored::FollowedBytes;
 use super::topic_index::TopicIndex;
@@ -34,7 +34,7 @@ pub(super) const STAMP: &str = "Salon-Stamp";
 
 pub(super) struct Topic {
     pub(super) name: TopicName,
-    pub(super) place: TopicPlace,
+    pub(super) place: TopicAddress,
     epoch: u32,
     /// `None` once nothing more is taken.
     appends: Mutex<Option<mpsc::UnboundedSender<NatsAppend>>>,
@@ -354,7 +354,7 @@ impl Topic {
                     let early = std::mem::take(&mut state.early);
                     state.early_bytes = 0;
                     let folded = self.fold(shared, &mut state, early.into_iter());
-                    // Before anything is fed that follows: whoever was fed what was before reads what is between.
+                    // Before anything is fed that follows: a reader that was fed what was before reads what is between.
                     shared.hub.sever(&self.name);
                     state.is_live = true;
                     let head = state.fold.through();
@@ -478,7 +478,7 @@ impl Topic {
     }
 }
 
-/// What was folded, for those who wait for it.
+/// What was folded, for the tasks that wait for it.
 #[derive(Default)]
 struct FoldedEvents {
     /// For the tails.

@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(index.bytes(), bytes - 100 * each);
         let first = odd.block_of_count(101).expect("the first that is kept");
         assert_eq!((first.count, first.sequence, first.bytes), (100, 200, 100 * each));
-        // Whoever pages back and has come to where a mark that came meanwhile begins has nothing more to read.
+        // A reader that pages back and has come to where a mark that came meanwhile begins has nothing more to read.
         assert_eq!(odd.begin_of_page(200, 50, u64::MAX), Some(200));
         assert_eq!((odd.begin_of_page(199, 50, u64::MAX), odd.begin_of_page(100, 50, u64::MAX)), (None, None));
     }
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_mark_of_more_than_is_known_says_how_much_there_was() {
-        // A topic that was forgotten and has begun anew: what this node knows is of the one before.
+        // A topic that was forgotten and has started over: what this node knows is of the one before.
         let mut index = index(100);
         let through = TopicMark { through: 299, count: 20, bytes: 2000, ..TopicMark::default() };
         index.learn_mark("odd", &mark(400, "odd", &through));

@@ -78,7 +78,7 @@ impl Writer<'_> {
         context::erase(&step, name)?;
         redact::mark_due(&step)?;
         step.commit()?;
-        self.scrub_after = self.journal.back().map(|row| row.number).or(Some(0));
+        self.upkeep.scrub_after = self.journal.back().map(|row| row.number).or(Some(0));
         self.deleted.note(name, head);
         self.source.search.note_erased(topic, head);
         self.source.fresh_mut().remove_all(name);
@@ -107,12 +107,12 @@ impl Writer<'_> {
 
     /// Has what deletions left in the files overwritten, once neither the tables nor the journal have their texts. After a sweep.
     pub(super) fn scrub_erased(&mut self) -> Result<(), SqliteFault> {
-        let Some(through) = self.scrub_after else { return Ok(()) };
+        let Some(through) = self.upkeep.scrub_after else { return Ok(()) };
         let is_journalled = self.journal.front().is_some_and(|row| row.number <= through);
         if is_journalled || has_erased(self.db)? {
             self.sweep_soon();
         } else {
-            (self.scrub_after, self.is_scrub_due) = (None, true);
+            (self.upkeep.scrub_after, self.upkeep.is_scrub_due) = (None, true);
         }
         Ok(())
     }

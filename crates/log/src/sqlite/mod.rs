@@ -27,6 +27,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod topic_states;
+mod upkeep;
 mod writer;
 
 use std::collections::VecDeque;

@@ -171,23 +171,23 @@ impl Writer<'_> {
             entries.iter().for_each(|entry| self.source.search.note_changed(*number, entry.position.offset));
         }
         if replacements.iter().any(|replacement| !replacement.entries.is_empty()) {
-            self.is_scrub_due = true;
+            self.upkeep.is_scrub_due = true;
         }
         Ok(())
     }
 
     /// The scrub that is under way, or the one that is due.
     pub(super) fn take_scrub(&mut self) -> Result<Option<Scrub>, SqliteFault> {
-        if std::mem::take(&mut self.is_scrub_due) {
+        if std::mem::take(&mut self.upkeep.is_scrub_due) {
             return Scrub::begin(self.db).map(Some);
         }
-        Ok(self.scrub.take_if(|scrub| scrub.is_ready()))
+        Ok(self.upkeep.scrub.take_if(|scrub| scrub.is_ready()))
     }
 
     /// Scrubs as far as readers allow. Their connections end after this, and what is left is begun again by the next writer.
     pub(super) fn finish_scrub(&mut self) -> Result<(), SqliteFault> {
         while let Some(scrub) = self.take_scrub()? {
-            self.scrub = self.continue_scrub(scrub)?;
+            self.upkeep.scrub = self.continue_scrub(scrub)?;
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Writer<'_> {
             return Ok(Some(scrub));
         }
         // The mark goes last: what a crash interrupts is begun again. So is what a deletion has yet to remove.
-        if self.scrub_after.is_none() {
+        if self.upkeep.scrub_after.is_none() {
             self.db.execute("DELETE FROM meta WHERE name = 'scrub'", [])?;
         }
         if let Some(path) = self.db.path() {

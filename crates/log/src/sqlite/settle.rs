@@ -32,7 +32,7 @@ const JOURNAL_FACTOR: usize = 8;
 /// How many times as much as was appended one slice of a sweep removes. A sweep has at least one slice in [`SLICES_PER_SWEEP_TURN`], so it removes more
 /// than is appended.
 ///
-/// [`SLICES_PER_SWEEP_TURN`]: super::writer::SLICES_PER_SWEEP_TURN
+/// [`SLICES_PER_SWEEP_TURN`]: super::upkeep::SLICES_PER_SWEEP_TURN
 const SWEEP_FACTOR: usize = 6;
 
 /// How much one slice may take.

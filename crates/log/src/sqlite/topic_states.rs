@@ -38,7 +38,7 @@ struct CachedTopic {
     used: u64,
 }
 
-pub(super) struct KnownTopics {
+pub(super) struct TopicStateCache {
     topics: FastMap<TopicName, CachedTopic>,
     bytes: usize,
     /// How many times a topic was used.
@@ -47,13 +47,13 @@ pub(super) struct KnownTopics {
     max_bytes: usize,
 }
 
-impl Default for KnownTopics {
+impl Default for TopicStateCache {
     fn default() -> Self {
         Self { topics: FastMap::default(), bytes: 0, uses: 0, max_topics: MAX_TOPICS, max_bytes: MAX_BYTES }
     }
 }
 
-impl KnownTopics {
+impl TopicStateCache {
     pub(super) fn get(&self, name: &TopicName) -> Option<&TopicState> {
         self.topics.get(name).map(|remembered| &remembered.topic_states)
     }
@@ -121,11 +121,11 @@ mod tests {
         }
     }
 
-    fn bounded(max_topics: usize, max_bytes: usize) -> KnownTopics {
-        KnownTopics { max_topics, max_bytes, ..KnownTopics::default() }
+    fn bounded(max_topics: usize, max_bytes: usize) -> TopicStateCache {
+        TopicStateCache { max_topics, max_bytes, ..TopicStateCache::default() }
     }
 
-    fn names(topics: &KnownTopics) -> Vec<&str> {
+    fn names(topics: &TopicStateCache) -> Vec<&str> {
         let mut names: Vec<_> = topics.topics.keys().map(TopicName::as_str).collect();
         names.sort_unstable();
         names

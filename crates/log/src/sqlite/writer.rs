@@ -23,10 +23,11 @@ use super::queue::WorkQueue;
 use super::reader::ReadSource;
 use super::redact::{Replacement, Scrub};
 use super::schema::{LAST_OFFSET, LAST_TOPIC};
-use super::settle::{JournalRow, SettlePass, Slice};
+use super::settle::JournalRow;
 use super::stored::StoredCounts;
-use super::sweep::{SWEEP_INTERVAL, Sweep, long_ago};
-use super::topic_states::{KnownTopics, TopicState};
+use super::sweep::{SWEEP_INTERVAL, long_ago};
+use super::topic_states::{TopicState, TopicStateCache};
+use super::upkeep::Upkeep;
 use super::{Clock, SqliteFault, context, journal, redact, settled};
 use crate::append_future::{AppendOutcome, OutcomeSender};
 use crate::context::{Address, Change, Write, WriteError, Written};
@@ -38,9 +39,6 @@ const CHECKPOINT_POLL: Duration = Duration::from_millis(1);
 
 /// How often at most, where a quota refuses entries: what retention removes makes room.
 const QUOTA_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// A sweep under way has one slice in so many, also while there is always something to settle.
-pub(super) const SLICES_PER_SWEEP_TURN: u32 = 4;
 
 /// What the writer is asked to do.
 pub(super) enum WriterRequest {
@@ -88,41 +86,44 @@ pub(super) struct WriterLimits {
 pub(super) struct Writer<'db> {
     pub(super) db: &'db Connection,
     pub(super) source: Arc<ReadSource>,
-    pub(super) topic_states: KnownTopics,
+    pub(super) topic_states: TopicStateCache,
     pub(super) stored: StoredCounts,
     pub(super) retention: RetentionRules,
     pub(super) durability: Durability,
     disk: DiskGuard,
     pub(super) clock: Clock,
     health: watch::Sender<LogHealth>,
-    stopped: Option<Arc<str>>,
-    begin: Statement<'db>,
-    commit: Statement<'db>,
-    record: Statement<'db>,
-    find: Statement<'db>,
+    pub(super) stopped: Option<Arc<str>>,
+    statements: WriterStatements<'db>,
     /// The journal row being written; kept for its memory.
     row: Vec<u8>,
     /// The rows of the journal, the oldest first.
     pub(super) journal: VecDeque<JournalRow>,
-    /// What was appended since the last slice of settling or sweeping.
-    appended: Slice,
-    /// The slices so far.
-    slices: u32,
-    settling: Option<SettlePass>,
-    sweep: Option<Sweep>,
-    pub(super) scrub: Option<Scrub>,
-    /// Texts were redacted, or removed with their topics, that the files still have.
-    pub(super) is_scrub_due: bool,
-    /// A scrub is due once the journal's rows up to this one, and the entries of deleted topics, are removed.
-    pub(super) scrub_after: Option<i64>,
-    swept: Instant,
-    /// The names of topics that were deleted and not begun anew since.
+    /// The names of topics that were deleted and have not started over since.
     pub(super) vacated: HashSet<TopicName>,
     pub(super) deleted: DeletedTopics,
-    /// Who waits for the next sweep to begin and end.
-    trims: Vec<oneshot::Sender<()>>,
+    pub(super) upkeep: Upkeep,
     /// Writes back beside this thread, once there is one.
     pub(super) checkpointer: Option<Checkpointer>,
+}
+
+/// What every commit runs.
+struct WriterStatements<'db> {
+    begin: Statement<'db>,
+    commit: Statement<'db>,
+    record: Statement<'db>,
+    find: Statement<'db>,
+}
+
+impl<'db> WriterStatements<'db> {
+    fn prepare(db: &'db Connection) -> Result<Self, SqliteFault> {
+        Ok(Self {
+            begin: db.prepare("BEGIN IMMEDIATE")?,
+            commit: db.prepare("COMMIT")?,
+            record: db.prepare("INSERT INTO journal (entries) VALUES (?1)")?,
+            find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
+        })
+    }
 }
 
 impl<'db> Writer<'db> {
@@ -137,13 +138,10 @@ impl<'db> Writer<'db> {
         db.set_prepared_statement_cache_capacity(64);
         let stored = StoredCounts::load(db, quotas)?;
         let mut writer = Self {
-            begin: db.prepare("BEGIN IMMEDIATE")?,
-            commit: db.prepare("COMMIT")?,
-            record: db.prepare("INSERT INTO journal (entries) VALUES (?1)")?,
-            find: db.prepare("SELECT key, arrived, text, stamp FROM entries WHERE topic = ?1 AND id = ?2")?,
+            statements: WriterStatements::prepare(db)?,
             db,
             source,
-            topic_states: KnownTopics::default(),
+            topic_states: TopicStateCache::default(),
             stored,
             retention,
             durability,
@@ -153,25 +151,16 @@ impl<'db> Writer<'db> {
             stopped: None,
             row: Vec::new(),
             journal: VecDeque::new(),
-            appended: Slice { entries: 0, bytes: 0 },
-            slices: 0,
-            settling: None,
-            sweep: None,
-            scrub: None,
-            is_scrub_due: Scrub::is_due(db)?,
-            scrub_after: None,
-            // The first sweep is due at once.
-            swept: long_ago(),
+            upkeep: Upkeep::new(Scrub::is_due(db)?),
             vacated: HashSet::new(),
             deleted: DeletedTopics::default(),
-            trims: Vec::new(),
             checkpointer: None,
         };
         writer.recover()?;
         writer.erase_recovered()?;
         if erase::has_erased(writer.db)? {
-            writer.is_scrub_due = false;
-            writer.scrub_after = writer.journal.back().map(|row| row.number).or(Some(0));
+            writer.upkeep.is_scrub_due = false;
+            writer.upkeep.scrub_after = writer.journal.back().map(|row| row.number).or(Some(0));
         }
         writer.disk.check(writer.db);
         writer.report_health();
@@ -209,10 +198,10 @@ impl<'db> Writer<'db> {
         loop {
             let wait = match !waiting.is_empty() || self.is_behind() {
                 true => Duration::ZERO,
-                false => SWEEP_INTERVAL.saturating_sub(self.swept.elapsed()),
+                false => SWEEP_INTERVAL.saturating_sub(self.upkeep.swept.elapsed()),
             };
             let wait = if self.disk.reason().is_some() { wait.min(disk::RETRY_INTERVAL) } else { wait };
-            let wait = if self.scrub.is_some() { wait.min(redact::RETRY_DELAY) } else { wait };
+            let wait = if self.upkeep.scrub.is_some() { wait.min(redact::RETRY_DELAY) } else { wait };
             let is_written_back = self.checkpointer.as_ref().is_some_and(Checkpointer::is_running);
             let wait = if is_written_back { wait.min(CHECKPOINT_POLL) } else { wait };
             if !requests.take(&mut waiting.requests, wait) {
@@ -220,7 +209,7 @@ impl<'db> Writer<'db> {
             }
             self.disk.check(self.db);
             // Between any two groups, so that what has come meanwhile can be in the next one.
-            let group = waiting.next_group(&mut self.trims);
+            let group = waiting.next_group(&mut self.upkeep.trims);
             let is_long = group.is_long;
             self.store(group);
             // What came during a long commit has waited: it is stored first. Not twice, or nothing would be tidied.
@@ -318,7 +307,7 @@ impl<'db> Writer<'db> {
         let mut is_quota_exceeded = false;
         let mut redactions = Vec::new();
         self.row.clear();
-        self.begin.raw_execute()?;
+        self.statements.begin.raw_execute()?;
         for (name, envelope, stamp) in envelopes {
             let id = (self.know(&name)?.topic, envelope.id().clone());
             let first = match ids.get(&id) {
@@ -363,8 +352,8 @@ impl<'db> Writer<'db> {
             accepted.entry(name).or_default().push(entry);
         }
         if !self.row.is_empty() {
-            self.record.raw_bind_parameter(1, self.row.as_slice())?;
-            self.record.raw_execute()?;
+            self.statements.record.raw_bind_parameter(1, self.row.as_slice())?;
+            self.statements.record.raw_execute()?;
             self.journal.push_back(JournalRow { number: self.db.last_insert_rowid(), bytes: self.row.len() });
         }
         let mut redacted = Vec::with_capacity(redactions.len());
@@ -381,9 +370,9 @@ impl<'db> Writer<'db> {
             self.stored.load_topic(self.db, &address.topic, &self.source)?;
             judged.push(context::apply(self.db, &mut self.stored, now, address, write)?);
         }
-        self.commit.raw_execute()?;
-        if is_quota_exceeded && self.swept.elapsed() >= QUOTA_SWEEP_INTERVAL {
-            self.swept = long_ago();
+        self.statements.commit.raw_execute()?;
+        if is_quota_exceeded && self.upkeep.swept.elapsed() >= QUOTA_SWEEP_INTERVAL {
+            self.upkeep.swept = long_ago();
         }
         Ok(Committed { outcomes, accepted, redacted, judged })
     }
@@ -403,9 +392,9 @@ impl<'db> Writer<'db> {
         for (name, entries) in &accepted {
             let topic_states = self.topic_states.get(name).expect("its entries were just stored");
             fresh.extend(name, topic_states.topic, topic_states.settled, entries);
-            self.appended.entries += entries.len();
+            self.upkeep.appended.entries += entries.len();
         }
-        self.appended.bytes += self.row.len();
+        self.upkeep.appended.bytes += self.row.len();
         drop(fresh);
         for (name, entries) in &accepted {
             match has_time {
@@ -466,85 +455,10 @@ impl<'db> Writer<'db> {
         if topic_states.settled == topic_states.trimmed {
             return Ok(None);
         }
-        self.find.raw_bind_parameter(1, topic_states.topic)?;
-        self.find.raw_bind_parameter(2, id.as_str())?;
-        let mut rows = self.find.raw_query();
+        self.statements.find.raw_bind_parameter(1, topic_states.topic)?;
+        self.statements.find.raw_bind_parameter(2, id.as_str())?;
+        let mut rows = self.statements.find.raw_query();
         rows.next()?.map(|row| settled::entry(self.source.epoch, row)).transpose()
-    }
-
-    /// Whether there is something to settle or to sweep.
-    fn is_behind(&self) -> bool {
-        let is_scrubbing = self.is_scrub_due || self.scrub.as_ref().is_some_and(Scrub::is_ready);
-        is_scrubbing
-            || self.settling.is_some()
-            || self.sweep.is_some()
-            || !self.trims.is_empty()
-            || self.source.fresh().is_full()
-    }
-
-    /// Does a slice of what can wait: first settling, without which what is fresh grows, then retention. Nobody has to wait much for it.
-    pub(super) fn tidy_a_little(&mut self) {
-        if self.stopped.is_some() {
-            (self.settling, self.sweep, self.swept) = (None, None, Instant::now());
-            (self.scrub, self.is_scrub_due) = (None, false);
-            return self.trims.clear();
-        }
-        let appended = std::mem::replace(&mut self.appended, Slice { entries: 0, bytes: 0 });
-        if let Err(fault) = self.tidy(appended) {
-            self.stop(&fault);
-        }
-    }
-
-    fn tidy(&mut self, appended: Slice) -> Result<(), SqliteFault> {
-        self.slices = self.slices.wrapping_add(1);
-        if self.slices.is_multiple_of(SLICES_PER_SWEEP_TURN)
-            && let Some(sweep) = self.sweep.take()
-        {
-            return self.sweep(sweep, appended);
-        }
-        let is_sweep_due = self.sweep.is_none() && (self.swept.elapsed() >= SWEEP_INTERVAL || !self.trims.is_empty());
-        let pass = match self.settling.take() {
-            Some(pass) => Some(pass),
-            None if self.source.fresh().is_full() => {
-                let sweep_after = is_sweep_due.then(|| std::mem::take(&mut self.trims));
-                Some(self.begin_settling(sweep_after))
-            }
-            None => None,
-        };
-        if let Some(mut pass) = pass {
-            let slice = Slice::after(appended, self.source.fresh().is_overfull());
-            if !self.continue_settling(&mut pass, slice)? {
-                self.settling = Some(pass);
-            } else if let Some(waiting) = pass.sweep_after {
-                if let Some(checkpointer) = &mut self.checkpointer {
-                    checkpointer.request();
-                }
-                self.sweep = Some(Sweep::new(waiting));
-            }
-        } else if let Some(scrub) = self.take_scrub()? {
-            self.scrub = self.continue_scrub(scrub)?;
-        } else if let Some(sweep) = self.sweep.take() {
-            self.sweep(sweep, appended)?;
-        } else if is_sweep_due {
-            // Retention looks at what is settled, so everything is, first.
-            let waiting = std::mem::take(&mut self.trims);
-            self.settling = Some(self.begin_settling(Some(waiting)));
-        }
-        Ok(())
-    }
-
-    fn sweep(&mut self, sweep: Sweep, appended: Slice) -> Result<(), SqliteFault> {
-        self.sweep = self.continue_sweep(sweep, Slice::of_sweep(appended))?;
-        if self.sweep.is_none() {
-            self.swept = Instant::now();
-            self.scrub_erased()?;
-        }
-        Ok(())
-    }
-
-    /// Has a sweep begin as soon as there is time.
-    pub(super) fn sweep_soon(&mut self) {
-        self.swept = long_ago();
     }
 
     /// Counts what was written to the write-ahead log.
@@ -590,7 +504,7 @@ impl<'db> Writer<'db> {
     }
 
     /// Gives up for good.
-    fn stop(&mut self, fault: &SqliteFault) -> Arc<str> {
+    pub(super) fn stop(&mut self, fault: &SqliteFault) -> Arc<str> {
         if !self.db.is_autocommit() {
             // Whether or not this succeeds, nothing of the transaction is committed any more.
             let _ = self.db.execute_batch("ROLLBACK");

@@ -12,7 +12,7 @@ use crate::handshake::HandshakeParams;
 use crate::listing::Listing;
 
 const LIMITS: ListLimits = ListLimits { pages: 3, items: 4, bytes: 1000 };
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -20,8 +20,16 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 fn profile(capabilities: &str) -> CallerProfile {
-    let client = HandshakeParams { asked: None, capabilities: raw(capabilities), info: Some(raw(r#"{"name":"c"}"#)) };
-    CallerProfile { handshake_timeout: Some(HANDSHAKE), silence_timeout: Some(SILENCE), ..CallerProfile::new(client) }
+    let client = HandshakeParams {
+        requested_revision: None,
+        capabilities: raw(capabilities),
+        info: Some(raw(r#"{"name":"c"}"#)),
+    };
+    CallerProfile {
+        handshake_timeout: Some(HANDSHAKE),
+        silence_timeout: Some(SILENCE_TIMEOUT),
+        ..CallerProfile::new(client)
+    }
 }
 
 /// A caller whose steps are written down, one a line.
@@ -297,12 +305,12 @@ fn a_call_that_waits_for_approval_has_its_time_when_the_server_gets_it() {
     let mut script = CallerScript::with(Caller::after_handshake(profile("{}"), Era::Legacy));
     script.call("tools/call", r#"{"name":"a"}"#);
     script.steps();
-    script.caller.wait_for_approval(script.sent[0], script.now + 9 * SILENCE);
-    script.after(8 * SILENCE);
+    script.caller.wait_for_approval(script.sent[0], script.now + 9 * SILENCE_TIMEOUT);
+    script.after(8 * SILENCE_TIMEOUT);
     script.caller.progressed(script.sent[0], script.now);
-    script.after(SILENCE / 2);
+    script.after(SILENCE_TIMEOUT / 2);
     assert_snapshot!(script.steps(), @"");
-    script.after(SILENCE / 2);
+    script.after(SILENCE_TIMEOUT / 2);
     assert_snapshot!(script.steps(), @r"
     withdraw: the answer took too long
     failed: TimedOut
@@ -314,11 +322,11 @@ fn silence_ends_a_call_and_progress_renews_it() {
     let mut script = CallerScript::with(Caller::after_handshake(profile("{}"), Era::Legacy));
     let call = script.call("tools/call", r#"{"name":"a"}"#);
     script.steps();
-    script.after(SILENCE / 2);
+    script.after(SILENCE_TIMEOUT / 2);
     assert_eq!(script.caller.progressed(script.sent[0], script.now), Some(call));
-    script.after(SILENCE / 2);
+    script.after(SILENCE_TIMEOUT / 2);
     assert_snapshot!(script.steps(), @"");
-    script.after(SILENCE / 2);
+    script.after(SILENCE_TIMEOUT / 2);
     assert_snapshot!(script.steps(), @r"
     withdraw: the answer took too long
     failed: TimedOut

@@ -2,11 +2,12 @@
 
 use salon_control::{
     APPROVAL_DECIDED_METHOD, ApprovalDecision, Decision, RoleName, SETTINGS_METHOD, SettingsChange, TopicSettings,
+    text_digest,
 };
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{digest, notice};
+use crate::notice;
 
 fn id(text: &str) -> EnvelopeId {
     EnvelopeId::new(text).expect("an id")
@@ -29,7 +30,7 @@ fn configured(version: u64, patch: &Value) -> Envelope {
 fn approved(call: &Draft) -> Envelope {
     let decision = ApprovalDecision {
         id: call.envelope().id().clone(),
-        digest: digest(call.envelope().text()),
+        digest: text_digest(call.envelope().text()),
         decision: Decision::Approved,
         by: Some(participant("alice")),
         reason: None,

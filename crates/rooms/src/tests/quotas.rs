@@ -134,7 +134,7 @@ async fn answers_are_paid_for_by_the_call() {
         hear(&mut bob, &format!("r{number}")).await;
         bob.publish(answer(number, &format!("a{number}"))).outcome().await.expect("an answer is free");
     }
-    // A second answer is nobody's wish.
+    // Nobody asked for a second answer.
     for attempt in 0..20 {
         let refused = bob.publish(answer(1, &format!("again{attempt}"))).outcome().await.expect_err("answered before");
         assert_eq!(refused.code, Code::CorrelationMismatch);

@@ -1,4 +1,4 @@
-//! Who delivers: the room's task, or the thread that has stored a message. Whoever it is, everything comes once and in order.
+//! Who delivers: the room's task, or the thread that has stored a message. In either case everything comes once and in order.
 
 use std::sync::mpsc;
 
@@ -52,7 +52,7 @@ async fn the_thread_that_stored_a_message_delivers_it() {
 
 /// Single messages are delivered by the one, bursts by the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_delivers_everything_comes_once_and_in_order() {
+async fn everything_comes_once_and_in_order() {
     let (log, rooms) = sqlite(settings());
     let mut cursor = rooms.observe(&room(), None, Interest::default(), None).await.expect("a cursor");
     let wanted: Vec<_> = (0..1_000).map(|number| format!("e{number}")).collect();

@@ -187,7 +187,7 @@ impl ClientPart for Publisher {
     }
 
     fn saw(&mut self, name: &str, seen: &Seen, from: &str, finishing: bool) -> Result<Vec<String>, Failure> {
-        // What was said again may be heard twice: once resumed, once as the repeated acknowledgement.
+        // What was resent may be received twice: once resumed, once as the repeated acknowledgement.
         if from != name || self.ids.contains(&seen.id) {
             return Ok(Vec::new());
         }

@@ -1,6 +1,6 @@
 //! The participants while things fail: publishers, readers, and visitors who do not come back.
 //!
-//! They come back as clients do: to the next gateway, after the last envelope they saw, with whatever was not acknowledged said again
+//! They come back as clients do: to the next gateway, after the last envelope they saw, and resend what was not acknowledged
 //! under its id. What a gateway may answer meanwhile is `closing` and nothing else.
 
 use std::collections::VecDeque;
@@ -197,7 +197,7 @@ impl FaultClient {
 
     fn saw(&mut self, seen: Seen, value: &Value, at: usize) -> Result<(), Failure> {
         if value["from"] == *self.record.name {
-            // What was said again may be heard again: once in its place, and as the acknowledgement of the repetition.
+            // What was resent may be received again: once in its place, and as the acknowledgement of the repetition.
             if self.record.acknowledged.contains(&seen.id) {
                 return Ok(());
             }

@@ -67,7 +67,7 @@ impl SceneStage {
                 let came = self.next_value(who, AwaitedFrame::Frame).await?;
                 self.expect_refusal(&came, code, regarding.as_deref())
             }
-            SceneIncoming::Told { code, regarding } => {
+            SceneIncoming::ErrorNotice { code, regarding } => {
                 let mut presence = Vec::new();
                 let came = loop {
                     let text = self.next_text(who, AwaitedFrame::Frame).await?;

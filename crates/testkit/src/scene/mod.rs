@@ -308,7 +308,7 @@ pub(crate) enum SceneIncoming {
     Json(Value),
     Presence { event: &'static str, of: String, more: Option<Value> },
     Refusal { code: String, regarding: Option<String> },
-    Told { code: String, regarding: Option<String> },
+    ErrorNotice { code: String, regarding: Option<String> },
     NothingMore,
 }
 

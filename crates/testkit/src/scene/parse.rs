@@ -113,7 +113,7 @@ fn state(who: Vec<ConnectionName>, mut words: Words<'_>) -> Result<SceneStep, Fa
             let code = words.word("a refusal's code")?.to_owned();
             let regarding = words.eat("regarding").then(|| words.word("an id").map(str::to_owned)).transpose()?;
             let what = match verb {
-                "told" => SceneIncoming::Told { code, regarding },
+                "told" => SceneIncoming::ErrorNotice { code, regarding },
                 _ => SceneIncoming::Refusal { code, regarding },
             };
             words.end(SceneStep::Get { who, what })

@@ -15,7 +15,7 @@ use crate::http::{EventStream, HttpAnswer, HttpCall};
 use crate::{Failure, within};
 
 /// How much may come while nobody looks.
-const WAITING: usize = 1024;
+const MAX_WAITING_MESSAGES: usize = 1024;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -41,7 +41,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn new(address: SocketAddr, call: HttpCall) -> Self {
-        let (coming, came) = mpsc::channel(WAITING);
+        let (coming, came) = mpsc::channel(MAX_WAITING_MESSAGES);
         let common = call.header("Accept", "application/json, text/event-stream");
         let (session, streams) = (Arc::default(), JoinSet::new());
         Self {
@@ -173,7 +173,7 @@ impl Requests {
             let response = call.open(address).await?;
             let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
             if let Some(id) = header(SESSION) {
-                // Said once, and the same whenever it is said again.
+                // Made once, and the same whenever it is repeated.
                 let _ = session.set(id.to_owned());
             }
             if header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {

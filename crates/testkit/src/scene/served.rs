@@ -25,7 +25,7 @@ use crate::gateway::TestToken;
 use crate::{Failure, within};
 
 /// How much may come while nobody looks.
-const WAITING: usize = 1024;
+const MAX_WAITING_MESSAGES: usize = 1024;
 
 /// What all connections to one server share.
 struct ServedShared {
@@ -102,9 +102,9 @@ impl SceneStage {
     ) -> Result<(), Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| e.to_string())?;
         let url = format!("ws://{}/mcp", listener.local_addr().map_err(|e| e.to_string())?);
-        let (shown, messages) = mpsc::channel(WAITING);
+        let (shown, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
         let shared = Arc::new(ServedShared { draft, tools: Mutex::new(tools.to_owned()), messages: shown });
-        let says = broadcast::Sender::new(WAITING);
+        let says = broadcast::Sender::new(MAX_WAITING_MESSAGES);
         let shutdown = CancellationToken::new();
 
         let at = Gateway::new(&format!("http://{}", self.gateway.address())).map_err(|e| e.to_string())?;
@@ -113,7 +113,7 @@ impl SceneStage {
             (Client::new(at, StaticToken::new(token)), TopicName::new(topic).map_err(|e| e.to_string())?);
         let target = GuestTarget::Url { url, headers: Vec::new(), transport: UrlTransport::Auto };
         let (spec, stop) = (Spec::new(who.participant(), target), shutdown.clone());
-        let (told, mut statuses) = mpsc::channel(WAITING);
+        let (told, mut statuses) = mpsc::channel(MAX_WAITING_MESSAGES);
         let mut tasks = JoinSet::new();
         let (server, said) = (shared.clone(), says.clone());
         tasks.spawn(async move {

@@ -139,7 +139,7 @@ fn a_call_that_waits_for_the_list_of_tools_is_cancelled_before_it_is_sent() {
 fn questions_are_answered() {
     let mut room = Room::new(80, 14);
     let asked = room.calls("planner", "alice", "ask_human", json!({"question": "Shall I open the gate?"}));
-    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(&asked), from: id("planner"), form: None }));
+    room.put(ChatInput::Question(PersonQuestion { id: envelope_id(&asked), from: id("planner"), form: None }));
     let params = json!({"message": "Where to?", "requestedSchema": {}});
     let form = room.happens(
         "rover",
@@ -149,7 +149,7 @@ fn questions_are_answered() {
     );
     let schema = r#"{"type":"object","properties":{"place":{"type":"string"},"metres":{"type":"integer"}},"required":["place"]}"#;
     let schema = ArgumentSchema::new(Some(serde_json::from_str(schema).expect("a schema")));
-    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(&form), from: id("rover"), form: Some(schema) }));
+    room.put(ChatInput::Question(PersonQuestion { id: envelope_id(&form), from: id("rover"), form: Some(schema) }));
     assert_eq!(room.wanted(), "bell, bell");
     assert_snapshot!(room.screen());
     room.enters("/answer #2 place=home metres=many");
@@ -168,7 +168,7 @@ fn questions_are_answered() {
 fn a_question_is_declined_or_withdrawn() {
     let mut room = Room::new(80, 8);
     for question in ["e101", "e102"] {
-        room.put(ChatInput::Asked(PersonQuestion { id: envelope_id(question), from: id("rover"), form: None }));
+        room.put(ChatInput::Question(PersonQuestion { id: envelope_id(question), from: id("rover"), form: None }));
     }
     room.wanted.clear();
     room.enters("/decline #2");
@@ -226,7 +226,7 @@ fn a_form_is_held_to_its_formats() {
     let form = r#"{"type":"object","properties":{"day":{"type":"string","format":"date"},"sure":{"type":"boolean"}},"required":["day"]}"#;
     let raw: Box<serde_json::value::RawValue> = serde_json::from_str(form).expect("a schema");
     let form = Some(crate::arguments::ArgumentSchema::new(Some(&raw)));
-    room.put(ChatInput::Asked(PersonQuestion { id: envelope_id("q1"), from: id("rover"), form }));
+    room.put(ChatInput::Question(PersonQuestion { id: envelope_id("q1"), from: id("rover"), form }));
     room.wanted();
     room.enters("/answer day=2026-02-30");
     assert_eq!(room.wanted(), "");

@@ -58,7 +58,7 @@ pub(super) fn print(result: &RawValue, format: Format, written: Option<&WrittenF
         Format::Raw | Format::Json => hand_over(format_args!("{text}"))?,
         Format::Text => hand_over(format_args!("{}", safe::block(&text)))?,
     }
-    if read.is_some_and(|read| read.is_error) { Err(Trouble::Told(1)) } else { Ok(()) }
+    if read.is_some_and(|read| read.is_error) { Err(Trouble::Reported(1)) } else { Ok(()) }
 }
 
 fn is_binary(content: &Content) -> bool {

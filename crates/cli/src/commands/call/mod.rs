@@ -99,7 +99,7 @@ fn as_json(trouble: Trouble) -> Result<(), Trouble> {
         hint: Option<&'a str>,
     }
     let code = match &trouble {
-        Trouble::Told(_) => return Err(trouble),
+        Trouble::Reported(_) => return Err(trouble),
         Trouble::Coded(code, _) => *code,
         Trouble::Usage(_) => 2,
         Trouble::Failed(_) => 1,
@@ -109,19 +109,19 @@ fn as_json(trouble: Trouble) -> Result<(), Trouble> {
     let (message, hint) = told.split_once("\n\nhint: ").map_or((told, None), |(message, hint)| (message, Some(hint)));
     let told = serde_json::to_string(&Failed { error: Words { message, hint } }).map_err(Trouble::failed)?;
     hand_over(format_args!("{told}"))?;
-    Err(Trouble::Told(code))
+    Err(Trouble::Reported(code))
 }
 
 fn calling(args: CallArgs) -> Result<(), Trouble> {
     let given = args.whole.as_deref().map(whole).transpose().map_err(Trouble::usage)?;
     super::run(async move {
         let stop = Stop::on_signals(|| ())?;
-        let Reach { place, client, .. } = args.access.reach().map_err(Trouble::usage)?;
-        let asking = HintContext { place: &place, topic: Some(&args.topic) };
+        let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;
+        let asking = HintContext { gateway: &gateway, topic: Some(&args.topic) };
         args.create.require(&client, &args.topic, &asking).await?;
         // Before the room is entered: a mistake leaves no trace there.
         let known = tokio::select! { biased;
-            () = stop.clone().asked() => return Err(Trouble::Told(CANCELLED)),
+            () = stop.clone().asked() => return Err(Trouble::Reported(CANCELLED)),
             known = tokio::time::timeout(args.timeout.0, tools(&args, &client, &asking)) => {
                 known.unwrap_or_else(|_| Err(failed(&CallError::TimedOut, &args.participant, &asking)))?
             }
@@ -133,7 +133,7 @@ fn calling(args: CallArgs) -> Result<(), Trouble> {
         // A server of this call's own has to end with it.
         let entering = if args.isolated { entering } else { entering.single_calls() };
         let room = tokio::select! { biased;
-            () = stop.clone().asked() => return Err(Trouble::Told(CANCELLED)),
+            () = stop.clone().asked() => return Err(Trouble::Reported(CANCELLED)),
             joined = entering.join() => joined.map_err(|error| asking.trouble(&error))?,
         };
         let outcome = call(&args, known, given, &room, stop, &asking).await;
@@ -150,7 +150,7 @@ async fn tools(args: &CallArgs, client: &Client, asking: &HintContext<'_>) -> Re
 
 async fn call(
     args: &CallArgs,
-    known: Option<Box<RawValue>>,
+    schema_arguments: Option<Box<RawValue>>,
     given: Option<Box<RawValue>>,
     room: &Room,
     stop: Stop,
@@ -164,7 +164,7 @@ async fn call(
     let peer = room.peer(&args.participant);
     let failed = |error: CallError| failed(&error, &args.participant, asking);
     let prepared = async {
-        let arguments = match known {
+        let arguments = match schema_arguments {
             Some(arguments) => arguments,
             None => {
                 let asked = tokio::time::timeout(args.timeout.0, peer.tools()).await;
@@ -183,7 +183,7 @@ async fn call(
         peer.start("tools/call", &params, options).await.map_err(failed)
     };
     let mut call = tokio::select! { biased;
-        () = stop.clone().asked() => return Err(Trouble::Told(CANCELLED)),
+        () = stop.clone().asked() => return Err(Trouble::Reported(CANCELLED)),
         prepared = prepared => prepared?,
     };
     let mut meter = Meter::new();
@@ -192,7 +192,7 @@ async fn call(
             () = stop.clone().asked() => {
                 meter.clear();
                 call.cancel("cancelled at the terminal").await;
-                return Err(Trouble::Told(CANCELLED));
+                return Err(Trouble::Reported(CANCELLED));
             }
             progress = call.progress() => match progress {
                 Some(progress) => meter.show(&args.tool, &progress),
@@ -218,7 +218,7 @@ async fn call(
             }
             let told = serde_json::to_string(&Failed { error }).map_err(Trouble::failed)?;
             hand_over(format_args!("{told}"))?;
-            Err(Trouble::Told(PROTOCOL))
+            Err(Trouble::Reported(PROTOCOL))
         }
         Err(error) => Err(failed(error)),
     }
@@ -302,7 +302,7 @@ pub(super) fn failed(error: &CallError, participant: &ParticipantId, asking: &Hi
         CallError::Refused(refusal) if refusal.code == Code::RecipientNotFound => coded(GONE),
         CallError::Refused(refusal) if refusal.code == Code::Timeout => coded(TIMED_OUT),
         CallError::Refused(_) => coded(REFUSED),
-        CallError::Cancelled => Trouble::Told(CANCELLED),
+        CallError::Cancelled => Trouble::Reported(CANCELLED),
         CallError::Missed => coded(UNREACHABLE),
         CallError::Ended(End::Refused(error)) => asking.trouble(error),
         CallError::Ended(End::Replaced | End::Deleted) => coded(REFUSED),

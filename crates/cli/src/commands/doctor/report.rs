@@ -106,6 +106,6 @@ impl DoctorReport {
             let whole = serde_json::to_string(&whole).map_err(Trouble::failed)?;
             hand_over(format_args!("{whole}"))?;
         }
-        if ok { Ok(()) } else { Err(Trouble::Told(1)) }
+        if ok { Ok(()) } else { Err(Trouble::Reported(1)) }
     }
 }

@@ -98,7 +98,7 @@ fn what_was_redacted_meanwhile_does_not_come_again() {
 }
 
 #[test]
-fn what_was_sent_into_a_broken_connection_goes_to_whoever_waits() {
+fn what_was_sent_into_a_broken_connection_goes_to_a_stream_that_waits() {
     let mut play = Play::seated();
     assert_snapshot!(brief(&play.run(&format!(r#"
         1 RECEIVE r1 {{}}
@@ -178,7 +178,7 @@ fn messages_say_what_their_envelopes_say() {
 }
 
 #[test]
-fn who_asks_is_told_of_an_outage_and_who_does_not_is_not_told_later() {
+fn an_outage_is_reported_to_receivers_that_ask_and_not_later_to_others() {
     let mut play = Play::seated();
     play.event(DialectEvent::Outage);
     play.event(DialectEvent::Recovered);

@@ -312,7 +312,7 @@ fn what_is_taken_back_is_told_when_it_can_be() {
 }
 
 #[test]
-fn what_is_taken_back_and_not_told_yet_is_bounded() {
+fn cancellations_that_are_not_sent_yet_are_bounded() {
     let mut play = Play::seated().after(
         r#"
         request m0 bob {"tool":{"id":"t"}}

@@ -34,7 +34,7 @@ impl ClientProfile {
 
     /// The same as a handshake says it.
     pub(super) fn hello(&self) -> HandshakeParams {
-        HandshakeParams { asked: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
+        HandshakeParams { requested_revision: None, capabilities: self.capabilities.clone(), info: self.info.clone() }
     }
 }
 

@@ -25,8 +25,8 @@ pub(in crate::mcp) fn code_of(error: &RpcError) -> Code {
     let data = error.data.as_ref().and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
     let named = data.and_then(|data| Code::ALL.into_iter().find(|code| code.word() == data.code));
     named.unwrap_or(match error.code {
-        -32700 => Code::InvalidJson,
-        -32600 => Code::InvalidEnvelope,
+        RpcError::PARSE_ERROR => Code::InvalidJson,
+        RpcError::INVALID_REQUEST => Code::InvalidEnvelope,
         code::UNSUPPORTED_REVISION => Code::UnsupportedProtocol,
         code::RESOURCE_NOT_FOUND => Code::NotFound,
         -32603 => Code::Internal,

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::client::RequestAdmission;
 use super::counted::code_of;
-use super::route::{Body, BodyMessages, ClientMessage, ErrorBody, INVALID_REQUEST, PostRoute, ReadMessage};
+use super::route::{Body, BodyMessages, ClientMessage, ErrorBody, PostRoute, ReadMessage};
 use super::{ClientProfile, Door, DoorRequest, MAX_CALLS, Post, modern_checks};
 use crate::StreamId;
 use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY};
@@ -163,7 +163,7 @@ impl Door {
             "initialize" => self.initialize(request, now),
             "ping" => self.streams.answer_request(&request, &Ok(super::empty())),
             _ if !self.client.is_introduced() => {
-                let error = RpcError::new(INVALID_REQUEST, "a session begins with `initialize`");
+                let error = RpcError::new(RpcError::INVALID_REQUEST, "a session begins with `initialize`");
                 self.refuse(&request, error);
             }
             _ => self.admit(request, now),

@@ -20,11 +20,18 @@ impl Door {
     /// A client says who it is: it takes its seat, and is answered when it has it.
     pub(super) fn initialize(&mut self, mut request: DoorRequest, now: Instant) {
         if self.client.is_introduced() {
-            let error = RpcError::new(-32600, "this session has begun already; open another one to start over");
+            let error = RpcError::new(
+                RpcError::INVALID_REQUEST,
+                "this session has begun already; open another one to start over",
+            );
             return self.refuse(&request, error);
         }
         let hello = HandshakeParams::read(request.params.as_deref());
-        let asked = hello.asked.as_deref().and_then(Revision::parse).filter(|asked| Revision::LEGACY.contains(asked));
+        let asked = hello
+            .requested_revision
+            .as_deref()
+            .and_then(Revision::parse)
+            .filter(|asked| Revision::LEGACY.contains(asked));
         let profile = Arc::new(ClientProfile {
             // A client that cannot speak what it is answered with hangs up; the newest with a handshake is the likeliest to suit it.
             revision: asked.unwrap_or(Revision::R2025_11_25),

@@ -14,8 +14,8 @@ use super::DoorRequest;
 pub(super) enum ListCopy {
     /// It is being asked for, and waited for until a moment; whether it has changed meanwhile.
     Asking { until: Instant, stale: bool },
-    /// It is known, and asked for again when the client lists after a moment: not every server announces its changes.
-    Known { until: Instant },
+    /// It is fetched, and fetched again when the client lists after a moment: not every server announces its changes.
+    Fetched { until: Instant },
     /// It is not to be had, and not asked for before a moment.
     Lacking { until: Instant },
 }

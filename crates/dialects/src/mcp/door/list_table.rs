@@ -118,7 +118,7 @@ impl DoorLists {
     /// What a participant lists to the client may be something else from now on: copies are fetched again when the client lists.
     pub(super) fn expire(&mut self, who: &ParticipantId, now: Instant) {
         for list in self.copies.get_mut(who).into_iter().flat_map(|copies| copies.lists.values_mut()) {
-            if let ListCopy::Known { until } = list {
+            if let ListCopy::Fetched { until } = list {
                 *until = now;
             }
         }
@@ -149,14 +149,14 @@ impl DoorLists {
     /// Whether a participant's list is known, to this client alone or to the catalogue.
     pub(super) fn is_known(&self, who: &ParticipantId, listing: Listing) -> bool {
         match self.copy(who, listing) {
-            Some(list) => matches!(list, ListCopy::Known { .. }),
+            Some(list) => matches!(list, ListCopy::Fetched { .. }),
             None => self.merged.is_catalogued(who, listing),
         }
     }
 
     /// Whether there is a copy of a participant's list.
     pub(super) fn has_copy(&self, who: &ParticipantId, listing: Listing) -> bool {
-        matches!(self.copy(who, listing), Some(ListCopy::Known { .. }))
+        matches!(self.copy(who, listing), Some(ListCopy::Fetched { .. }))
     }
 
     fn copy(&self, who: &ParticipantId, listing: Listing) -> Option<&ListCopy> {
@@ -182,7 +182,7 @@ impl DoorLists {
         let Some(copies) = self.copies.get_mut(who) else { return ListFetch::No };
         match copies.lists.get(&listing) {
             Some(ListCopy::Asking { .. }) => return ListFetch::No,
-            Some(ListCopy::Known { until } | ListCopy::Lacking { until }) if *until > now => return ListFetch::No,
+            Some(ListCopy::Fetched { until } | ListCopy::Lacking { until }) if *until > now => return ListFetch::No,
             _ => {}
         }
         let (fetch, timeout) = match self.is_room {
@@ -199,7 +199,7 @@ impl DoorLists {
         let FetchedPeerList { owner, listing, items, ttl } = list;
         let copies = self.copies.get_mut(owner)?;
         let until = now + ttl.map_or(self.max_age, |ttl| ttl.min(MAX_TTL));
-        let before = copies.lists.insert(listing, ListCopy::Known { until });
+        let before = copies.lists.insert(listing, ListCopy::Fetched { until });
         let is_stale = matches!(before, Some(ListCopy::Asking { stale: true, .. }));
         let is_awaited = self.waiters.values().any(|waiter| waiter.needs.contains(&listing));
         Some(CopyChange { is_news: self.merged.put(owner, listing, items) && !is_awaited, is_stale })
@@ -220,7 +220,7 @@ impl DoorLists {
                 *stale = true;
                 false
             }
-            Some(ListCopy::Known { .. } | ListCopy::Lacking { .. }) => {
+            Some(ListCopy::Fetched { .. } | ListCopy::Lacking { .. }) => {
                 copies.lists.remove(&listing);
                 true
             }

@@ -6,8 +6,6 @@ use salon_mcp::{Revision, code, headers, meta};
 use salon_protocol::{LogLevel, Members, RpcError};
 use serde_json::value::RawValue;
 
-use super::route::{INVALID_REQUEST, PARSE_ERROR};
-
 /// Characters of a client's text that an error repeats.
 const MAX_ECHO_CHARS: usize = 100;
 
@@ -181,8 +179,8 @@ pub(super) fn status(code: i64) -> u16 {
         code::HEADER_MISMATCH
         | code::MISSING_CAPABILITY
         | code::UNSUPPORTED_REVISION
-        | PARSE_ERROR
-        | INVALID_REQUEST => 400,
+        | RpcError::PARSE_ERROR
+        | RpcError::INVALID_REQUEST => 400,
         _ => 200,
     }
 }

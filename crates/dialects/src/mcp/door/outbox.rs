@@ -73,7 +73,7 @@ pub(super) struct Outbox {
     /// On their way, by ticket.
     sent: HashMap<u64, KeptDraft>,
     /// What the room has refused for now, in the order in which it was first sent.
-    late: BTreeMap<u64, KeptDraft>,
+    refused: BTreeMap<u64, KeptDraft>,
     /// The ticket of the draft that is tried again, before the rest.
     trial: Option<u64>,
     /// Whether the room is known to store nothing for now.
@@ -92,7 +92,7 @@ impl Outbox {
             stamps,
             last_ticket: 0,
             sent: HashMap::new(),
-            late: BTreeMap::new(),
+            refused: BTreeMap::new(),
             trial: None,
             is_out: false,
             timers: Timers::default(),
@@ -229,12 +229,12 @@ impl Outbox {
 
     /// Whether there is a draft that the room has refused.
     pub(super) fn is_late(&self) -> bool {
-        !self.late.is_empty() || self.sent.iter().any(|(ticket, kept)| *ticket != kept.first)
+        !self.refused.is_empty() || self.sent.iter().any(|(ticket, kept)| *ticket != kept.first)
     }
 
     /// Whether a participant does not know yet that its handshake is over. Before that it may not be asked anything.
     pub(super) fn is_unwelcomed(&self, who: &ParticipantId) -> bool {
-        self.late.values().any(|kept| kept.welcomes() == Some(who))
+        self.refused.values().any(|kept| kept.welcomes() == Some(who))
     }
 
     /// Whether a ticket is that of a draft that is kept.
@@ -254,7 +254,7 @@ impl Outbox {
         let was_trial = self.trial.take_if(|trial| *trial == ticket.0).is_some();
         let kept = self.sent.remove(&ticket.0)?;
         if is_passing(refusal) {
-            self.late.insert(kept.first, kept);
+            self.refused.insert(kept.first, kept);
             if self.trial.is_none() && !self.timers.has(DoorTimer::Late) {
                 self.timers.set(DoorTimer::Late, now + RETRY_DELAY);
             }
@@ -280,13 +280,13 @@ impl Outbox {
         }
     }
 
-    /// Sends the oldest late draft again. Returns the participant that learns by it that its handshake is over.
+    /// Sends the oldest refused draft again. Returns the participant that learns by it that its handshake is over.
     pub(super) fn retry(&mut self) -> Option<ParticipantId> {
         if self.is_out || self.trial.is_some() {
             return None;
         }
         self.timers.forget(DoorTimer::Late);
-        let (_, kept) = self.late.pop_first()?;
+        let (_, kept) = self.refused.pop_first()?;
         let welcomed = kept.welcomes().cloned();
         let ticket = self.ticket();
         self.trial = Some(ticket.0);
@@ -299,14 +299,14 @@ impl Outbox {
         self.is_out = true;
     }
 
-    /// The room stores drafts again, so all late ones are sent. Returns the participants that learn by it that their handshakes are over.
+    /// The room stores drafts again, so all refused ones are sent. Returns the participants that learn by it that their handshakes are over.
     pub(super) fn recovered(&mut self) -> Vec<ParticipantId> {
         self.is_out = false;
         self.timers.forget(DoorTimer::Late);
         self.trial = None;
-        let late = std::mem::take(&mut self.late);
-        let welcomed = late.values().filter_map(|kept| kept.welcomes().cloned()).collect();
-        for kept in late.into_values() {
+        let refused = std::mem::take(&mut self.refused);
+        let welcomed = refused.values().filter_map(|kept| kept.welcomes().cloned()).collect();
+        for kept in refused.into_values() {
             let ticket = self.ticket();
             self.send(ticket, kept);
         }
@@ -314,7 +314,7 @@ impl Outbox {
     }
 
     fn kept(&self, is_counted: impl Fn(Voice) -> bool) -> usize {
-        self.sent.values().chain(self.late.values()).filter(|kept| is_counted(kept.voice)).count()
+        self.sent.values().chain(self.refused.values()).filter(|kept| is_counted(kept.voice)).count()
     }
 
     fn ticket(&mut self) -> Ticket {

@@ -11,8 +11,6 @@ use serde_json::value::RawValue;
 
 use crate::Frame;
 
-pub(super) const PARSE_ERROR: i64 = -32700;
-pub(super) const INVALID_REQUEST: i64 = -32600;
 /// Messages that one batch or one poll may have.
 const MAX_IN_BODY: usize = 64;
 
@@ -44,7 +42,7 @@ impl ErrorBody {
 
     /// One that answers nothing in particular.
     pub(in crate::mcp) fn invalid(told: impl Into<String>) -> Self {
-        Self::new(RawValue::NULL, INVALID_REQUEST, told)
+        Self::new(RawValue::NULL, RpcError::INVALID_REQUEST, told)
     }
 
     /// The JSON-RPC message.
@@ -71,7 +69,8 @@ impl ClientMessage {
         };
         let id = members.remove("id");
         let known_id = id.clone().filter(|id| RpcId::parse(id.get()).is_some());
-        let wrong = |told: &str| ErrorBody::new(known_id.as_deref().unwrap_or(RawValue::NULL), INVALID_REQUEST, told);
+        let wrong =
+            |told: &str| ErrorBody::new(known_id.as_deref().unwrap_or(RawValue::NULL), RpcError::INVALID_REQUEST, told);
         if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
             return Err(wrong("`jsonrpc` must be \"2.0\""));
         }
@@ -122,7 +121,7 @@ impl ClientMessage {
     }
 }
 
-/// A message, or the answer to what is none.
+/// A message, or the answer to a body that is no message.
 pub(in crate::mcp) type ReadMessage = Result<ClientMessage, ErrorBody>;
 
 /// What a POST or a text frame says.
@@ -205,7 +204,8 @@ impl PollBody {
 }
 
 fn parse(text: &str) -> Result<&RawValue, ErrorBody> {
-    serde_json::from_str(text).map_err(|_| ErrorBody::new(RawValue::NULL, PARSE_ERROR, "the body is not valid JSON"))
+    serde_json::from_str(text)
+        .map_err(|_| ErrorBody::new(RawValue::NULL, RpcError::PARSE_ERROR, "the body is not valid JSON"))
 }
 
 fn read_each(array: &RawValue, limit: &str) -> Result<Vec<ReadMessage>, ErrorBody> {

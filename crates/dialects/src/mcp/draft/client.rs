@@ -14,14 +14,11 @@ use salon_protocol::{Members, RpcError, RpcId, rpc};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::CANCELLED;
 use super::words::{self, Declared, raw};
 
 /// How long a list may be that is answered whole.
 const MAX_PAGES: usize = 1024;
 const MAX_BYTES: usize = 32 << 20;
-
-const INVALID_REQUEST: i64 = -32600;
 
 /// What is to be done with a message.
 #[derive(Debug)]
@@ -130,11 +127,11 @@ impl<R: Clone> DraftClient<R> {
 
     fn asked(&mut self, method: &str, id: Box<RawValue>, params: Option<&RawValue>, at: R) {
         if RpcId::parse(id.get()).is_none() {
-            return self.refuse(&id, at, RpcError::new(INVALID_REQUEST, "an `id` is a number or a string"));
+            return self.refuse(&id, at, RpcError::new(RpcError::INVALID_REQUEST, "an `id` is a number or a string"));
         }
         if self.shutting_down && !matches!(method, "shutdown" | "exit") {
             let told = "this session is shutting down; only `exit` follows";
-            return self.refuse(&id, at, RpcError::new(INVALID_REQUEST, told));
+            return self.refuse(&id, at, RpcError::new(RpcError::INVALID_REQUEST, told));
         }
         let gathering =
             |listing| RequestKind::List(DraftListReading { listing, items: Vec::new(), bytes: 0, pages: 0 });
@@ -159,7 +156,7 @@ impl<R: Clone> DraftClient<R> {
             // Both are notifications by the source; asked for an answer, they have nothing to say.
             "cancel" if !self.declared.cancellation => {
                 let told = "`supportsCancellation` was not declared";
-                self.refuse(&id, at, RpcError::new(INVALID_REQUEST, told));
+                self.refuse(&id, at, RpcError::new(RpcError::INVALID_REQUEST, told));
             }
             "cancel" => {
                 self.cancel(params);
@@ -221,7 +218,7 @@ impl<R: Clone> DraftClient<R> {
         let Some(number) = self.open.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number) else { return };
         self.notify_door("notifications/cancelled", Some(&raw(&json!({ "requestId": number }))));
         if let Some(DraftRequest::Client { id, at, .. }) = self.open.remove(&number) {
-            self.fail(&id, at, &RpcError::new(CANCELLED, "the request was cancelled"));
+            self.fail(&id, at, &RpcError::new(RpcError::CANCELLED, "the request was cancelled"));
         }
     }
 

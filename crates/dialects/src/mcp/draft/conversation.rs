@@ -18,7 +18,7 @@ use crate::streams::{Channel, PostStyle, STREAM_OPEN_DELAY, Streams};
 use crate::{Dialect, Frame, StreamId};
 
 /// How long a client that shuts down has to say `exit`.
-const LAST_WORD: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The door's one stream.
 const DOOR: StreamId = StreamId::ONLY;
@@ -245,7 +245,7 @@ impl Conversation {
             ClientAction::About(channel, message) => drop(self.streams.say(channel, message.get())),
             ClientAction::Tell(message) => drop(self.streams.say(Channel::SESSION, message.get())),
             ClientAction::Refused(error) => self.actions.push_back(DialectAction::Refused(refusal_code(&error))),
-            ClientAction::ShuttingDown => drop(self.timers.insert((now + LAST_WORD, DraftTimer::LastWord))),
+            ClientAction::ShuttingDown => drop(self.timers.insert((now + EXIT_TIMEOUT, DraftTimer::LastWord))),
             ClientAction::Leave => self.leave(door, now),
         }
     }

@@ -15,8 +15,6 @@ use crate::mcp::door::{
 use crate::streams::{StreamReply, respond};
 use crate::{Dialect, Frame, Stamps, StreamId};
 
-const INVALID_REQUEST: i64 = -32600;
-
 /// One client of the MCP door.
 #[derive(Debug)]
 pub struct Interpreter {
@@ -99,7 +97,7 @@ impl Interpreter {
     /// Only the dialect is polled.
     fn refuse_poll(&mut self, stream: StreamId) {
         let told = "only sessions of the draft dialect can be polled: begin with an `initialize` that has `mcpVersion`";
-        let message = rpc::failure(RawValue::NULL, &RpcError::new(INVALID_REQUEST, told));
+        let message = rpc::failure(RawValue::NULL, &RpcError::new(RpcError::INVALID_REQUEST, told));
         self.refused.push_back(DialectAction::Refused(Code::InvalidEnvelope));
         respond(&mut self.refused, stream, 400, Vec::new(), StreamReply::from(&*message));
     }

@@ -24,6 +24,3 @@ pub const VERSION: &str = "2025-06-18";
 
 /// What the dialect has in place of −32602.
 pub const INVALID_PARAMETERS: i64 = 4001;
-
-/// What a request is answered with that was cancelled.
-pub const CANCELLED: i64 = -32800;

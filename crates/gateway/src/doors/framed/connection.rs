@@ -30,7 +30,7 @@ const READ_BUFFER: usize = 8 * 1024;
 const MAX_SESSIONS: usize = 64;
 
 /// The most bytes of a body that a connection without a session is simply read. Larger ones share what strangers may take together.
-const STRANGERS_BODY: usize = 64 << 10;
+const MAX_UNRESERVED_BODY: usize = 64 << 10;
 
 /// How many answers of the connection's own may wait to be written.
 const OUTGOING: usize = 16;
@@ -216,7 +216,7 @@ impl Reader {
     /// A connection without a session may be anybody's: what anybody can have the gateway hold is bounded for all of them together.
     fn make_room(&mut self) -> Result<(), ReadEnd> {
         let body = self.decoder.announced().unwrap_or_default();
-        if !self.lines.is_empty() || body <= STRANGERS_BODY || self.room.is_some() {
+        if !self.lines.is_empty() || body <= MAX_UNRESERVED_BODY || self.room.is_some() {
             return Ok(());
         }
         self.room = self.caller.door.room_for(body);

@@ -22,7 +22,7 @@ use tracing::Instrument;
 use crate::clock;
 use crate::gateway::{Counted, GatewayState, KeyedCounter, network};
 use crate::http::Requester;
-use crate::server::{self, OVERFLOW, OVERFLOW_HEAD_TIME, OVERFLOW_OF_ADDRESS};
+use crate::server::{self, MAX_OVERFLOW, MAX_OVERFLOW_OF_ADDRESS, OVERFLOW_HEAD_TIMEOUT};
 use door::FramedDoor;
 
 /// How long to wait when the system gives no more connections.
@@ -45,7 +45,7 @@ pub(crate) async fn accept(
     }
     let mut connections = JoinSet::new();
     let open = KeyedCounter::new(gateway.config.limits.connections_per_address);
-    let (beyond, beyond_of_all) = (KeyedCounter::new(OVERFLOW_OF_ADDRESS), KeyedCounter::new(OVERFLOW));
+    let (beyond, beyond_of_all) = (KeyedCounter::new(MAX_OVERFLOW_OF_ADDRESS), KeyedCounter::new(MAX_OVERFLOW));
     let door = Arc::new(FramedDoor::new(gateway));
     loop {
         let accepted = tokio::select! { biased;
@@ -94,10 +94,10 @@ async fn refuse(
     gateway.refused(refusal.code, &Requester::default(), peer.ip());
     let answer = refuse_header(None, &refusal, clock::now());
     let told = async {
-        let socket = server::secure(stream, tls, OVERFLOW_HEAD_TIME).await?;
+        let socket = server::secure(stream, tls, OVERFLOW_HEAD_TIMEOUT).await?;
         connection::refuse(socket, &answer).await
     };
-    match tokio::time::timeout(OVERFLOW_HEAD_TIME, told).await {
+    match tokio::time::timeout(OVERFLOW_HEAD_TIMEOUT, told).await {
         Ok(Ok(())) => tracing::debug!(%refusal, "framed: connection refused"),
         Ok(Err(error)) => tracing::debug!(%error, "connection: ended with an error"),
         Err(_) => tracing::debug!(%refusal, "framed: connection refused, and its peer did not hang up"),

@@ -1,7 +1,7 @@
 //! The MCP door's own part of a session: who shares one, how long it lasts, and the grammar it speaks.
 //!
 //! Invariants: nobody reaches a session with another's token or at another address. Requests without a session id share a session only
-//! with those whose tokens permit the same.
+//! with sessions whose tokens permit the same.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -225,7 +225,7 @@ pub(super) fn resolver(
 ) -> Option<Resolver<Interpreter>> {
     let catalogue_use = match &session_key.scope {
         DoorScope::Room if is_announced_to => CatalogueUse::Announced,
-        DoorScope::Room => CatalogueUse::Asked,
+        DoorScope::Room => CatalogueUse::Requested,
         DoorScope::One(who) if who.is_host() => CatalogueUse::None,
         DoorScope::One(_) => return None,
     };

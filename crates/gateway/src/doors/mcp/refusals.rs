@@ -8,14 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::http::{Problem, RefusedWith};
 
-/// The JSON-RPC code of a request that is wrong in a way no other code says.
-const WRONG: i64 = -32000;
-
 /// The JSON-RPC code of a session that is not there.
 const NO_SESSION: i64 = -32001;
-
-/// The JSON-RPC code of an invalid message.
-const NOT_JSON: i64 = -32700;
 
 /// An answer that is a no.
 pub(crate) enum McpRejection {
@@ -41,7 +35,7 @@ impl McpRejection {
     }
 
     pub(super) fn wrong(status: StatusCode, message: impl Into<String>) -> Self {
-        Self::rpc(status, WRONG, Code::InvalidParameters, message)
+        Self::rpc(status, RpcError::SERVER_ERROR, Code::InvalidParameters, message)
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {
@@ -49,7 +43,7 @@ impl McpRejection {
     }
 
     pub(super) fn not_json(message: impl Into<String>) -> Self {
-        Self::rpc(StatusCode::BAD_REQUEST, NOT_JSON, Code::InvalidJson, message)
+        Self::rpc(StatusCode::BAD_REQUEST, RpcError::PARSE_ERROR, Code::InvalidJson, message)
     }
 
     /// An address of MCP names a room.
@@ -80,7 +74,7 @@ impl From<Problem> for McpRejection {
             Code::Timeout => StatusCode::REQUEST_TIMEOUT,
             _ => return Self::Problem(problem),
         };
-        Self::rpc(status, WRONG, problem.code(), problem.message())
+        Self::rpc(status, RpcError::SERVER_ERROR, problem.code(), problem.message())
     }
 }
 
@@ -110,7 +104,7 @@ impl IntoResponse for McpRejection {
 }
 
 fn not_allowed(allowed: &'static str, message: &str) -> Response {
-    let body = rpc_error(WRONG, message);
+    let body = rpc_error(RpcError::SERVER_ERROR, message);
     let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidParameters, body);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response

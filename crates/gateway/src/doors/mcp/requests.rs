@@ -29,8 +29,8 @@ const VERSION: &str = "mcp-protocol-version";
 const MAX_TRIES: usize = 3;
 
 /// How long a poll waits that does not say, and the longest that one may.
-const WAIT: u64 = 25;
-const LONGEST_WAIT: u64 = 60;
+const DEFAULT_WAIT_SECONDS: u64 = 25;
+const MAX_WAIT_SECONDS: u64 = 60;
 
 /// What an address names, which may be nothing: a session knows where it belongs.
 struct AddressedRoom {
@@ -212,14 +212,16 @@ impl McpRequest {
 
     /// How many seconds a poll waits.
     fn wait(&self) -> Result<u64, McpRejection> {
-        let Some(wait) = self.query.get("wait") else { return Ok(WAIT) };
+        let Some(wait) = self.query.get("wait") else { return Ok(DEFAULT_WAIT_SECONDS) };
         let is_number = !wait.is_empty() && wait.bytes().all(|byte| byte.is_ascii_digit());
         let wrong = || {
-            McpRejection::bad(format!("`wait` must be a whole number of seconds; at most {LONGEST_WAIT} are waited"))
+            McpRejection::bad(format!(
+                "`wait` must be a whole number of seconds; at most {MAX_WAIT_SECONDS} are waited"
+            ))
         };
         // What is too long to be read is longer than is waited.
-        let seconds = is_number.then(|| wait.parse().unwrap_or(LONGEST_WAIT)).ok_or_else(wrong)?;
-        Ok(seconds.min(LONGEST_WAIT))
+        let seconds = is_number.then(|| wait.parse().unwrap_or(MAX_WAIT_SECONDS)).ok_or_else(wrong)?;
+        Ok(seconds.min(MAX_WAIT_SECONDS))
     }
 
     /// `DELETE`: the end of a session.

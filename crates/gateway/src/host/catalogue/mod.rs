@@ -104,7 +104,7 @@ pub(super) struct Catalogue {
     /// Whether everybody present has a slot.
     is_complete: bool,
     /// The listings that a session has asked for.
-    wanted: [bool; 4],
+    requested: [bool; 4],
     /// Lists that are too old are being asked for, so many in an interval.
     is_revalidating: bool,
     revalidated: (Instant, usize),
@@ -127,7 +127,7 @@ impl Catalogue {
             budget,
             max_age,
             is_complete: false,
-            wanted: [false; 4],
+            requested: [false; 4],
             is_revalidating: false,
             revalidated: (Instant::now(), 0),
         };
@@ -184,11 +184,11 @@ impl Catalogue {
     fn start(&mut self, who: &ParticipantId, listing: Listing, now: Instant) -> Option<ListRequest> {
         let slot = self.slots.get_mut(who)?;
         let list = &mut slot.lists[listing as usize];
-        let known = match &*list.knowledge.borrow() {
-            ListState::Known(offer) => Some(offer.clone()),
+        let earlier = match &*list.knowledge.borrow() {
+            ListState::Fetched(offer) => Some(offer.clone()),
             _ => None,
         };
-        list.knowledge.send_replace(ListState::Asking { since: now, known });
+        list.knowledge.send_replace(ListState::Asking { since: now, earlier });
         let is_announced = list.is_announced;
         self.queues[listing as usize].set(who, list, Some(ListStep::Pending(now)));
         Some(ListRequest { who: slot.who.clone(), listing, meeting: slot.meeting.clone(), is_announced })
@@ -222,7 +222,7 @@ impl Catalogue {
     ) -> (Vec<ListRequest>, Option<ListWait>) {
         let mut list_requests = Vec::new();
         for listing in listings {
-            self.wanted[*listing as usize] = true;
+            self.requested[*listing as usize] = true;
             self.start_due(*listing, asker, now, &mut list_requests);
             self.start_aged(*listing, now, &mut list_requests);
         }
@@ -276,7 +276,8 @@ impl Catalogue {
     pub(super) fn revalidate(&mut self, now: Instant) -> Vec<ListRequest> {
         self.is_revalidating = false;
         let mut list_requests = Vec::new();
-        for listing in Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]).collect::<Vec<_>>() {
+        for listing in Listing::ALL.into_iter().filter(|listing| self.requested[*listing as usize]).collect::<Vec<_>>()
+        {
             self.start_aged(listing, now, &mut list_requests);
         }
         list_requests
@@ -342,17 +343,17 @@ impl Catalogue {
         let Some(slot) = self.slots.get_mut(id) else { return SettledList::default() };
         let list = &mut slot.lists[listing as usize];
         let before = match &*list.knowledge.borrow() {
-            ListState::Asking { known, .. } => known.clone(),
+            ListState::Asking { earlier, .. } => earlier.clone(),
             _ => None,
         };
         let (knowledge, turn) = match (offer, before) {
             (Ok(offer), _) => {
                 self.builder.put(id, listing, offer.items.clone(), slot.is_newcomer);
-                (ListState::Known(Arc::new(offer)), ListStep::Aging(now + ttl.unwrap_or(self.max_age)))
+                (ListState::Fetched(Arc::new(offer)), ListStep::Aging(now + ttl.unwrap_or(self.max_age)))
             }
             // A participant that is here and slow still offers what it did.
             (Err(MissingReason::Timeout | MissingReason::Unasked), Some(before)) => {
-                (ListState::Known(before), ListStep::Aging(now + RETRY_AFTER))
+                (ListState::Fetched(before), ListStep::Aging(now + RETRY_AFTER))
             }
             (Err(lack), _) => {
                 match lack {
@@ -391,7 +392,7 @@ impl Catalogue {
         }
         let is_wanted = |listing: &Listing| match demand {
             Demand::None => false,
-            Demand::Wanted => self.wanted[*listing as usize] || self.board.is_watched(*listing),
+            Demand::Requested => self.requested[*listing as usize] || self.board.is_watched(*listing),
             Demand::All => true,
         };
         let wanted: Vec<_> = Listing::ALL.into_iter().filter(is_wanted).collect();
@@ -416,7 +417,7 @@ impl Catalogue {
                 continue;
             }
             self.queues[*listing as usize].set(who, list, Some(ListStep::Due(now)));
-            if demand != Demand::None && (list.is_known() || self.wanted[*listing as usize]) {
+            if demand != Demand::None && (list.is_known() || self.requested[*listing as usize]) {
                 again.push(*listing);
             }
         }
@@ -455,7 +456,7 @@ impl Catalogue {
         }
         self.complete(roster, now);
         let mut list_requests = Vec::new();
-        let wanted = Listing::ALL.into_iter().filter(|listing| self.wanted[*listing as usize]);
+        let wanted = Listing::ALL.into_iter().filter(|listing| self.requested[*listing as usize]);
         for listing in wanted.collect::<Vec<_>>() {
             if demand != Demand::None {
                 self.start_due(listing, &ParticipantId::host(), now, &mut list_requests);

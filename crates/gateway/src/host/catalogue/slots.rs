@@ -32,9 +32,9 @@ pub(in super::super) enum ListState {
         /// When the last question was put.
         since: Instant,
         /// What it was before.
-        known: Option<Arc<OfferedList>>,
+        earlier: Option<Arc<OfferedList>>,
     },
-    Known(Arc<OfferedList>),
+    Fetched(Arc<OfferedList>),
     /// It is not to be had.
     Unknown(MissingReason),
 }
@@ -88,7 +88,7 @@ impl CatalogueList {
     }
 
     pub(super) fn is_known(&self) -> bool {
-        matches!(&*self.knowledge.borrow(), ListState::Known(_))
+        matches!(&*self.knowledge.borrow(), ListState::Fetched(_))
     }
 }
 
@@ -175,7 +175,7 @@ impl Consulted {
     /// What it was before it was asked for again.
     fn before(&self) -> Option<Arc<OfferedList>> {
         match &*self.knowledge.borrow() {
-            ListState::Asking { known, .. } => known.clone(),
+            ListState::Asking { earlier, .. } => earlier.clone(),
             _ => None,
         }
     }
@@ -186,7 +186,7 @@ impl Consulted {
             // The slot is gone, and so is its participant.
             Err(_) => Err(MissingReason::Left),
             Ok(settled) => match &*settled {
-                ListState::Known(offer) => Ok(offer.clone()),
+                ListState::Fetched(offer) => Ok(offer.clone()),
                 ListState::Unknown(lack) => Err(*lack),
                 ListState::Asking { .. } => Err(MissingReason::Timeout),
             },

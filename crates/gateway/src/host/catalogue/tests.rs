@@ -33,7 +33,7 @@ fn look(catalogue: &mut Catalogue, who: &Arc<Participant>) -> (String, bool) {
     let (consulted, list_request) = catalogue.consult(who, Listing::Tools, Instant::now());
     let known = match &*consulted.knowledge.borrow() {
         ListState::Asking { .. } => "asking".to_owned(),
-        ListState::Known(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
+        ListState::Fetched(offer) => offer.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>().join(" "),
         ListState::Unknown(lack) => format!("{lack:?}"),
     };
     (known, list_request.is_some())
@@ -72,8 +72,8 @@ async fn a_change_a_leave_and_a_join_make_it_ask_again() {
 
     let again = somebody("bob");
     let (_, list_request) = catalogue.consult(&again, Listing::Tools, Instant::now());
-    let meeting = list_request.expect("whoever joined again is asked again").meeting;
-    assert!(meeting.lock().await.is_none(), "whoever joined again is met again");
+    let meeting = list_request.expect("a participant that joined again is asked again").meeting;
+    assert!(meeting.lock().await.is_none(), "the handshake is performed again after a join");
     settle(&mut catalogue, &bob, Ok(vec![named("old")]));
     assert_eq!(look(&mut catalogue, &again).0, "asking", "what the one before answered is not kept");
     let (mut consulted, _) = catalogue.consult(&again, Listing::Tools, Instant::now());
@@ -269,7 +269,7 @@ async fn a_newcomer_is_looked_at_where_sessions_are_told() {
     let mut catalogue = new_catalogue(&Arc::default());
     let (list_requests, _) = catalogue.gather(&ParticipantId::host(), TOOLS, Instant::now());
     assert!(list_requests.is_empty(), "nobody is here");
-    for (demand, expected) in [(Demand::None, 0), (Demand::Wanted, 1), (Demand::All, 4)] {
+    for (demand, expected) in [(Demand::None, 0), (Demand::Requested, 1), (Demand::All, 4)] {
         let begun = catalogue.joined(&somebody("bob"), demand, Instant::now());
         assert_eq!(begun.len(), expected, "{demand:?}");
     }
@@ -302,8 +302,8 @@ async fn a_list_that_changed_is_asked_for_at_once_where_sessions_have_it() {
     let mut changed = |listing, demand| catalogue.changed(&bob.id, &[listing], demand, Instant::now()).len();
     assert_eq!(changed(Listing::Prompts, Demand::All), 0, "nobody has that list");
     assert_eq!(changed(Listing::Tools, Demand::None), 0, "nobody would be told");
-    assert_eq!(changed(Listing::Tools, Demand::Wanted), 1);
-    assert_eq!(changed(Listing::Tools, Demand::Wanted), 0, "it is being asked for");
+    assert_eq!(changed(Listing::Tools, Demand::Requested), 1);
+    assert_eq!(changed(Listing::Tools, Demand::Requested), 0, "it is being asked for");
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +317,7 @@ async fn what_was_missed_is_looked_up() {
     roster.push(somebody("dave"));
     assert_eq!(catalogue.start_over(&roster, Demand::None, Instant::now()).len(), 0);
     assert_eq!(catalogue.publish().items(), 2, "who is not here any more offers nothing");
-    assert_eq!(catalogue.start_over(&roster, Demand::Wanted, Instant::now()).len(), 3);
+    assert_eq!(catalogue.start_over(&roster, Demand::Requested, Instant::now()).len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

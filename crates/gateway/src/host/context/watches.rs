@@ -306,7 +306,11 @@ mod tests {
         let (before, again) = (somebody("alice"), somebody("alice"));
         let here = |who: &Arc<Participant>| Arc::ptr_eq(who, &again);
         watches.begin(&before, None, target(Some("a")), WatchForm::Change, here).expect("there is room");
-        assert_eq!(told(&watches.of(&ContextScope::Topic, &key("a"), here)), "", "whoever is back asked for nothing");
+        assert_eq!(
+            told(&watches.of(&ContextScope::Topic, &key("a"), here)),
+            "",
+            "a participant that is back has no watches"
+        );
         watches.begin(&before, None, target(Some("a")), WatchForm::Change, here).expect("there is room");
         watches.begin(&again, None, target(Some("b")), WatchForm::Change, here).expect("there is room");
         assert_eq!(told(&watches.of(&ContextScope::Topic, &key("a"), here)), "");
@@ -355,7 +359,9 @@ mod tests {
         let one_more = watches.begin(&crowd[1], None, target(Some("one more")), WatchForm::Change, here);
         assert_eq!(one_more, Err("you watch 1024 things already, which is the limit".into()));
         let late = somebody("late");
-        watches.begin(&late, None, target(None), WatchForm::Change, here).expect("whoever is gone makes room");
+        watches
+            .begin(&late, None, target(None), WatchForm::Change, here)
+            .expect("a participant that is gone makes room");
         assert_eq!(watches.count(), MAX_OF_ALL - MAX_OF_ONE + 1);
         assert!(!watches.stays.contains_key(&(crowd[0].id.clone(), None)));
         for n in 1..MAX_OF_ONE {

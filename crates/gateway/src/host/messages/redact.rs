@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use salon_control::{
-    ControlNotice, MAX_REDACTED_MESSAGES, MessageRedaction, REDACTED_METHOD, RedactedMessage, called_tool, tombstone_of,
+    ControlNotice, MAX_REDACTED_MESSAGES, MessageRedaction, REDACTED_METHOD, RedactedMessage, called_tool, text_digest,
+    tombstone_of,
 };
 use salon_protocol::{CHAT_METHOD, Entry, EnvelopeId, Message, ParticipantId, Redaction, Refusal};
-use salon_rooms::{StatusNotice, digest, notice, unreadable};
+use salon_rooms::{StatusNotice, notice, unreadable};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -74,7 +75,7 @@ impl MessageCall<'_> {
         let (by, at) = (self.request.caller().clone(), clock::now());
         let mut messages = Vec::new();
         for entry in &targets.entries {
-            let digest = digest(entry.envelope.text());
+            let digest = text_digest(entry.envelope.text());
             let redaction = Redaction { by: by.clone(), at, digest: digest.clone(), reason: reason.clone() };
             let tombstone = tombstone_of(&entry.envelope, &redaction).ok_or_else(|| {
                 format!("`{}` is a notice of the gateway, which is not redacted", entry.envelope.id())

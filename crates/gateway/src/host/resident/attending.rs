@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::super::catalogue::{Consulted, ListRequest};
+use super::super::handshake;
 use super::super::office::Office;
-use super::super::{descriptions, handshake};
-use super::Resident;
+use super::{Resident, registry};
 
 /// How often at most a changed catalogue is published: a crowd that joins at once is one change to sessions.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(50);
@@ -163,7 +163,7 @@ impl Resident {
     ) {
         if who.is_host() {
             let own = match listing {
-                Listing::Tools => Some(descriptions::tools(&self.office, asker, stamp)),
+                Listing::Tools => Some(registry::tools(&self.office, asker, stamp)),
                 Listing::Prompts => Some(Arc::default()),
                 Listing::Resources | Listing::Templates => self.context.offer(&self.office, asker, listing).await,
             };

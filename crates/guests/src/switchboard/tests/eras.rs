@@ -200,7 +200,7 @@ fn a_call_whose_headers_are_corrected_keeps_what_the_server_was_answered() {
 }
 
 #[test]
-fn changes_in_the_process_of_one_era_are_told_to_those_who_call_it() {
+fn changes_in_the_process_of_one_era_are_announced_to_its_callers() {
     let script = r#"
         alice#1 tools/call {"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}
         open 3

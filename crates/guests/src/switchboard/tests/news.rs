@@ -1,9 +1,9 @@
-//! What a server tells: who hears it, and what is not told at all.
+//! What a server tells: who gets it, and what nobody gets.
 
 use super::*;
 
 #[test]
-fn subscriptions_are_made_once_and_told_to_those_who_hold_them() {
+fn subscriptions_are_made_once_and_updates_go_to_their_callers() {
     let script = r#"
         alice#1 resources/subscribe {"uri":"file:///a"}
         0> {"jsonrpc":"2.0","id":3,"result":{}}

@@ -20,7 +20,7 @@ use crate::upstream::{FAREWELL_ID, UpstreamError, UrlTransport, legacy_sse};
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
 /// How long ending the session of a probe may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a question came to, where that says something about eras.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ async fn ask_legacy(http: &HttpUpstream) -> Result<Result<LegacyDialect, (Option
                 http.delete(headers.clone()).await;
             }
         };
-        let _ = timeout(FAREWELL, farewell).await;
+        let _ = timeout(DELETE_TIMEOUT, farewell).await;
         return Ok(Ok(speech));
     }
 }

@@ -34,7 +34,7 @@ use crate::{ContextStore, MAX_PAGE_BYTES, ReadError};
 /// How long to wait before a write is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How many old versions are asked for at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 /// Stands for a scope or a key where something is forgotten. No digest is that short.
 const FLOOR: &str = "floor";
 /// Which subjects an expectation is about.
@@ -426,7 +426,7 @@ impl Shared {
         });
         let own = (skipped == 0).then(|| std::future::ready(Ok(Some(newest))).boxed());
         let all: Vec<_> = own.into_iter().chain(older).take(limit).collect();
-        let mut versions = stream::iter(all).buffered(AT_ONCE);
+        let mut versions = stream::iter(all).buffered(MAX_CONCURRENT_READS);
         let (mut found, mut bytes) = (Vec::new(), 0);
         while bytes < MAX_PAGE_BYTES
             && let Some(version) = versions.next().await

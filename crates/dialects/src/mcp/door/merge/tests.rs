@@ -164,7 +164,7 @@ fn two_never_have_one_name() {
     assert_snapshot!(told(shelf.find(Listing::Tools, "a__b__c_089a7a89")), @"a__b c");
 }
 
-/// A name is read as beginning with the owner that ends at its first `__`, whoever is present.
+/// A name is read as beginning with the owner that ends at its first `__`, no matter who is present.
 #[test]
 fn a_name_with_more_underscores_leads_to_the_owner_before_the_first_two() {
     let shelf =

@@ -141,7 +141,7 @@ fn an_answer_that_the_room_has_no_place_for_becomes_an_error_once() {
         assert!(envelope.payload().contains("the limit is 5 (`limits.x`)"), "{}", envelope.payload());
         assert!(envelope.payload().contains(code.word()), "{}", envelope.payload());
         outbox.refused(ticket, &Refusal::new(code, "not even that"), now);
-        assert!(outbox.poll_action().is_none(), "it is not said again and again");
+        assert!(outbox.poll_action().is_none(), "it is not repeated");
     }
     answer(&mut outbox, "late", now);
     let Some(DialectAction::Reply(ticket, _)) = outbox.poll_action() else { panic!("no answer") };

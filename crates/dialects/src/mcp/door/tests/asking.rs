@@ -271,7 +271,7 @@ fn a_question_that_belongs_to_no_call_ends_after_ten_minutes() {
 }
 
 #[test]
-fn roots_that_changed_are_told_to_those_who_know_the_client() {
+fn changed_roots_are_announced_to_participants_that_know_the_client() {
     assert_snapshot!(askable().act("join dave/2025-06-18\ntell notifications/roots/list_changed {\"x\":1.0}"), @r#"
     consult dave tools/list
     consult dave prompts/list
@@ -315,7 +315,7 @@ fn a_question_comes_on_the_stream_of_its_call() {
 }
 
 #[test]
-fn whoever_hung_up_for_good_cannot_be_asked() {
+fn a_client_that_hung_up_for_good_cannot_be_asked() {
     let play = Play::new(DoorScope::Room, "bob", |_| {}).after(&format!(
         r#"1 call 0 initialize {{"protocolVersion":"2025-06-18","capabilities":{ASKABLE}}}
         seat

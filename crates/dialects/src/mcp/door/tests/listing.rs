@@ -28,7 +28,7 @@ fn lists_are_merged_the_hosts_first() {
 }
 
 #[test]
-fn whoever_is_slow_is_told_of_later_and_not_waited_for_twice() {
+fn a_slow_participant_is_announced_later_and_not_waited_for_twice() {
     let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 1 tools/list
@@ -90,7 +90,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
         bob: initialize {SERVER}
         bob: tools/list {{"tools":[{{"name":"t"}}],"nextCursor":"more"}}
         call 2 tools/list
-        bob: tools/list {{"tools":[{{"name":"only for those who can be asked"}}]}}
+        bob: tools/list {{"tools":[{{"name":"only for clients that answer"}}]}}
         call 3 prompts/list
         bob: prompts/list error {{"code":-32601,"message":"no prompts"}}
         bob: prompts/list {{"prompts":[]}}
@@ -105,7 +105,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
     ⇒ bob {"id":"s-4","method":"tools/list"}
     ⇒ bob {"id":"s-5","method":"tools/list","params":{"cursor":"more"}}
-    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_those_who_can_be_asked_7985ad8a"}]}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_clients_that_answer_HASH"}]}}
     consult bob prompts/list
     consult carol prompts/list
     ⇒ bob {"id":"s-6","method":"prompts/list"}
@@ -156,7 +156,7 @@ fn who_has_no_such_thing_is_not_asked_for_it() {
 }
 
 #[test]
-fn whoever_introduces_itself_in_an_unknown_way_cannot_be_called() {
+fn a_participant_with_an_unknown_introduction_cannot_be_called() {
     let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}");
     let script = r#"
         call 2 tools/call {"name":"bob__t"}

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_level_is_told_to_those_who_are_known_and_to_those_who_will_be() {
+fn a_level_is_sent_to_participants_of_now_and_of_later() {
     let play = Play::introduced(DoorScope::Room, "bob carol", "2025-06-18", "{}").after(&format!(
         r#"call 0 tools/call {{"name":"bob__t"}}
         bob: initialize {SERVER}

@@ -252,7 +252,7 @@ impl Play {
         }
     }
 
-    /// Answers every handshake and list, whoever has been asked for it.
+    /// Answers every handshake and list, no matter of whom.
     fn settle(&mut self) {
         let is_list = |open: &OpenScriptRequest| Listing::of_method(&open.method).is_some();
         while let Some(at) = self.open.iter().position(|open| open.method == "initialize" || is_list(open)) {

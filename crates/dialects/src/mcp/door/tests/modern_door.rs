@@ -287,7 +287,7 @@ fn requests_with_different_capabilities_are_all_served() {
 }
 
 #[test]
-fn log_lines_are_for_those_who_asked_for_them_with_the_call() {
+fn log_lines_are_for_clients_that_asked_for_them_with_the_call() {
     let mut play = modern(DoorScope::Room, "bob", "{}");
     play.extra = r#","io.modelcontextprotocol/logLevel":"warning""#.into();
     play.run(&format!("ask 1 tools/call {{\"name\":\"bob__t\"}}\nbob: initialize {SERVER}"));

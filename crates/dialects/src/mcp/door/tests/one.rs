@@ -46,7 +46,7 @@ fn what_was_agreed_is_what_is_spoken() {
 }
 
 #[test]
-fn whoever_is_not_there_cannot_be_introduced() {
+fn an_absent_participant_cannot_be_introduced() {
     let hello = r#"call 1 initialize {"protocolVersion":"2025-06-18","capabilities":{}}"#;
     assert_snapshot!(Play::duplex(DoorScope::One(id("dave")), "bob").act(&format!("{hello}\nseat")), @r#"
     join - 2025-06-18

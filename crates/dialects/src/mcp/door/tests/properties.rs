@@ -22,8 +22,8 @@ enum Step {
     /// One of its streams is hung up.
     Hangup(Index),
     /// Somebody asks during one of the open requests, or tells something.
-    Asked(Index, &'static str),
-    Told(Index, &'static str),
+    Request(Index, &'static str),
+    Notification(Index, &'static str),
     /// The room does not take an open request, or whom it asked is gone.
     Refused(Index, Code),
     Gone(Index),
@@ -67,13 +67,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<Index>().prop_map(Step::Cancel),
         1 => any::<Index>().prop_map(Step::Hangup),
         3 => (any::<Index>(), prop::sample::select(vec!["roots/list", "elicitation/create", "tools/list", "initialize"]))
-            .prop_map(|(at, method)| Step::Asked(at, method)),
+            .prop_map(|(at, method)| Step::Request(at, method)),
         2 => (any::<Index>(), prop::sample::select(vec![
             "notifications/tools/list_changed",
             r#"notifications/resources/updated {"uri":"a:1"}"#,
             r#"notifications/message {"level":"error"}"#,
             r#"notifications/cancelled {"requestId":1}"#,
-        ])).prop_map(|(at, told)| Step::Told(at, told)),
+        ])).prop_map(|(at, told)| Step::Notification(at, told)),
         1 => (any::<Index>(), prop::sample::select(vec![Code::RateLimited, Code::Closing, Code::RecipientNotFound]))
             .prop_map(|(at, code)| Step::Refused(at, code)),
         1 => any::<Index>().prop_map(Step::Gone),
@@ -194,13 +194,13 @@ impl Watched {
                     self.line(&format!("hangup {number}"));
                 }
             }
-            Step::Asked(at, method) => {
+            Step::Request(at, method) => {
                 if let Some(open) = self.open_at(*at) {
                     self.line(&format!("{}? 1 @={} {method}", open.to, open.id.clone().unwrap_or_default()));
                     self.play.open.push(open);
                 }
             }
-            Step::Told(at, told) => {
+            Step::Notification(at, told) => {
                 if let Some(open) = self.open_at(*at) {
                     self.line(&format!("{}! @={} {told}", open.to, open.id.clone().unwrap_or_default()));
                     self.play.open.push(open);

@@ -23,7 +23,7 @@ fn drain(play: &mut Play) -> usize {
 }
 
 #[test]
-fn an_answer_is_said_again_as_it_was_until_the_room_takes_it() {
+fn an_answer_is_resent_as_it_was_until_the_room_takes_it() {
     let of = |code: &str| {
         let mut play = asked();
         play.run(&format!(
@@ -52,7 +52,7 @@ fn an_answer_is_said_again_as_it_was_until_the_room_takes_it() {
 }
 
 #[test]
-fn an_answer_that_the_room_will_never_take_is_not_said_again() {
+fn an_answer_that_the_room_will_never_take_is_not_resent() {
     let script = "reply @sampling/createMessage {}\nrefuse-last correlation_mismatch\ntick 1000";
     assert_snapshot!(asked().act(script), @r#"⇒ bob re e2 {"id":1,"result":{}}"#);
 }
@@ -174,7 +174,7 @@ fn what_the_room_will_never_take_does_not_hold_up_the_rest() {
 }
 
 #[test]
-fn progress_that_came_too_fast_is_not_told_again() {
+fn progress_that_came_too_fast_is_not_resent() {
     let play = asked().after(r#"bob? 2 @tools/call sampling/createMessage {"_meta":{"progressToken":"p"}}"#);
     let number = play.asked.last().unwrap().1.clone();
     let script = format!(

@@ -48,7 +48,7 @@ fn the_end_of_a_session_takes_back_what_is_open() {
 }
 
 #[test]
-fn whoever_keeps_something_for_a_session_is_told_that_it_has_ended() {
+fn participants_that_keep_something_for_a_session_learn_that_it_has_ended() {
     // Its responses name the session; others know participants only, whose leave tells them.
     assert_snapshot!(subscribed().act("closing"), @r#"close shutdown"#);
     let script = r#"call 1 tools/call {"name":"bob__t"}

@@ -60,7 +60,7 @@ fn what_there_is_to_be_said_waits_for_a_poll() {
 }
 
 #[test]
-fn a_poll_brings_several_messages_and_what_is_none_is_answered() {
+fn a_poll_brings_several_messages_and_invalid_ones_are_answered() {
     let script = r#"3 poll 0 client [{"jsonrpc":"2.0","id":1,"method":"ping"},5,{"id":2,"method":"ping"},{"jsonrpc":"2.0","id":3,"method":"tools/invoke"}]
         4 poll 0 client []
         5 poll 0 client {"jsonrpc":"2.0","id":"a","method":"ping"}"#;
@@ -197,6 +197,6 @@ fn only_the_dialect_is_polled() {
     "#);
     let begins = |body: &str| Interpreter::starts_by_poll(&PollBody::read(body).unwrap());
     assert!(begins(&format!(r#" [{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{HELLO}}},{{}}]"#)));
-    assert!(!begins(&format!(r#"{{"id":1,"method":"initialize","params":{HELLO}}}"#)), "it is no JSON-RPC message");
+    assert!(!begins(&format!(r#"{{"id":1,"method":"initialize","params":{HELLO}}}"#)), "it is not a JSON-RPC message");
     assert!(!begins("[]") && !begins(""));
 }

@@ -38,7 +38,7 @@ enum Step {
     Call(&'static str),
     Cancel(Index),
     Answer(Index, &'static str),
-    Told(&'static str),
+    Notification(&'static str),
     Poll(u64),
     Time(u64),
     Noise(String),
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
             r#"bob! notifications/resources/updated {"uri":"a:1"}"#,
             r#"bob! notifications/message {"level":"error"}"#,
             "leave bob",
-        ]).prop_map(Step::Told),
+        ]).prop_map(Step::Notification),
         1 => (0_u64..30).prop_map(Step::Poll),
         2 => select(vec![10_u64, 60, 3_000, 60_000]).prop_map(Step::Time),
         1 => ".{0,40}".prop_map(Step::Noise),
@@ -132,7 +132,7 @@ impl Watched {
                 self.play.answer(at, outcome);
             }
             Step::Answer(..) => {}
-            Step::Told(line) => self.play.line(line),
+            Step::Notification(line) => self.play.line(line),
             Step::Poll(wait) if self.carrier == Carrier::Poll => {
                 self.stream += 1;
                 self.play.line(&format!("{} poll {wait}", self.stream));

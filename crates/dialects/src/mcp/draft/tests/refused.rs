@@ -117,7 +117,7 @@ fn a_handshake_that_fails_ends_the_session_and_says_why() {
 }
 
 #[test]
-fn a_poll_that_is_no_json_or_too_much_is_refused() {
+fn a_poll_that_is_not_json_or_too_much_is_refused() {
     let many = format!("[{}]", vec!["{}"; 65].join(","));
     for (body, code) in [("{", -32700), ("[1", -32700), ("[{}] x", -32700), (many.as_str(), -32600)] {
         let play = Play::new(DoorScope::Room, "bob").after(&format!("1 poll 0 call 1 initialize {HELLO}\nseat"));
