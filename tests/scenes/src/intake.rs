@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::browser::BrowserSignIn;
 use crate::tables::{self, Logs};
 
 const MESSAGES: &str = "/v0/topics/room:a/messages";
@@ -237,6 +238,19 @@ async fn reads(engine: TestEngine) -> Result<(), Failure> {
         let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new(who))?);
         until_limited(gateway.address(), &call, 200).await?;
     }
+    // What a door would do with the request does not matter: neither finds a session here.
+    for (who, path, accept, usual) in [
+        ("medea", "/mcp/room:a?sessionId=none", "text/event-stream", 404),
+        ("morgana", "/sse?topic=room:a&sessionId=none", "text/event-stream", 404),
+        ("mordred", "/context/v1/stream?topic=room:a", "application/json", 406),
+    ] {
+        let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new(who))?).header("Accept", accept);
+        until_limited(gateway.address(), &call, usual).await?;
+    }
+    let browser = BrowserSignIn::begin(&gateway, "macbeth").await?;
+    until_limited(gateway.address(), &browser.call("GET", "/v0/session"), 200).await?;
+    let ticket = HttpCall::new("POST", "/v0/tickets").bearer(&gateway.token(&TestToken::new("moloch"))?);
+    until_limited(gateway.address(), &ticket.body(r#"{"topic":"room:a"}"#), 201).await?;
     gateway.stop().await
 }
 

@@ -103,6 +103,8 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let now = clock::now();
     let credentials = incoming.credentials(&parts.headers, None);
     let grant = credentials.by_sign_in(shown).inspect_err(|_| ui.failures.count(address, now))?;
+    // Every sign-in is a record of the audit trail.
+    gateway.reads.take(&grant.participant)?;
     let SignedIn { value, grant } = ui.sign_ins.begin(grant, now)?;
     // A second line, from the token's id to that of what stands in for it.
     let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(address);
@@ -120,6 +122,7 @@ pub(crate) async fn show(State(gateway): State<Arc<GatewayState>>, request: Requ
     let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
     let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
     gateway.revocations.require(&grant)?;
+    gateway.reads.take(&grant.participant)?;
     Ok(private(StatusCode::OK, None, Json(SessionBody::of(&gateway, grant))))
 }
 

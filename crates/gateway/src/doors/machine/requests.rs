@@ -104,6 +104,8 @@ impl MachineRequest {
 
     /// `GET`: a stream of events.
     pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, MachineRejection> {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        gateway.reads.take(&grant.participant).map_err(|refusal| self.no(refusal))?;
         if !accepts_events(headers) {
             let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();

@@ -118,6 +118,8 @@ impl McpRequest {
 
     /// `GET`: a stream of events, of a session that exists or of a new one.
     pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, McpRejection> {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        gateway.reads.take(&grant.participant)?;
         self.check_version(headers)?;
         if !accepts_events(headers) {
             return Err(McpRejection::wrong(StatusCode::NOT_ACCEPTABLE, "`Accept` must allow text/event-stream"));
