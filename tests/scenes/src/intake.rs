@@ -177,6 +177,20 @@ async fn malformed(engine: TestEngine) -> Result<(), Failure> {
         let call = HttpCall::new("POST", path).bearer(&gateway.token(&TestToken::new(who))?).body(body);
         until_limited(gateway.address(), &call, 400).await?;
     }
+    let topic = "/v0/topics/room:a";
+    let long = format!("{topic}?reason={}", "x".repeat(1001));
+    for (who, call) in [
+        ("medea", HttpCall::new("POST", "/v0/auth/revocations").body("{\"all\"")),
+        ("morgana", HttpCall::new("POST", "/v0/auth/revocations").body("{}")),
+        ("mordred", HttpCall::new("PATCH", topic).header("If-Match", "3").body("{}")),
+        ("macbeth", HttpCall::new("DELETE", long)),
+    ] {
+        let stranger = call.send(gateway.address()).await?.status;
+        expect("malformed input of a stranger", stranger, 401)?;
+        let mut token = TestToken::new(who);
+        token.claim("permissions", "revoke")?;
+        until_limited(gateway.address(), &call.bearer(&gateway.token(&token)?), 400).await?;
+    }
     gateway.stop().await
 }
 
