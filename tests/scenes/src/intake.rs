@@ -1,6 +1,7 @@
 //! What a gateway takes in at once: bodies, reads and connections have limits, and a request beyond one gets an answer that says so.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use salon_testkit::framed::{FramedClient, header};
@@ -27,6 +28,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
             ("bytes of bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(weighed(engine))),
             ("a body that stops coming is given up", Logs::SqliteOnly, |engine| Box::pin(silent(engine))),
+            ("a body that comes too slowly is given up", Logs::SqliteOnly, |engine| Box::pin(trickling(engine))),
             ("malformed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed(engine))),
             ("malformed MCP input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_mcp(engine))),
             ("malformed framed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_framed(engine))),
@@ -154,6 +156,24 @@ async fn silent(engine: TestEngine) -> Result<(), Failure> {
     expect("the head", post.status().await?, 100)?;
     post.send(b"0").await?;
     expect("silence", post.status().await?, 408)?;
+    gateway.stop().await
+}
+
+/// A byte every now and then is no silence. The body as a whole has a deadline.
+async fn trickling(engine: TestEngine) -> Result<(), Failure> {
+    let hour = "3600000";
+    let options = TestOptions::new(engine).set("body-idle-timeout", hour)?.set("body-timeout", "300")?;
+    let gateway = TestGateway::start(options).await?;
+    let token = gateway.token(&TestToken::new("mallory"))?;
+    let mut post = SlowPost::begin(gateway.address(), &token, 100_000).await?;
+    expect("the head", post.status().await?, 100)?;
+    loop {
+        if let Ok(status) = tokio::time::timeout(Duration::from_millis(50), post.status()).await {
+            break expect("a body that trickles", status?, 408)?;
+        }
+        // The gateway may have closed by now; its answer is read all the same.
+        let _ = post.send(b"0").await;
+    }
     gateway.stop().await
 }
 
