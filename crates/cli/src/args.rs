@@ -1,7 +1,7 @@
 //! The command line: which commands there are, and what each says of itself.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use anyhow::{Context, bail};
@@ -164,7 +164,7 @@ fn grouped_commands() -> String {
 }
 
 /// Where the configuration and the data are: the same for every command that needs them.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Locations {
     /// Configuration file [default: salon.toml, if there is one]
     #[arg(long, value_name = "FILE", env = "SALON_CONFIG", hide_env = true)]
@@ -177,20 +177,14 @@ impl Locations {
     /// The configuration file there is.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         const USUAL: &str = "salon.toml";
-        self.config.clone().or_else(|| std::path::Path::new(USUAL).exists().then(|| USUAL.into()))
+        self.config.clone().or_else(|| Path::new(USUAL).exists().then(|| USUAL.into()))
     }
 
     /// The same. One that nobody named, and that is only found in the working directory, must not be one that others can write.
     pub(crate) fn trusted_file(&self) -> anyhow::Result<Option<PathBuf>> {
         let Some(file) = self.file() else { return Ok(None) };
+        self.check_trusted(&file)?;
         if self.config.is_none() {
-            let is_open = salon_gateway::others_can_write(&file);
-            if is_open.with_context(|| format!("`{}` cannot be read", file.display()))? {
-                bail!(
-                    "others can write `{}` in this directory\n\nhint: `chmod go-w` it if it is yours, or name it with `--config`",
-                    file.display()
-                );
-            }
             static ANNOUNCED: Once = Once::new();
             if io::stderr().is_terminal() {
                 ANNOUNCED
@@ -198,6 +192,21 @@ impl Locations {
             }
         }
         Ok(Some(file))
+    }
+
+    /// Refuses a file that others can write, unless a person named it. Whatever reads the file again checks it again.
+    pub(crate) fn check_trusted(&self, file: &Path) -> anyhow::Result<()> {
+        if self.config.is_some() {
+            return Ok(());
+        }
+        let is_open = salon_gateway::others_can_write(file);
+        if is_open.with_context(|| format!("`{}` cannot be read", file.display()))? {
+            bail!(
+                "others can write `{}` in this directory\n\nhint: `chmod go-w` it if it is yours, or name it with `--config`",
+                file.display()
+            );
+        }
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::audit::Audit;
-use crate::auth::{AuthError, Grant, Revocations, Signer, Tickets, Verifier};
+use crate::auth::{AuthError, Grant, Revocations, SignedInVisit, Signer, Tickets, Verifier};
 use crate::clock;
 use crate::config::Config;
 use crate::connection::{ConnectionContext, record_refusal};
@@ -148,10 +148,15 @@ impl GatewayState {
             address,
             stamps: ConnectionStamps::new(grant),
             revocation: self.revocations.revoked_later(grant),
-            visit: self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new),
+            visit: self.visit(grant),
             outages: self.outages.clone(),
             seat_keeper: None,
         }
+    }
+
+    /// The sign-in that a grant stands on, held until the returned value is dropped; `None` where it stands on something else.
+    pub(crate) fn visit(&self, grant: &Grant) -> Option<Arc<SignedInVisit>> {
+        self.ui.as_ref().and_then(|ui| ui.visit(grant)).map(Arc::new)
     }
 
     /// What a token grants now, unless it is revoked.

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_ticket_of_one_gateway_opens_the_other_once,
         the_tickets_of_a_sign_in_open_every_gateway_and_end_with_it,
         a_token_revoked_at_one_gateway_is_revoked_at_all,
+        all_tokens_revoked_at_one_gateway_are_revoked_at_all,
         a_key_removed_at_one_gateway_ends_the_connections_of_its_tokens_at_all,
         without_nats_nothing_is_accepted_and_afterwards_everything_goes_on,
         what_the_host_was_asked_at_a_gateway_that_is_gone_is_answered_at_another,
@@ -234,6 +235,45 @@ async fn a_token_revoked_at_one_gateway_is_revoked_at_all() {
         }
     };
     assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
+    one.stop().await.expect("stopped");
+    two.stop().await.expect("stopped");
+}
+
+async fn all_tokens_revoked_at_one_gateway_are_revoked_at_all() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let (one, two) = two(&servers).await;
+    let mut admin = TestToken::new("admin");
+    admin.claim("permissions", "revoke").expect("a claim");
+    let admin = one.token(&admin).expect("a token");
+    let (here, there) = (connect(&one, "alice", "").await, connect(&two, "bob", "").await);
+    let old = two.token(&TestToken::new("carol")).expect("a token");
+    let call = HttpCall::new("POST", "/v0/auth/revocations").bearer(&admin).body(json!({ "all": true }).to_string());
+    assert_eq!(call.send(one.address()).await.expect("an answer").status, 201);
+    for mut socket in [here, there] {
+        let closed = loop {
+            match socket.next().await.expect("a frame") {
+                TestSocketEvent::Text(_) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(closed, TestSocketEvent::Closed(4401, _)), "{closed:?}");
+    }
+    for gateway in [&one, &two] {
+        for token in [&old, &admin] {
+            let call = HttpCall::new("GET", "/v0/topics").bearer(token);
+            assert_eq!(call.send(gateway.address()).await.expect("an answer").status, 401);
+        }
+    }
+    // Those that are issued later are good at both. A token's time has whole seconds.
+    for gateway in [&one, &two] {
+        eventually("a later token to be taken", async || {
+            let token = gateway.token(&TestToken::new("carol")).ok()?;
+            let answer = HttpCall::new("GET", "/v0/topics").bearer(&token).send(gateway.address()).await.ok()?;
+            (answer.status == 200).then_some(())
+        })
+        .await
+        .expect("in time");
+    }
     one.stop().await.expect("stopped");
     two.stop().await.expect("stopped");
 }

@@ -1,6 +1,7 @@
 //! What a gateway takes in at once: bodies, reads and connections have limits, and a request beyond one gets an answer that says so.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use salon_testkit::framed::{FramedClient, header};
@@ -10,6 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::browser::BrowserSignIn;
 use crate::tables::{self, Logs};
 
 const MESSAGES: &str = "/v0/topics/room:a/messages";
@@ -26,6 +28,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(counted(engine))),
             ("bytes of bodies on their way are counted", Logs::SqliteOnly, |engine| Box::pin(weighed(engine))),
             ("a body that stops coming is given up", Logs::SqliteOnly, |engine| Box::pin(silent(engine))),
+            ("a body that comes too slowly is given up", Logs::SqliteOnly, |engine| Box::pin(trickling(engine))),
             ("malformed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed(engine))),
             ("malformed MCP input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_mcp(engine))),
             ("malformed framed input spends the rate", Logs::SqliteOnly, |engine| Box::pin(malformed_framed(engine))),
@@ -156,6 +159,24 @@ async fn silent(engine: TestEngine) -> Result<(), Failure> {
     gateway.stop().await
 }
 
+/// A byte every now and then is no silence. The body as a whole has a deadline.
+async fn trickling(engine: TestEngine) -> Result<(), Failure> {
+    let hour = "3600000";
+    let options = TestOptions::new(engine).set("body-idle-timeout", hour)?.set("body-timeout", "300")?;
+    let gateway = TestGateway::start(options).await?;
+    let token = gateway.token(&TestToken::new("mallory"))?;
+    let mut post = SlowPost::begin(gateway.address(), &token, 100_000).await?;
+    expect("the head", post.status().await?, 100)?;
+    loop {
+        if let Ok(status) = tokio::time::timeout(Duration::from_millis(50), post.status()).await {
+            break expect("a body that trickles", status?, 408)?;
+        }
+        // The gateway may have closed by now; its answer is read all the same.
+        let _ = post.send(b"0").await;
+    }
+    gateway.stop().await
+}
+
 /// Repeats a request until it is refused for its rate. All before that are answered with `usual`.
 async fn until_limited(address: SocketAddr, call: &HttpCall, usual: u16) -> Result<(), Failure> {
     for _ in 0..REQUESTS {
@@ -175,6 +196,20 @@ async fn malformed(engine: TestEngine) -> Result<(), Failure> {
     {
         let call = HttpCall::new("POST", path).bearer(&gateway.token(&TestToken::new(who))?).body(body);
         until_limited(gateway.address(), &call, 400).await?;
+    }
+    let topic = "/v0/topics/room:a";
+    let long = format!("{topic}?reason={}", "x".repeat(1001));
+    for (who, call) in [
+        ("medea", HttpCall::new("POST", "/v0/auth/revocations").body("{\"all\"")),
+        ("morgana", HttpCall::new("POST", "/v0/auth/revocations").body("{}")),
+        ("mordred", HttpCall::new("PATCH", topic).header("If-Match", "3").body("{}")),
+        ("macbeth", HttpCall::new("DELETE", long)),
+    ] {
+        let stranger = call.send(gateway.address()).await?.status;
+        expect("malformed input of a stranger", stranger, 401)?;
+        let mut token = TestToken::new(who);
+        token.claim("permissions", "revoke")?;
+        until_limited(gateway.address(), &call.bearer(&gateway.token(&token)?), 400).await?;
     }
     gateway.stop().await
 }
@@ -237,6 +272,19 @@ async fn reads(engine: TestEngine) -> Result<(), Failure> {
         let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new(who))?);
         until_limited(gateway.address(), &call, 200).await?;
     }
+    // What a door would do with the request does not matter: neither finds a session here.
+    for (who, path, accept, usual) in [
+        ("medea", "/mcp/room:a?sessionId=none", "text/event-stream", 404),
+        ("morgana", "/sse?topic=room:a&sessionId=none", "text/event-stream", 404),
+        ("mordred", "/context/v1/stream?topic=room:a", "application/json", 406),
+    ] {
+        let call = HttpCall::new("GET", path).bearer(&gateway.token(&TestToken::new(who))?).header("Accept", accept);
+        until_limited(gateway.address(), &call, usual).await?;
+    }
+    let browser = BrowserSignIn::begin(&gateway, "macbeth").await?;
+    until_limited(gateway.address(), &browser.call("GET", "/v0/session"), 200).await?;
+    let ticket = HttpCall::new("POST", "/v0/tickets").bearer(&gateway.token(&TestToken::new("moloch"))?);
+    until_limited(gateway.address(), &ticket.body(r#"{"topic":"room:a"}"#), 201).await?;
     gateway.stop().await
 }
 

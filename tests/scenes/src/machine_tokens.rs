@@ -7,6 +7,7 @@ use salon_testkit::http::{EventStream, HttpAnswer, HttpCall};
 use salon_testkit::{Failure, TestEngine, TestGateway, TestOptions, TestSocket, TestSocketEvent, TestToken};
 use serde_json::{Value, json};
 
+use crate::browser::BrowserSignIn;
 use crate::room::{envelope, next};
 use crate::tables::{self, Logs};
 
@@ -25,6 +26,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
             ("an envelope over REST", Logs::Every, |engine| Box::pin(published(engine))),
             ("a caller that hangs up at once", Logs::Every, |engine| Box::pin(hung_up(engine))),
             ("a message over HTTP", Logs::Every, |engine| Box::pin(posted(engine))),
+            ("a stream by a browser's ticket", Logs::SqliteOnly, |engine| Box::pin(signed_out(engine))),
             ("one that demands signatures", Logs::SqliteOnly, |engine| Box::pin(must_sign(engine))),
             ("the first message of a stranger", Logs::SqliteOnly, |engine| Box::pin(stranger(engine))),
         ],
@@ -313,6 +315,47 @@ async fn posted(engine: TestEngine) -> Result<(), Failure> {
         expect(200, answer?)?;
     }
     stage.close().await
+}
+
+/// What a browser's tickets opened ends when it signs out. The session that a token began goes on: the room sees nobody leave.
+async fn signed_out(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let address = gateway.address();
+    let open = async |call: HttpCall| {
+        let opened = EventStream::open(address, &call.header("Accept", "text/event-stream")).await?;
+        opened.map_err(|answer| format!("expected a stream, came {answer:?}"))
+    };
+    let token = gateway.token(&TestToken::new("alice"))?;
+    let machine = format!("/context/v1/stream?topic={TOPIC}");
+    let mut bob = crate::room::join(&gateway, "bob").await?;
+    let post = |id: &str| {
+        let call = HttpCall::new("POST", format!("/context/v1/messages?topic={TOPIC}")).bearer(&token);
+        call.body(message("notification", id, "*", &json!({ "context": {} })))
+    };
+    expect(202, post("begins").send(address).await?)?;
+    let browser = BrowserSignIn::begin(&gateway, "alice").await?;
+    let first = browser.ticket(TOPIC).await?;
+    let second = browser.ticket(TOPIC).await?;
+    let mut leaves = [
+        open(HttpCall::new("GET", format!("{machine}&ticket={first}"))).await?,
+        open(HttpCall::new("GET", format!("/v0/topics/{TOPIC}/stream?ticket={second}"))).await?,
+    ];
+    browser.sign_out().await?;
+    for stream in &mut leaves {
+        while stream.next().await?.is_some() {}
+    }
+    expect(202, post("still-here").send(address).await?)?;
+    loop {
+        let came = read(&next(&mut bob).await?)?;
+        if came["payload"]["event"] == "leave" {
+            return Err(format!("the session ended: {came}"));
+        }
+        if came["id"] == "still-here" {
+            break;
+        }
+    }
+    drop(bob);
+    gateway.stop().await
 }
 
 async fn must_sign(engine: TestEngine) -> Result<(), Failure> {

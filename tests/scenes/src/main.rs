@@ -4,6 +4,7 @@
 //! the log, and otherwise on SQLite alone.
 
 mod bad_frames;
+mod browser;
 mod context_limits;
 mod framed_refusals;
 mod framed_sessions;

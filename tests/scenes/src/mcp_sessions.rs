@@ -9,6 +9,7 @@ use salon_testkit::{
 };
 use serde_json::{Value, json};
 
+use crate::browser::BrowserSignIn;
 use crate::room::{join, next};
 use crate::tables::{self, Logs};
 
@@ -42,6 +43,7 @@ pub(crate) fn trials(engine: TestEngine) -> Vec<Trial> {
                 Box::pin(draft_counted(engine))
             }),
             ("keeps a stream no longer than its token", Logs::SqliteOnly, |engine| Box::pin(stream_ends(engine))),
+            ("keeps a stream no longer than its sign-in", Logs::SqliteOnly, |engine| Box::pin(sign_in_ends(engine))),
             ("goes on where its stream broke off", Logs::SqliteOnly, |engine| Box::pin(resumes(engine))),
         ],
     )
@@ -444,6 +446,22 @@ async fn stream_ends(engine: TestEngine) -> Result<(), Failure> {
     let long = std::mem::replace(&mut alice.token, gateway.token(&short)?);
     let stream = alice.listen(ROOM).await?;
     alice.token = long;
+    ends(stream).await?;
+    expect(200, alice.post(ROOM, &ping(1)).await?)?;
+    gateway.stop().await
+}
+
+/// A browser's ticket opens a stream of a session that a token began. Signing out ends the stream, and not the session.
+async fn sign_in_ends(engine: TestEngine) -> Result<(), Failure> {
+    let gateway = TestGateway::start(TestOptions::new(engine)).await?;
+    let alice = Client::initialized(&gateway, "alice").await?;
+    let browser = BrowserSignIn::begin(&gateway, "alice").await?;
+    let ticket = browser.ticket("room:alpha").await?;
+    let session = alice.session.as_deref().unwrap_or_default();
+    let call = HttpCall::new("GET", format!("{ROOM}?ticket={ticket}")).header("Accept", "text/event-stream");
+    let opened = EventStream::open(gateway.address(), &call.header("Mcp-Session-Id", session)).await?;
+    let stream = opened.map_err(|answer| format!("expected a stream, came {answer:?}"))?;
+    browser.sign_out().await?;
     ends(stream).await?;
     expect(200, alice.post(ROOM, &ping(1)).await?)?;
     gateway.stop().await

@@ -10,7 +10,8 @@ const MAX_FRAMES = 24;
 const SPECIAL = /[\\`*_~[\]!@\nh]/;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const WORD = /[\p{L}\p{N}_]/u;
-const ID = /[A-Za-z0-9._:~@-]/;
+// Of the characters of participant ids those that no sentence puts between a mention and the next word.
+const ID = /[A-Za-z0-9._:~@!#$+=|-]/;
 
 /**
  * One left-to-right pass. What is open is a stack of frames; a frame that is never closed becomes text again.
@@ -217,7 +218,7 @@ export class Inlines {
     let end = at + 1;
     while (end - at <= 128 && ID.test(text[end] ?? '')) end += 1;
     this.meter.steps += end - at;
-    while (/[.:~@-]/.test(text[end - 1])) end -= 1;
+    while (/[.:~@!#$+=|-]/.test(text[end - 1])) end -= 1;
     return this.after(plain, { type: 'mention', id: text.slice(at + 1, end) }, end);
   }
 

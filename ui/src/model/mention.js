@@ -11,7 +11,7 @@ const MAX_OFFERED = 8;
  * @returns {{start: number, typed: string}|null}
  */
 export function mentionAt(text, cursor) {
-  const found = /(^|[\s([{"'])@([A-Za-z0-9._:~@-]*)$/.exec(text.slice(0, cursor));
+  const found = /(^|[\s([{"'])@([A-Za-z0-9._:~@!#$+=|-]*)$/.exec(text.slice(0, cursor));
   return found ? { start: cursor - found[2].length - 1, typed: found[2] } : null;
 }
 

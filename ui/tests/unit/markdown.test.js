@@ -69,6 +69,8 @@ const CASES = [
     'p(see link[https://a.example/b?c=d](https://a.example/b?c=d). And (link[https://e.example](https://e.example)).)'],
   ['<script>alert(1)</script>', 'p(<script>alert(1)</script>)'],
   ['<img src=x onerror=alert(1)>', 'p(<img src=x onerror=alert(1)>)'],
+  ['ask @auth0|5f7c, @a+b=c#1 or @x!y$z: now!', 'p(ask mention(auth0|5f7c), mention(a+b=c#1) or mention(x!y$z): now!)'],
+  ['done, @rover! or @rover= or |@rover|', 'p(done, mention(rover)! or mention(rover)= or |mention(rover)|)'],
   ['hi @rover, and @a.b: me@example.org', 'p(hi mention(rover), and mention(a.b): me@example.org)'],
   ['@ @- @.', 'p(@ @- @.)'],
 ];

@@ -37,6 +37,7 @@ test('a mention is found before the cursor and completed', () => {
   assert.deepEqual(mentionAt('@', 1), { start: 0, typed: '' });
   assert.equal(mentionAt('mail@ro', 7), null);
   assert.equal(mentionAt('@ro ', 4), null);
+  assert.deepEqual(mentionAt('hi @auth0|5f7c#1!$+=', 20), { start: 3, typed: 'auth0|5f7c#1!$+=' });
   assert.deepEqual(completed('hello @ro there', 9, 'rover'), { text: 'hello @rover there', cursor: 13 });
   const people = [{ id: 'rover', present: true, joins: 1 }, { id: 'me', present: true, joins: 1 }, { id: 'gone-ro', present: false, joins: 1 },
     { id: 'euro', present: true, joins: 1 }, { id: 'x', name: 'Rob', present: true, joins: 1 }];

@@ -1,6 +1,6 @@
 //! The tests that a document names to show something, each in backticks: `scene name` for tests/scenes/**/name.scene, `frames name` for a table
 //! of tests/scenes/src/bad_frames.rs, `trial name` for a row of any other table of trials, `page name` for a test of the page in ui/tests,
-//! `name` for a test function anywhere, `crate::module::name` for one there.
+//! `name` for a test function anywhere, `crate::module::name` for one there. A function in the list of `nats_trials!` is a test function.
 
 use super::SourceTree;
 use super::source::{SourceFile, SourceLine};
@@ -106,16 +106,25 @@ fn is_in(path: &str, modules: &[&str]) -> bool {
 /// A file's test functions.
 fn functions(source: &SourceFile) -> Vec<TestFunction<'_>> {
     let mut functions = Vec::new();
+    let trials = nats_trials(&source.text);
     let mut marked = false;
     for SourceLine { code, number, .. } in source.code() {
         let code = code.trim();
         marked |= code.starts_with("#[test]") || code.starts_with("#[tokio::test");
         if let Some((_, rest)) = code.split_once("fn ").filter(|(before, _)| before.is_empty() || before.ends_with(' '))
-            && std::mem::take(&mut marked)
         {
             let name: String = rest.chars().take_while(|c| super::source::is_word(*c)).collect();
+            if !std::mem::take(&mut marked) && !trials.contains(&&*name) {
+                continue;
+            }
             functions.push(TestFunction { path: &source.path, name, body: body(source, number) });
         }
     }
     functions
+}
+
+/// The functions that a file lists in `nats_trials![…]`.
+fn nats_trials(text: &str) -> Vec<&str> {
+    let lists = text.split("nats_trials![").skip(1).filter_map(|rest| rest.split_once(']'));
+    lists.flat_map(|(list, _)| list.split(',')).map(str::trim).filter(|name| !name.is_empty()).collect()
 }

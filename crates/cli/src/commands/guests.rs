@@ -57,7 +57,7 @@ pub(crate) fn run(args: &GuestsArgs) -> Result<(), Trouble> {
     let file = places.trusted_file().map_err(Trouble::usage)?;
     let config = Config::load(file.as_deref(), salon_gateway::config::Overrides::default()).map_err(Trouble::usage)?;
     let topic = TopicName::new(USUAL_TOPIC).expect("the usual topic is one");
-    let sources = Sources { file, overrides: Default::default(), imports: Vec::new(), topic };
+    let sources = Sources { places, file, overrides: Default::default(), imports: Vec::new(), topic };
     let plan = sources.plan(&config, &InputAnswers::default()).map_err(Trouble::usage)?;
     super::run(async {
         let Reach { gateway, client, .. } = args.access.reach().map_err(Trouble::usage)?;

@@ -17,10 +17,13 @@ use salon_guests::{Expose, Spec, ToolFilter};
 use salon_protocol::{ParticipantId, ParticipantKind, TopicName};
 
 use super::{ask, oauth, watcher};
+use crate::args::Locations;
 
 /// Where guests are written.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    /// How the file was found, by which it is trusted or not.
+    pub(crate) places: Locations,
     pub(crate) file: Option<PathBuf>,
     pub(crate) overrides: Overrides,
     pub(crate) imports: Vec<PathBuf>,
@@ -132,6 +135,9 @@ fn put(input: &ImportInput) -> std::io::Result<String> {
 impl Sources {
     /// Reads everything again. An error means that a file cannot be read at all; a single guest's trouble is its own.
     pub(crate) fn read(&self, answers: &InputAnswers) -> anyhow::Result<GuestPlan> {
+        if let Some(file) = &self.file {
+            self.places.check_trusted(file)?;
+        }
         let config = Config::load(self.file.as_deref(), self.overrides.clone())?;
         self.plan(&config, answers)
     }

@@ -59,6 +59,7 @@ impl ServeArgs {
     /// Where guests are written.
     pub(crate) fn sources(&self) -> Sources {
         Sources {
+            places: self.places.clone(),
             file: self.places.file(),
             overrides: self.overrides(),
             imports: self.import.clone(),

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 
 use salon_testkit::{run, within};
 use tokio::io::AsyncReadExt;
@@ -233,6 +234,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
     );
     run(async {
         let texts = [
+            "serve: settings read",
             "`good` (tiny 1) is in room:lab and offers 3 tools",
             "guest: ended, not restarted before SIGHUP: `absent` cannot be brought in: cannot start `no-such-program`: there is no such program",
             "the variable `NOT_SET` is not set",
@@ -252,12 +254,25 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
             .await;
         assert_eq!(call(&home, here, "good count").await, "3");
 
+        // Nor does one that others can write.
+        let settings = home.path().join("salon.toml");
+        file("[topics.\"room:lab\".guests.planted]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\n");
+        std::fs::set_permissions(&settings, std::fs::Permissions::from_mode(0o666)).expect("changed");
+        gateway.signal(Signal::HUP);
+        gateway
+            .complained(
+                "guests: configuration unreadable, keeping the guests as they are: others can write `salon.toml` in this directory",
+            )
+            .await;
+        assert_eq!(call(&home, here, "good count").await, "4");
+        std::fs::set_permissions(&settings, std::fs::Permissions::from_mode(0o644)).expect("changed");
+
         // What is new comes, what is gone leaves, and what stayed the same is not touched.
         file("[topics.\"room:lab\".guests.new]\ncommand = \"python3\"\nargs = [\"tiny.py\"]\n");
         gateway.signal(Signal::HUP);
         gateway.complained("`new` (tiny 1) is in room:lab").await;
         assert_eq!(call(&home, here, "new count").await, "1");
-        assert_eq!(call(&home, here, "good count").await, "4");
+        assert_eq!(call(&home, here, "good count").await, "5");
 
         // A changed guest restarts.
         file(
@@ -266,7 +281,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         gateway.signal(Signal::HUP);
         gateway.complained("`new` (tiny 1) is in room:lab").await;
         assert_eq!(call(&home, here, "new count").await, "1");
-        assert_eq!(call(&home, here, "good count").await, "5");
+        assert_eq!(call(&home, here, "good count").await, "6");
 
         gateway.signal(Signal::TERM);
         let ran = gateway.end().await;

@@ -462,6 +462,16 @@ fn a_session_outlasts_a_restart_and_so_does_its_end() {
     });
 }
 
+/// How a socket ends.
+async fn end_of(socket: &mut TestSocket) -> TestSocketEvent {
+    loop {
+        match socket.next().await.expect("an end") {
+            TestSocketEvent::Text(_) => {}
+            other => return other,
+        }
+    }
+}
+
 #[test]
 fn signing_out_closes_what_the_browser_has_open() {
     let home = Home::new();
@@ -477,18 +487,28 @@ fn signing_out_closes_what_the_browser_has_open() {
         let kept = told(&leaves.send(asked).await)["ticket"].as_str().expect("a ticket").to_owned();
         assert_eq!(leaves.sign_out().await.status, 204);
         for tab in &mut tabs {
-            let closed = loop {
-                match tab.next().await.expect("an end") {
-                    TestSocketEvent::Text(_) => {}
-                    other => break other,
-                }
-            };
-            assert_eq!(closed, TestSocketEvent::Closed(4401, "the token has expired".into()));
+            assert_eq!(end_of(tab).await, TestSocketEvent::Closed(4401, "the token has expired".into()));
         }
         let late = HttpCall::new("GET", format!("/v0/ws?topic={TOPIC}&share=true&ticket={kept}"));
         let late =
             TestSocket::connect(running.address, late.header("Origin", leaves.origin())).await.expect("it listens");
         assert_eq!(late.expect_err("a ticket of an ended sign-in").status, 401);
+
+        // A page of another port has put a second value under the name of the cookie. It keeps nobody signed in, wherever it stands.
+        for is_first in [true, false] {
+            let mut disturbed = Browser::new(running.address);
+            disturbed.sign_in(json!({ "token": token })).await;
+            let mut tab = disturbed.enter(TOPIC).await;
+            let own = disturbed.cookie.clone().expect("a cookie");
+            let planted = format!("{}=planted", own.split_once('=').expect("a value").0);
+            let both = if is_first { [planted, own.clone()] } else { [own.clone(), planted] };
+            disturbed.cookie = Some(both.join("; "));
+            assert_eq!(disturbed.get("/v0/session").await.status, 401, "nobody can say which of them counts");
+            assert_eq!(disturbed.sign_out().await.status, 204);
+            disturbed.cookie = Some(own);
+            assert_eq!(disturbed.get("/v0/session").await.status, 401, "the sign-in goes on");
+            assert_eq!(end_of(&mut tab).await, TestSocketEvent::Closed(4401, "the token has expired".into()));
+        }
 
         let chat = json!({ "protocol": "mcp-x/v0", "id": "still-here", "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": [],
             "kind": "mcp", "payload": { "jsonrpc": "2.0", "method": "notifications/chat/message", "params": { "text": "hello" } } });

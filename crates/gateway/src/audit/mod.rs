@@ -6,7 +6,7 @@
 
 mod chain;
 mod files;
-mod strangers;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::auth::Grant;
 use files::AuditFiles;
-use strangers::Strangers;
+use shares::{SenderShare, SenderShares};
 use writer::{AuditMessage, AuditWriter, Output};
 
 pub use files::{AuditRotation, rotated};
@@ -37,14 +37,14 @@ pub use verify::{AuditFault, AuditReport, verify};
 /// How many events may wait for the disk.
 const MAX_WAITING_EVENTS: usize = 8192;
 
-/// How many attempts to come in and refusals are kept of one second. Of those without a valid token there are fewer ([`strangers`]).
+/// How many attempts to come in and refusals are kept of one second. Of one sender there are fewer ([`shares`]).
 const MAX_EVENTS_PER_SECOND: u32 = 500;
 
 /// The longest reason that is kept, in characters.
 const MAX_REASON_CHARS: usize = 256;
 
 /// What an event is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
     /// A token or ticket was accepted.
@@ -156,7 +156,7 @@ pub struct Audit(Option<Arc<Trail>>);
 struct Trail {
     sender: SyncSender<AuditMessage>,
     lost: Arc<AtomicU64>,
-    strangers: Arc<Mutex<Strangers>>,
+    shares: Arc<Mutex<SenderShares>>,
     /// For events that anybody can cause.
     bucket: Mutex<TokenBucket>,
     /// `None` once closed.
@@ -165,12 +165,9 @@ struct Trail {
 
 impl Trail {
     /// What anybody can cause as often as they like must not fill the disk: beyond a number a second it is only counted. Who came
-    /// and went is always kept.
+    /// and went, and what was decided, is always kept.
     fn takes(&self, event: &AuditEvent) -> bool {
-        if matches!(
-            event.event,
-            AuditKind::Join | AuditKind::Leave | AuditKind::Takeover | AuditKind::Revocation | AuditKind::Invitation
-        ) {
+        if !matches!(event.event, AuditKind::AuthOk | AuditKind::AuthFailed | AuditKind::Refusal) {
             return true;
         }
         let limit = RateLimit::per_second(MAX_EVENTS_PER_SECOND, MAX_EVENTS_PER_SECOND);
@@ -180,10 +177,16 @@ impl Trail {
 }
 
 impl AuditEvent {
-    /// Whether somebody without a valid token has caused it.
-    fn is_by_stranger(&self) -> bool {
-        let is_anonymous = self.event == AuditKind::Refusal && self.participant.is_none();
-        self.event == AuditKind::AuthFailed || is_anonymous
+    /// The share that the event takes from. A sign-in takes from none, and neither does what a participant does in a room.
+    fn share(&self) -> Option<SenderShare<'_>> {
+        let own = || self.participant.as_ref().map(|participant| (participant, self.event));
+        match self.event {
+            AuditKind::AuthFailed => Some(None),
+            AuditKind::Refusal => Some(own()),
+            // Every request with a token has one. That of a sign-in says so in its reason.
+            AuditKind::AuthOk if self.reason.is_none() => Some(own()),
+            _ => None,
+        }
     }
 }
 
@@ -201,19 +204,21 @@ impl Audit {
 
     fn start(out: impl Output + 'static, head: String, waiting: usize) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(waiting);
-        let (lost, strangers) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<Strangers>>::default());
+        let (lost, shares) = (Arc::new(AtomicU64::new(0)), Arc::<Mutex<SenderShares>>::default());
         let writer = std::thread::Builder::new().name("audit".into()).spawn({
-            let (lost, strangers) = (lost.clone(), strangers.clone());
-            move || AuditWriter::new(out, head, &lost, &strangers).run(&receiver)
+            let (lost, shares) = (lost.clone(), shares.clone());
+            move || AuditWriter::new(out, head, &lost, &shares).run(&receiver)
         })?;
         let (bucket, writer) = (Mutex::default(), Mutex::new(Some(writer)));
-        Ok(Self(Some(Arc::new(Trail { sender, lost, strangers, bucket, writer }))))
+        Ok(Self(Some(Arc::new(Trail { sender, lost, shares, bucket, writer }))))
     }
 
     /// Hands an event over. Never waits.
     pub fn record(&self, event: AuditEvent) {
         let Some(trail) = &self.0 else { return };
-        if event.is_by_stranger() && !trail.strangers.lock().takes(event.ts) {
+        if let Some(share) = event.share()
+            && !trail.shares.lock().takes(share, event.ts)
+        {
             return;
         }
         if !trail.takes(&event) || trail.sender.try_send(AuditMessage::Event(event)).is_err() {

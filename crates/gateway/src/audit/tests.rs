@@ -13,6 +13,10 @@ fn alice() -> ParticipantId {
     ParticipantId::new("alice").expect("an id")
 }
 
+fn bob() -> ParticipantId {
+    ParticipantId::new("bob").expect("an id")
+}
+
 fn join() -> AuditEvent {
     AuditEvent::new(AuditKind::Join, NOW)
 }
@@ -302,10 +306,10 @@ fn strangers_cannot_fill_the_trail() {
     let audit = Audit::open(&trail.path(), trail.rotation, NOW).expect("a trail");
     let failed = |seconds: u64| AuditEvent::new(AuditKind::AuthFailed, Timestamp(NOW.0 + seconds * 1000));
     let refused = |seconds: u64| AuditEvent::new(AuditKind::Refusal, Timestamp(NOW.0 + seconds * 1000));
-    for _ in 0..300 {
+    for number in 0..300 {
         audit.record(failed(0));
         audit.record(refused(0));
-        audit.record(refused(0).participant(&alice()));
+        audit.record(refused(0).participant(&[alice(), bob()][number % 2]));
     }
     audit.record(join());
     audit.record(failed(10));
@@ -328,14 +332,59 @@ fn strangers_cannot_fill_the_trail() {
 }
 
 #[test]
+fn no_participant_can_fill_the_trail() {
+    let trail = TrailFixture::new(AuditRotation::default());
+    let audit = Audit::open(&trail.path(), trail.rotation, NOW).expect("a trail");
+    let by_alice = |kind| AuditEvent::new(kind, NOW).participant(&alice());
+    let unlimited = [
+        AuditKind::Join,
+        AuditKind::Leave,
+        AuditKind::Takeover,
+        AuditKind::Revocation,
+        AuditKind::Invitation,
+        AuditKind::TopicSettings,
+        AuditKind::TopicDeleted,
+        AuditKind::ApprovalRequested,
+        AuditKind::ApprovalDecided,
+        AuditKind::MessageRedacted,
+        AuditKind::FileRemoved,
+    ];
+    for _ in 0..5000 {
+        audit.record(by_alice(AuditKind::Refusal));
+        audit.record(by_alice(AuditKind::AuthOk));
+    }
+    // She has spent her shares, and not those of others. What was decided has none.
+    audit.record(AuditEvent::new(AuditKind::Refusal, NOW).participant(&bob()));
+    audit.record(by_alice(AuditKind::AuthOk).reason("signed in"));
+    for kind in unlimited {
+        for _ in 0..20 {
+            audit.record(by_alice(kind));
+        }
+    }
+    audit.record(AuditEvent::new(AuditKind::Refusal, Timestamp(NOW.0 + 1000)).participant(&alice()));
+    audit.close();
+    let text = without_hashes(&trail.text("audit.log"));
+    assert_eq!((count_of(&text, "refusal"), count_of(&text, "auth_ok")), (200 + 1 + 1, 200 + 1));
+    for kind in unlimited {
+        let name = serde_json::to_string(&kind).expect("a word");
+        assert_eq!(count_of(&text, name.trim_matches('"')), 20, "{name}");
+    }
+    let suppressed: Vec<&str> = text.lines().filter(|line| line.contains("suppressed")).collect();
+    insta::assert_snapshot!(suppressed.join("\n"), @r#"
+    {"ts":"2027-01-15T08:00:00.000Z","event":"suppressed","participant":"alice","of":"auth_ok","count":4800,"since":"2027-01-15T08:00:00.000Z"}
+    {"ts":"2027-01-15T08:00:00.000Z","event":"suppressed","participant":"alice","of":"refusal","count":4800,"since":"2027-01-15T08:00:00.000Z"}
+    "#);
+}
+
+#[test]
 fn strangers_are_summed_up_after_a_while() {
-    let mut strangers = Strangers::default();
+    let mut strangers = SenderShares::default();
     let at = |seconds: u64| Timestamp(NOW.0 + seconds * 1000);
-    assert_eq!((0..30).filter(|_| strangers.takes(at(0))).count(), 20);
-    assert_eq!(strangers.due(at(9)), None);
-    let due = serde_json::to_string(&strangers.due(at(10))).expect("JSON");
+    assert_eq!((0..30).filter(|_| strangers.takes(None, at(0))).count(), 20);
+    assert_eq!(strangers.due(at(9)), []);
+    let due = serde_json::to_string(&strangers.due(at(10))[0]).expect("JSON");
     insta::assert_snapshot!(due, @r#"{"ts":"2027-01-15T08:00:00.000Z","event":"suppressed","count":10,"since":"2027-01-15T08:00:00.000Z"}"#);
-    assert_eq!((strangers.due(at(60)), strangers.take()), (None, None));
+    assert_eq!((strangers.due(at(60)), strangers.take()), (Vec::new(), Vec::new()));
 }
 
 #[test]

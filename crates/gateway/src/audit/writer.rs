@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::AuditEvent;
 use super::chain;
-use super::strangers::{SUMMARY_INTERVAL, Strangers, Suppressed};
+use super::shares::{SUMMARY_INTERVAL, SenderShares, Suppressed};
 
 /// How long the thread waits for further records after the first: one wake-up and one write for all of them. A kill loses what came in
 /// this time.
@@ -42,7 +42,7 @@ pub(super) struct AuditWriter<'a, W: Output> {
     /// The hash of the last record.
     head: String,
     lost: &'a AtomicU64,
-    strangers: &'a Mutex<Strangers>,
+    shares: &'a Mutex<SenderShares>,
     /// Whether the last write failed; told once, not for every line.
     failing: bool,
 }
@@ -55,8 +55,8 @@ struct Lost {
 }
 
 impl<'a, W: Output> AuditWriter<'a, W> {
-    pub(super) fn new(out: W, head: String, lost: &'a AtomicU64, strangers: &'a Mutex<Strangers>) -> Self {
-        Self { out, head, lost, strangers, failing: false }
+    pub(super) fn new(out: W, head: String, lost: &'a AtomicU64, shares: &'a Mutex<SenderShares>) -> Self {
+        Self { out, head, lost, shares, failing: false }
     }
 
     pub(super) fn run(mut self, receiver: &Receiver<AuditMessage>) {
@@ -76,7 +76,7 @@ impl<'a, W: Output> AuditWriter<'a, W> {
                         }
                         Err(RecvTimeoutError::Timeout) => {
                             // Nobody has come for as long as they would be counted.
-                            let suppressed = self.strangers.lock().take();
+                            let suppressed = self.shares.lock().take();
                             self.summarize(suppressed);
                             continue;
                         }
@@ -87,7 +87,7 @@ impl<'a, W: Output> AuditWriter<'a, W> {
             match message {
                 AuditMessage::Event(event) => {
                     ts = event.ts;
-                    let suppressed = self.strangers.lock().due(ts);
+                    let suppressed = self.shares.lock().due(ts);
                     self.summarize(suppressed);
                     if !self.record(&event, ts) {
                         self.lost.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl<'a, W: Output> AuditWriter<'a, W> {
                 AuditMessage::Close => break,
             }
         }
-        let suppressed = self.strangers.lock().take();
+        let suppressed = self.shares.lock().take();
         self.summarize(suppressed);
         self.settle(ts);
         if let Err(error) = self.out.finish() {
@@ -104,11 +104,12 @@ impl<'a, W: Output> AuditWriter<'a, W> {
         }
     }
 
-    /// Says how many records of strangers were left out.
-    fn summarize(&mut self, suppressed: Option<Suppressed>) {
-        let Some(suppressed) = suppressed else { return };
-        if !self.record(&suppressed, suppressed.ts) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Says how many records of senders were left out.
+    fn summarize(&mut self, suppressed: Vec<Suppressed>) {
+        for suppressed in suppressed {
+            if !self.record(&suppressed, suppressed.ts) {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

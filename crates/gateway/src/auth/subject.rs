@@ -1,6 +1,6 @@
 //! Participant ids for the subjects of other issuers, such as `auth0|5f7c`.
 //!
-//! RFC 7519 allows any text as `sub`, and a participant id has a small alphabet. The mapping is part of what operators rely on: history
+//! RFC 7519 allows any text as `sub`, and a participant id has at most 128 bytes of some of ASCII. The mapping is part of what operators rely on: history
 //! and permissions name these ids, so it must never change.
 
 use aws_lc_rs::digest::{SHA256, digest};

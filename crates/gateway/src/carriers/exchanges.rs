@@ -17,6 +17,7 @@ use salon_dialects::{BodyForm, EventFrame, Frame, StreamHead, StreamId};
 use salon_protocol::CloseReason;
 use tokio::sync::{mpsc, oneshot};
 
+use super::access::RequestAccess;
 use super::pipe::{EventBody, Pipe, SharedPipes};
 use super::{Carrier, Opened, Received, StreamCarrier, events};
 
@@ -42,7 +43,7 @@ pub(crate) enum ExchangeOutcome<O> {
     Undelivered(StreamRequest<O>),
     /// The session ended and left it unanswered.
     Ended,
-    /// The token it came with expired before it was answered.
+    /// The token it came with expired, or the sign-in ended, before it was answered.
     Expired,
     /// Too many others are open.
     Busy,
@@ -81,22 +82,24 @@ impl<O> Clone for Inbox<O> {
 }
 
 impl<O> Inbox<O> {
-    /// Sends a request and waits until its answer begins. The answer lasts no longer than the token the request came with, even
-    /// where the session does. Dropping this, or the answer's body, hangs up.
-    pub(crate) async fn ask(&self, stream_request: StreamRequest<O>, expires: Instant) -> ExchangeOutcome<O> {
-        match tokio::time::timeout_at(expires.into(), self.ask_unbounded(stream_request, expires)).await {
-            // A session that ends with the last of its tokens ends with this one.
-            Ok(ExchangeOutcome::Ended) if Instant::now() >= expires => ExchangeOutcome::Expired,
-            Ok(outcome) => outcome,
-            Err(_) => ExchangeOutcome::Expired,
+    /// Sends a request and waits until its answer begins. The answer lasts no longer than what the request came with, even where the
+    /// session does. Dropping this, or the answer's body, hangs up.
+    pub(crate) async fn ask(&self, stream_request: StreamRequest<O>, access: RequestAccess) -> ExchangeOutcome<O> {
+        tokio::select! { biased;
+            outcome = self.ask_unbounded(stream_request, &access) => match outcome {
+                // A session that ends with the last of its tokens ends with this one.
+                ExchangeOutcome::Ended if Instant::now() >= access.expires => ExchangeOutcome::Expired,
+                outcome => outcome,
+            },
+            () = access.ended() => ExchangeOutcome::Expired,
         }
     }
 
-    async fn ask_unbounded(&self, stream_request: StreamRequest<O>, expires: Instant) -> ExchangeOutcome<O> {
+    async fn ask_unbounded(&self, stream_request: StreamRequest<O>, access: &RequestAccess) -> ExchangeOutcome<O> {
         let (pipe, listener) = Pipe::new(self.common.clone());
         let (answer, answered) = oneshot::channel();
         *self.used.lock() = Instant::now();
-        let request = ExchangeRequest { stream_request, expires, answer, pipe };
+        let request = ExchangeRequest { stream_request, expires: access.expires, answer, pipe };
         if let Err(mpsc::error::SendError(call)) = self.calls.send(ExchangeCall::Request(request)).await {
             return match call {
                 ExchangeCall::Request(request) => ExchangeOutcome::Undelivered(request.stream_request),
@@ -106,7 +109,7 @@ impl<O> Inbox<O> {
         match answered.await {
             Ok(ExchangeAnswer::Whole(head, body)) => ExchangeOutcome::Answered(respond(head, Body::from(body))),
             Ok(ExchangeAnswer::Events(head)) => {
-                ExchangeOutcome::Answered(respond(head, Body::new(EventBody::new(listener, expires))))
+                ExchangeOutcome::Answered(respond(head, Body::new(EventBody::new(listener, access))))
             }
             Ok(ExchangeAnswer::Undelivered(stream_request)) => ExchangeOutcome::Undelivered(stream_request),
             Ok(ExchangeAnswer::Busy) => ExchangeOutcome::Busy,

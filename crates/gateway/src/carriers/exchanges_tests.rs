@@ -25,7 +25,7 @@ impl Wire {
     async fn ask(&mut self, text: &'static str) -> (StreamId, JoinHandle<ExchangeOutcome<&'static str>>) {
         let inbox = self.inbox.clone();
         let asked = StreamRequest { opening: text, is_message: true };
-        let asking = tokio::spawn(async move { inbox.ask(asked, Instant::now() + HOUR).await });
+        let asking = tokio::spawn(async move { inbox.ask(asked, (Instant::now() + HOUR).into()).await });
         match self.next().await {
             Received::Opened(opened) => {
                 assert_eq!((opened.opening, opened.is_message), (text, true));
@@ -145,7 +145,7 @@ async fn who_hangs_up_is_told_of_once() {
 async fn who_hung_up_before_being_heard_is_heard_all_the_same() {
     let mut wire = Wire::new();
     let asked = StreamRequest { opening: "{}", is_message: true };
-    let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now()));
+    let mut asking = Box::pin(wire.inbox.ask(asked, Instant::now().into()));
     assert!(poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await);
     drop(asking);
     let Received::Opened(opened) = wire.next().await else { panic!("it was said") };
@@ -199,7 +199,7 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
     let (_, unanswered) = wire.ask("unanswered").await;
     let ask = |text| StreamRequest { opening: text, is_message: true };
     let inbox = wire.inbox.clone();
-    let mut undelivered = Box::pin(inbox.ask(ask("undelivered"), Instant::now()));
+    let mut undelivered = Box::pin(inbox.ask(ask("undelivered"), Instant::now().into()));
     assert!(poll_fn(|cx| Poll::Ready(undelivered.as_mut().poll(cx).is_pending())).await);
     wire.say(stream, "last");
     wire.exchanges.close(CloseReason::Bye);
@@ -210,7 +210,7 @@ async fn the_end_finishes_what_is_open_and_hands_back_what_was_not_heard() {
         |outcome| matches!(outcome, ExchangeOutcome::Undelivered(asked) if asked.opening == "undelivered");
     assert!(handed_back(undelivered.await));
     assert!(wire.inbox.is_closed());
-    assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now()).await));
+    assert!(handed_back(wire.inbox.ask(ask("undelivered"), Instant::now().into()).await));
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn a_reader_hears_something_every_fifteen_seconds() {
 async fn ask_briefly(wire: &mut Wire) -> (StreamId, JoinHandle<ExchangeOutcome<&'static str>>) {
     let (inbox, expires) = (wire.inbox.clone(), Instant::now() + Duration::from_millis(50));
     let asked = StreamRequest { opening: "listen", is_message: false };
-    let asking = tokio::spawn(async move { inbox.ask(asked, expires).await });
+    let asking = tokio::spawn(async move { inbox.ask(asked, expires.into()).await });
     match wire.next().await {
         Received::Opened(opened) => (opened.stream, asking),
         other => panic!("expected the request, came {other:?}"),

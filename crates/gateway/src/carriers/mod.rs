@@ -1,5 +1,6 @@
 //! Carriers move frames and know no grammar.
 
+mod access;
 pub(crate) mod events;
 mod exchanges;
 mod lines;
@@ -21,6 +22,7 @@ use salon_rooms::{Batch, BatchOutlet};
 
 use crate::meters::Meters;
 
+pub(crate) use access::RequestAccess;
 pub(crate) use exchanges::{ExchangeOutcome, Exchanges, Inbox, StreamRequest};
 pub(crate) use lines::{Answers, LineConnections, LineInput, MAX_LINES, NotOpened, SessionLines, Undelivered};
 pub(crate) use socket::Socket;

@@ -14,8 +14,9 @@ use axum::body::Bytes;
 use hyper::body::Frame;
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::StreamId;
-use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::access::RequestAccess;
 use super::events;
 
 /// How many bytes may wait for one reader. What waits alone may be longer.
@@ -210,18 +211,18 @@ impl Drop for PipeReader {
     }
 }
 
-/// A stream of events as the body of an answer. It ends when the token expires that it was opened with.
+/// A stream of events as the body of an answer. It ends with what it was opened with: when the token expires, or the sign-in ends.
 pub(super) struct EventBody {
     listener: PipeReader,
     keep_alive: Interval,
-    expired: Pin<Box<Sleep>>,
+    access_ended: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl EventBody {
-    pub(super) fn new(listener: PipeReader, expires: std::time::Instant) -> Self {
+    pub(super) fn new(listener: PipeReader, access: &RequestAccess) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { listener, keep_alive, expired: Box::pin(tokio::time::sleep_until(expires.into())) }
+        Self { listener, keep_alive, access_ended: Box::pin(access.ended()) }
     }
 }
 
@@ -230,7 +231,7 @@ impl hyper::body::Body for EventBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.expired.as_mut().poll(cx).is_ready() {
+        if self.access_ended.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         if let Poll::Ready(piece) = self.listener.poll_piece(cx) {

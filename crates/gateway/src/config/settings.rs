@@ -304,7 +304,7 @@ settings! {
             connections_per_address: Count = "2000";
             /// Reads over HTTP a second of one participant, in the long run; ten times as many at once
             ///
-            /// Topics, participants, history and streams. `0`: no limit.
+            /// Topics, participants, history, streams of every door, tickets, and sign-ins of a browser. `0`: no limit.
             read_rate: Count = "100";
             /// Bodies of requests that the gateway receives at once
             ///

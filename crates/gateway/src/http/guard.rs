@@ -132,6 +132,13 @@ fn unambiguous(request: &Request) -> Result<&str, Problem> {
     Ok(host)
 }
 
+/// Whether a proxy says that it passed the request on: by RFC 7239, by RFC 9110 §7.6.3, or by the headers that many use instead. One that
+/// says nothing is not seen.
+pub(super) fn is_proxied(headers: &HeaderMap) -> bool {
+    let names = ["forwarded", "via", "x-real-ip"];
+    headers.keys().any(|name| names.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-"))
+}
+
 /// The origin to mark the answer for, when the request names one that is allowed.
 fn check(
     gateway: &GatewayState,
@@ -141,8 +148,7 @@ fn check(
 ) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     // Development mode trusts every client that reaches a loopback address, which behind a proxy is anybody.
-    let is_forwarded = |name: &HeaderName| name == "forwarded" || name.as_str().starts_with("x-forwarded-");
-    if gateway.config.dev && headers.keys().any(is_forwarded) {
+    if gateway.config.dev && is_proxied(headers) {
         return Err(forbidden("development mode does not serve requests that came through a proxy"));
     }
     if !inside && !gateway.is_own_host(host) {
@@ -173,6 +179,18 @@ mod tests {
         assert_eq!(allowed("authorization, Mcp-Method"), "");
         assert_eq!(allowed("Mcp-Param-City,mcp-param-zip, x-other, mcp-param-city"), ", mcp-param-city, mcp-param-zip");
         assert_eq!(allowed("mcp param, cookie, x-mcp-name"), "");
+    }
+
+    #[test]
+    fn a_proxy_is_known_by_any_of_its_headers() {
+        let with =
+            |name: &'static str| HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("x"))]);
+        for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host"] {
+            assert!(is_proxied(&with(name)), "{name}");
+        }
+        for name in ["host", "x-real", "viaduct", "x-forwarded"] {
+            assert!(!is_proxied(&with(name)), "{name}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,11 +3,11 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use salon_protocol::{Code, ParticipantId, Timestamp};
+use salon_protocol::{Code, ParticipantId, Refusal, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Incoming, Problem, invalid, tickets};
+use super::{Incoming, Problem, tickets};
 use crate::audit::{AuditEvent, AuditKind};
 use crate::auth::{Revocation, RevokeError, RevokedTokens, participant_of_subject};
 use crate::clock;
@@ -54,9 +54,10 @@ pub(super) async fn revoke(
         return Err(Problem::new(Code::Forbidden, "this token lacks the permission `revoke`"));
     }
     let now = clock::now();
-    let asked = tickets::read(&incoming.gateway, (&grant).into(), request).await?;
+    let spent = |refusal| incoming.gateway.spend(&grant.participant, refusal);
+    let asked = tickets::read(&incoming.gateway, (&grant).into(), request).await.map_err(spent)?;
     let has_subjects = !incoming.gateway.config.auth.authorization_servers.is_empty();
-    let revocations = read(asked, has_subjects, now)?;
+    let revocations = read(asked, has_subjects, now).map_err(spent)?;
     for revocation in &revocations {
         let (all, adding) = (incoming.gateway.revocations.clone(), revocation.clone());
         let added = tokio::task::spawn_blocking(move || all.add(&adding)).await;
@@ -84,7 +85,11 @@ pub(super) async fn revoke(
     Ok((StatusCode::CREATED, Json(RevocationBody { before, participants: participants.collect() })))
 }
 
-fn read(asked: RevocationRequest, has_subjects: bool, now: Timestamp) -> Result<Vec<Revocation>, Problem> {
+fn invalid(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::InvalidParameters, message)
+}
+
+fn read(asked: RevocationRequest, has_subjects: bool, now: Timestamp) -> Result<Vec<Revocation>, Refusal> {
     let RevocationRequest { token, participant, all, before } = asked;
     let is_single = token.is_some();
     let tokens = match (token, participant, all) {
@@ -109,7 +114,7 @@ fn read(asked: RevocationRequest, has_subjects: bool, now: Timestamp) -> Result<
 
 /// The participants that a text can mean: the one with this id, and the one with this subject at the authorization server. `auth0|1` is an id as
 /// well as a subject, so where they differ both are meant: revoking too little would leave a connection open.
-fn participants(name: &str, has_subjects: bool) -> Result<Vec<ParticipantId>, Problem> {
+fn participants(name: &str, has_subjects: bool) -> Result<Vec<ParticipantId>, Refusal> {
     let by_subject = if has_subjects { participant_of_subject(name).ok() } else { None };
     match (ParticipantId::new(name), by_subject) {
         (Ok(id), Some(other)) if other != id => Ok(vec![id, other]),

@@ -48,6 +48,7 @@ pub(super) async fn issue(incoming: Incoming, request: Request) -> Result<(Statu
     let TicketRequest { topic } = read.map_err(|refusal| gateway.spend(&grant.participant, refusal))?;
     incoming.note(&grant, Some(&topic));
     grant.require(&topic)?;
+    gateway.reads.take(&grant.participant)?;
     let ticket = gateway.tickets.give(&grant, &topic, clock::now()).await?;
     let session = grant.by_sign_in.then(|| SessionBody::of(gateway, grant));
     Ok((StatusCode::CREATED, Json(TicketBody { ticket, expires_in: 30, session })))

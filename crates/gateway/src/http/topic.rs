@@ -106,8 +106,10 @@ pub(super) async fn create(incoming: Incoming, request: Request) -> Result<(Stat
         (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn change(incoming: Incoming, request: Request) -> Result<Tagged, Problem> {
-    let version = expected_version(request.headers())?;
+    let version = expected_version(request.headers());
     let change = TopicChange::begin(&incoming, request).await?;
+    // Judged once it is known whose request it is, and its rate is spent.
+    let version = version?;
     let (rooms, grant) = (&incoming.gateway.rooms, &change.grant);
     rooms.check_access(&change.topic, &grant.participant, grant.stamp().as_ref()).await?;
     if !rooms.exists(&change.topic).await? {
@@ -130,11 +132,11 @@ pub(super) async fn change(incoming: Incoming, request: Request) -> Result<Tagge
         (status = "4XX", description = "Refused", body = super::ProblemBody)),
     security(("bearer" = [])))]
 pub(super) async fn delete(incoming: Incoming, request: Request) -> Result<StatusCode, Problem> {
+    let change = TopicChange::begin(&incoming, request).await?;
     let reason = incoming.query.get("reason").map(str::to_owned);
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000) {
         return Err(invalid("`reason` has at most 1000 characters"));
     }
-    let change = TopicChange::begin(&incoming, request).await?;
     let TopicChange { topic, grant, incoming, .. } = &change;
     let stamp = grant.stamp();
     incoming.gateway.rooms.check_access(topic, &grant.participant, stamp.as_ref()).await?;

@@ -177,7 +177,7 @@ impl Stage {
     /// Says a word and hears it back.
     async fn say(&self, word: &'static str) {
         let asked = StreamRequest { opening: Some(word), is_message: true };
-        match within(self.inbox.ask(asked, Instant::now() + HOUR)).await {
+        match within(self.inbox.ask(asked, (Instant::now() + HOUR).into())).await {
             ExchangeOutcome::Answered(_) => {}
             other => panic!("expected an answer to `{word}`, came {other:?}"),
         }
@@ -282,7 +282,7 @@ async fn a_farewell_ends_a_session_and_so_does_the_dialect() {
     assert_eq!(stage.ends().await, (CloseReason::Bye, "closing: bye".into()));
     let stage = Stage::new(10, HOUR);
     let asked = StreamRequest { opening: Some("close"), is_message: true };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, ExchangeOutcome::Ended));
+    assert!(matches!(within(stage.inbox.ask(asked, (Instant::now() + HOUR).into())).await, ExchangeOutcome::Ended));
     assert_eq!(stage.ends().await, (CloseReason::Bye, String::new()));
 }
 
@@ -296,7 +296,7 @@ async fn the_last_token_seen_decides_when_a_session_ends() {
 async fn a_listener_that_hangs_up_is_told_of() {
     let stage = Stage::new(10, HOUR);
     let asked = StreamRequest { opening: None, is_message: false };
-    let mut listening = Box::pin(stage.inbox.ask(asked, Instant::now() + HOUR));
+    let mut listening = Box::pin(stage.inbox.ask(asked, (Instant::now() + HOUR).into()));
     assert!(std::future::poll_fn(|cx| Poll::Ready(listening.as_mut().poll(cx).is_pending())).await);
     stage.noted(1).await;
     drop(listening);
@@ -309,7 +309,7 @@ async fn a_session_that_panics_is_not_counted_as_open_for_ever() {
     stage.say("hello").await;
     assert!(stage.meters.render().contains("\nsalon_connections 1\n"), "{}", stage.meters.render());
     let asked = StreamRequest { opening: Some("panic"), is_message: true };
-    assert!(matches!(within(stage.inbox.ask(asked, Instant::now() + HOUR)).await, ExchangeOutcome::Ended));
+    assert!(matches!(within(stage.inbox.ask(asked, (Instant::now() + HOUR).into())).await, ExchangeOutcome::Ended));
     assert!(within(stage.running).await.expect_err("it panicked").is_panic());
     assert!(stage.meters.render().contains("\nsalon_connections 0\n"), "{}", stage.meters.render());
 }

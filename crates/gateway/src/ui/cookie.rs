@@ -39,10 +39,15 @@ impl Cookie {
 
     /// The value a browser shows. Where it shows two, a page of another port has put one there, and neither counts.
     pub(super) fn read<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let mut own = self.values(headers);
+        own.next().filter(|_| own.next().is_none())
+    }
+
+    /// Every value under our name. Signing out ends what each stands for, whoever has put the others there.
+    pub(super) fn values<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
         let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
         let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut own = pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value);
-        own.next().filter(|_| own.next().is_none())
+        pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value)
     }
 
     /// What has a browser keep a value until a moment.
@@ -129,6 +134,7 @@ mod tests {
         assert_eq!(cookie.read(&headers), Some("v=1"));
         headers.append(header::COOKIE, HeaderValue::try_from(format!("{}=v=2", cookie.name)).expect("text"));
         assert_eq!(cookie.read(&headers), None, "one of them is not ours");
+        assert_eq!(cookie.values(&headers).collect::<Vec<_>>(), ["v=1", "v=2"]);
         let cleared = cookie.clear();
         assert!(cleared.to_str().expect("text").starts_with(&format!("{}=; Path=/; Max-Age=0;", cookie.name)));
     }

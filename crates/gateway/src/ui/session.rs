@@ -103,6 +103,8 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let now = clock::now();
     let credentials = incoming.credentials(&parts.headers, None);
     let grant = credentials.by_sign_in(shown).inspect_err(|_| ui.failures.count(address, now))?;
+    // Every sign-in is a record of the audit trail.
+    gateway.reads.take(&grant.participant)?;
     let SignedIn { value, grant } = ui.sign_ins.begin(grant, now)?;
     // A second line, from the token's id to that of what stands in for it.
     let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(address);
@@ -120,6 +122,7 @@ pub(crate) async fn show(State(gateway): State<Arc<GatewayState>>, request: Requ
     let grant = ui.grant(&gateway, request.method(), request.headers(), clock::now());
     let grant = grant.unwrap_or(Err(AuthError::NotSignedIn.into()))?;
     gateway.revocations.require(&grant)?;
+    gateway.reads.take(&grant.participant)?;
     Ok(private(StatusCode::OK, None, Json(SessionBody::of(&gateway, grant))))
 }
 
@@ -132,40 +135,45 @@ pub(crate) async fn end(State(gateway): State<Arc<GatewayState>>, request: Reque
     let ui = of(&gateway)?;
     ui.cookie.require_own_page(&gateway, request.method(), request.headers())?;
     let cleared = ui.cookie.clear();
-    let Some(value) = ui.cookie.read(request.headers()).map(str::to_owned) else {
-        return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ()));
-    };
+    // A browser can show several values of our name. One of them may be another page's, and which one cannot be seen.
+    let values: Vec<String> = ui.cookie.values(request.headers()).map(str::to_owned).collect();
     let ending = gateway.clone();
     let ended = tokio::task::spawn_blocking(move || {
-        let ui = of(&ending)?;
-        Ok::<_, Problem>(ui.sign_ins.end(&value, clock::now()))
+        let (ui, now) = (of(&ending)?, clock::now());
+        Ok::<_, Problem>(values.iter().map(|value| ui.sign_ins.end(value, now)).collect::<Vec<_>>())
     });
-    let told = match ended.await.map_err(|_| Problem::new(Code::Internal, "signing out broke off"))?? {
-        Ok(SignedOut { who, written }) => {
-            let shared = ui.sign_ins.share(&who).await;
-            match (written, shared) {
-                (Ok(()), Ok(())) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
-                (Err(error), _) => {
-                    tracing::error!(%error, "sign-out: not written to disk, a restart forgets it");
-                    Problem::new(
-                        Code::Internal,
-                        "signed out, but after a restart of the gateway the old session may count again",
-                    )
-                }
-                (Ok(()), Err(error)) => {
-                    tracing::warn!(%error, "sign-out: other gateways unreachable, retrying");
-                    Problem::new(
-                        Code::Closing,
-                        "signed out here, but the other gateways cannot be told at the moment; they will be",
-                    )
-                }
-            }
+    let ended = ended.await.map_err(|_| Problem::new(Code::Internal, "signing out broke off"))??;
+    let mut failure = None;
+    for outcome in ended {
+        if let Err(problem) = finish_sign_out(ui, outcome).await {
+            failure.get_or_insert(problem);
         }
+    }
+    Ok(match failure {
+        None => private(StatusCode::NO_CONTENT, Some(cleared), ()),
+        Some(problem) => private(problem.status(), Some(cleared), problem),
+    })
+}
+
+/// Tells the other gateways of a sign-out. Refuses where it may not count everywhere and for good.
+async fn finish_sign_out(ui: &Ui, outcome: Result<SignedOut, AuthError>) -> Result<(), Problem> {
+    let SignedOut { who, written } = match outcome {
+        Ok(ended) => ended,
         // A participant that is signed out already has what it wants.
-        Err(AuthError::NotSignedIn) => return Ok(private(StatusCode::NO_CONTENT, Some(cleared), ())),
-        Err(error) => error.into(),
+        Err(AuthError::NotSignedIn) => return Ok(()),
+        Err(error) => return Err(error.into()),
     };
-    Ok(private(told.status(), Some(cleared), told))
+    let shared = ui.sign_ins.share(&who).await;
+    if let Err(error) = written {
+        tracing::error!(%error, "sign-out: not written to disk, a restart forgets it");
+        let message = "signed out, but after a restart of the gateway the old session may count again";
+        return Err(Problem::new(Code::Internal, message));
+    }
+    shared.map_err(|error| {
+        tracing::warn!(%error, "sign-out: other gateways unreachable, retrying");
+        let message = "signed out here, but the other gateways cannot be told at the moment; they will be";
+        Problem::new(Code::Closing, message)
+    })
 }
 
 pub(super) fn of(gateway: &GatewayState) -> Result<&Ui, Problem> {

@@ -19,6 +19,12 @@ fn padded(id: &str, extra: usize) -> Draft {
     Draft::parse(text, &Limits::default()).expect("a draft")
 }
 
+/// The same as [`padded`], of somebody else.
+fn padded_of(id: &str, from: &str, extra: usize) -> Draft {
+    let text = padded(id, extra).envelope().text().replace(r#""from":"alice""#, &format!(r#""from":"{from}""#));
+    Draft::parse(text, &Limits::default()).expect("a draft")
+}
+
 fn request(id: &str, from: &str, to: &str) -> Draft {
     let text = format!(
         r#"{{"protocol":"mcp-x/v0","id":"{id}","ts":"2025-08-17T14:00:00Z","from":"{from}","to":["{to}"],"kind":"mcp","payload":{{"jsonrpc":"2.0","id":1,"method":"ping"}}}}"#
@@ -88,6 +94,40 @@ async fn bytes_have_a_rate() {
     let refused = alice.publish(padded("e2", 1000)).outcome().await.expect_err("too many bytes");
     assert_eq!((refused.code, refused.regarding.is_some()), (Code::RateLimited, true));
     alice.publish(padded("e3", 100)).outcome().await.expect("a smaller one still fits");
+}
+
+/// The budgets of the topic and of the gateway are everybody's. Each refusal names its setting, also where the room is closed.
+#[tokio::test]
+async fn bytes_of_a_topic_and_of_the_gateway_have_a_rate() {
+    let limited = Rate { per_second: 1, burst: 4000 };
+    for (byte_rates, setting, is_elsewhere_refused) in [
+        (ByteRates { topic: limited, ..ByteRates::UNLIMITED }, "`limits.topic_byte_rate`", false),
+        (ByteRates { gateway: limited, ..ByteRates::UNLIMITED }, "`limits.gateway_byte_rate`", true),
+    ] {
+        let log = Faulty::new();
+        let rooms = log.rooms_with(Settings { rate: Rate::UNLIMITED, byte_rates, ..settings() });
+        let refused = |outcome: Result<salon_log::Appended, salon_protocol::Refusal>, what: &str| {
+            let refused = outcome.expect_err(what);
+            assert_eq!((refused.code, refused.regarding.is_some()), (Code::RateLimited, true), "{setting}: {what}");
+            assert!(refused.message.contains(setting), "{}", refused.message);
+        };
+        let bob = rooms.enter(&topic(1), admission("bob", None)).await.expect("a seat").seat;
+        let alice = rooms.enter(&topic(1), admission("alice", None)).await.expect("a seat").seat;
+        alice.publish(padded("e1", 3000)).outcome().await.expect("stored");
+        refused(alice.publish(padded("e2", 1000)).outcome().await, "alice has spent it");
+        refused(bob.publish(padded_of("r1", "bob", 1000)).outcome().await, "bob shares it");
+        let posted = rooms.publish(&topic(1), &who("alice"), padded("e3", 1000)).await.expect("judged");
+        refused(posted.outcome().await, "a POST shares it");
+        // A room that nobody has opened: what is posted there costs the same.
+        let first = rooms.publish(&topic(2), &who("alice"), padded("e4", 3000)).await.expect("judged").outcome().await;
+        if is_elsewhere_refused {
+            refused(first, "the gateway's bytes are spent");
+        } else {
+            first.expect("another topic has its own");
+            let second = rooms.publish(&topic(2), &who("alice"), padded("e5", 1000)).await.expect("judged");
+            refused(second.outcome().await, "a second POST there");
+        }
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::super::{accepts_events, is_json, last_event_id, read_text};
 use super::door::{MachineDoor, MachineSessionKey};
 use super::terms;
 use crate::auth::AuthError;
-use crate::carriers::{ExchangeOutcome, StreamRequest};
+use crate::carriers::{ExchangeOutcome, RequestAccess, StreamRequest};
 use crate::clock;
 use crate::http::{Incoming, Problem, RefusedWith, invalid};
 
@@ -28,7 +28,7 @@ pub(crate) struct MachineRequest {
     visitor: Visitor,
     session_key: MachineSessionKey,
     terms: Terms,
-    expires: Instant,
+    access: RequestAccess,
 }
 
 impl FromRequestParts<MachineDoor> for MachineRequest {
@@ -42,9 +42,9 @@ impl FromRequestParts<MachineDoor> for MachineRequest {
         let session_key = session_key(&grant, topic.clone())?;
         incoming.note(&grant, Some(&session_key.topic));
         let terms = terms::terms(&door.gateway, &grant, &session_key.topic, credentials.token());
-        let expires = clock::instant(grant.expires);
+        let access = RequestAccess::new(clock::instant(grant.expires), door.gateway.visit(&grant));
         let visitor = Visitor { gateway: door.gateway.clone(), peer: incoming.peer, grant };
-        Ok(Self { door: door.clone(), visitor, session_key, terms, expires })
+        Ok(Self { door: door.clone(), visitor, session_key, terms, access })
     }
 }
 
@@ -104,6 +104,8 @@ impl MachineRequest {
 
     /// `GET`: a stream of events.
     pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, MachineRejection> {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        gateway.reads.take(&grant.participant).map_err(|refusal| self.no(refusal))?;
         if !accepts_events(headers) {
             let refusal = Refusal::new(Code::InvalidParameters, "`Accept` must allow text/event-stream");
             let status = StatusCode::NOT_ACCEPTABLE.as_u16();
@@ -124,7 +126,7 @@ impl MachineRequest {
             let counted = |refusal| if asked.is_message { self.counted(refusal) } else { refusal };
             let OpenSession { handle, connection } = found.map_err(|refusal| self.no(counted(refusal)))?;
             let _stamped = call.clone().map(|call| connection.stamps.begin_request(call, &self.visitor.grant));
-            asked = match handle.ask(asked, self.expires).await {
+            asked = match handle.ask(asked, self.access.clone()).await {
                 ExchangeOutcome::Answered(response) => return Ok(response),
                 ExchangeOutcome::Undelivered(asked) => asked,
                 ExchangeOutcome::Ended => break,

@@ -1,6 +1,6 @@
 //! One request: whose it is, which session it belongs to, and what becomes of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequestParts, Request};
@@ -17,7 +17,7 @@ use super::super::{accepts_events, is_date, is_json, last_event_id, read_text};
 use super::door::{Lifetime, McpDoor, McpSessionKey};
 use super::refusals::McpRejection;
 use crate::auth::AuthError;
-use crate::carriers::{ExchangeOutcome, Inbox, StreamRequest};
+use crate::carriers::{ExchangeOutcome, Inbox, RequestAccess, StreamRequest};
 use crate::clock;
 use crate::gateway::public_path;
 use crate::http::{Incoming, Query};
@@ -56,7 +56,7 @@ pub(crate) struct McpRequest {
     visitor: Visitor,
     addressed: AddressedRoom,
     query: Query,
-    expires: Instant,
+    access: RequestAccess,
 }
 
 /// Messages, and the session they are for where they name one or begin one.
@@ -76,10 +76,10 @@ impl FromRequestParts<McpDoor> for McpRequest {
         let addressed = AddressedRoom::read(&incoming)?;
         let credentials = incoming.credentials(&parts.headers, addressed.topic.as_ref());
         let grant = credentials.for_request(parts.method == Method::GET).await.map_err(McpRejection::Problem)?;
-        let expires = clock::instant(grant.expires);
+        let access = RequestAccess::new(clock::instant(grant.expires), incoming.gateway.visit(&grant));
         incoming.note(&grant, addressed.topic.as_ref().or(grant.only_topic()));
         let Incoming { gateway, peer, query, .. } = incoming;
-        Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, addressed, query, expires })
+        Ok(Self { door: door.clone(), visitor: Visitor { gateway, peer, grant }, addressed, query, access })
     }
 }
 
@@ -118,6 +118,8 @@ impl McpRequest {
 
     /// `GET`: a stream of events, of a session that exists or of a new one.
     pub(super) async fn listen(self, headers: &HeaderMap) -> Result<Response, McpRejection> {
+        let Visitor { gateway, grant, .. } = &self.visitor;
+        gateway.reads.take(&grant.participant)?;
         self.check_version(headers)?;
         if !accepts_events(headers) {
             return Err(McpRejection::wrong(StatusCode::NOT_ACCEPTABLE, "`Accept` must allow text/event-stream"));
@@ -263,7 +265,7 @@ impl McpRequest {
     }
 
     async fn ask(&self, inbox: &Inbox<McpOpening>, asked: StreamRequest<McpOpening>) -> Result<Response, McpRejection> {
-        match inbox.ask(asked, self.expires).await {
+        match inbox.ask(asked, self.access.clone()).await {
             ExchangeOutcome::Answered(response) => Ok(response),
             ExchangeOutcome::Undelivered(_) | ExchangeOutcome::Ended => Err(self.ended()),
             ExchangeOutcome::Expired => Err(McpRejection::Problem(AuthError::Expired.into())),
@@ -276,7 +278,7 @@ impl McpRequest {
         let session_key = self.session_key().map_err(|rejection| self.counted(rejection))?;
         for _ in 0..MAX_TRIES {
             let inbox = self.door.shared(&self.visitor, &session_key).map_err(|no| self.counted(no.into()))?;
-            asked = match inbox.ask(asked, self.expires).await {
+            asked = match inbox.ask(asked, self.access.clone()).await {
                 ExchangeOutcome::Answered(response) => return Ok(response),
                 ExchangeOutcome::Undelivered(asked) => asked,
                 ExchangeOutcome::Ended => break,
