@@ -22,7 +22,7 @@ const MAX_PARTICIPANT_AT_ONCE: u32 = 200;
 pub(super) const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// From how many participants on those are forgotten who have caused nothing for a while.
-const MANY: usize = 1024;
+const MAX_PARTICIPANTS: usize = 1024;
 
 /// Who has caused an event: a participant by events of a kind; `None` is a sender without a valid token.
 pub(super) type SenderShare<'a> = Option<(&'a ParticipantId, AuditKind)>;
@@ -74,7 +74,7 @@ impl SenderShares {
             return limit.take(&mut self.strangers, 1, now).is_ok();
         };
         let limit = RateLimit::per_second(MAX_PARTICIPANT_PER_SECOND, MAX_PARTICIPANT_AT_ONCE);
-        if self.participants.len() >= MANY && !self.participants.contains_key(share) {
+        if self.participants.len() >= MAX_PARTICIPANTS && !self.participants.contains_key(share) {
             self.participants.retain(|_, bucket| !bucket.is_full(now));
         }
         limit.take(self.participants.entry(share.clone()).or_default(), 1, now).is_ok()

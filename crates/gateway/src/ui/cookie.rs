@@ -43,7 +43,7 @@ impl Cookie {
         own.next().filter(|_| own.next().is_none())
     }
 
-    /// Every value under our name. Signing out ends what each stands for, whoever has put the others there.
+    /// Every value under our name. Signing out ends what each stands for, also those that somebody else has put there.
     pub(super) fn values<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
         let lines = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
         let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

@@ -20,7 +20,7 @@ fn join(id: &str) -> Envelope {
     .envelope()
 }
 
-/// Rooms that are repaired only when a test says so. Whoever has no place has departed at once.
+/// Rooms that are repaired only when a test says so. A participant without a place has departed at once.
 fn unrepaired(log: &Arc<Faulty>) -> Rooms {
     let timings =
         Timings { repair_interval: Duration::from_secs(3600), orphan_timeout: Duration::ZERO, ..Timings::NORMAL };
