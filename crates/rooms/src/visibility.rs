@@ -92,7 +92,7 @@ impl Rooms {
 
     /// How many participants are present in some topics, in their order.
     pub async fn populations(&self, topics: &[TopicSummary]) -> Result<Vec<usize>, Refusal> {
-        let counted = topics.to_vec().into_iter().map(|topic| async move {
+        let counted = topics.iter().cloned().map(|topic| async move {
             if self.visit_open(&topic.name).is_none() && !topic.may_have_participants {
                 return Ok(0);
             }

@@ -240,11 +240,15 @@ async fn facts_of_an_earlier_version_are_assumed() {
     assert!(!may_read(&rooms, &closed).await);
     let mut unsettled = log.unsettled_topics().await.expect("a list");
     unsettled.sort();
-    assert_eq!(unsettled, [left.clone()], "the fold of the other has told that nothing is to be done there");
+    assert_eq!(
+        unsettled,
+        std::slice::from_ref(&left),
+        "the fold of the other has told that nothing is to be done there"
+    );
     rooms.recover().await.expect("recovered");
     let is_removed = async || (present(&log, &left).await == 0).then_some(());
     eventually("the participant to be removed", is_removed).await.expect("in time");
-    assert_eq!(log.unsettled_topics().await.expect("a list"), [topic("x"); 0]);
+    assert_eq!(log.unsettled_topics().await.expect("a list"), Vec::new());
     rooms.close().await;
     log.close().await;
 }
@@ -292,7 +296,7 @@ async fn a_deletion_that_was_not_finished_is_finished_by_a_node_that_starts_late
     rooms.recover().await.expect("recovered");
     three.trim_now().await.expect("a sweep");
     three.trim_now().await.expect("a sweep");
-    assert_eq!(three.unsettled_topics().await.expect("a list"), [topic("x"); 0]);
+    assert_eq!(three.unsettled_topics().await.expect("a list"), Vec::new());
     assert_eq!(three.topics().await.expect("a list"), []);
     rooms.close().await;
     three.close().await;
