@@ -159,6 +159,19 @@ pub trait TopicLog: Send + Sync + 'static {
     /// Every topic that has ever been entered and not been forgotten, by name.
     fn topics(&self) -> BoxFuture<'static, Result<Vec<TopicSummary>, ReadError>>;
 
+    /// The topics that a node looks through when it starts or another one is gone: all in which somebody may be present without a live lease, a call
+    /// may be held, or a deletion or redaction may be unfinished. An engine may list more than these, and lists all where it does not know.
+    fn unsettled_topics(&self) -> BoxFuture<'static, Result<Vec<TopicName>, ReadError>> {
+        let topics = self.topics();
+        Box::pin(async move { Ok(topics.await?.into_iter().map(|topic| topic.name).collect()) })
+    }
+
+    /// Whether a topic may have settings. `false` is certain, as of the call: then nobody needs [`Self::standing`] to know who may read it.
+    fn may_have_settings(&self, topic: &TopicName) -> BoxFuture<'static, Result<bool, ReadError>> {
+        let _ = topic;
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// Whether the log takes entries. Once stopped, it stays so.
     fn health(&self) -> watch::Receiver<LogHealth>;
 
@@ -346,6 +359,10 @@ pub struct TopicSummary {
     pub entries: u64,
     /// When the newest arrived.
     pub newest: Option<Timestamp>,
+    /// Whether it may have settings. `false` is certain.
+    pub may_have_settings: bool,
+    /// Whether somebody may be present. `false` is certain.
+    pub may_have_participants: bool,
 }
 
 /// Whether a log takes entries.

@@ -186,12 +186,12 @@ impl Rooms {
     }
 
     /// Opens every room that the log says somebody is in who has no place on any node, so that participants that do not come back are seen
-    /// to leave. One that cannot be read keeps nobody from the others: it is repaired when it is next opened.
+    /// to leave. The log leaves out topics of which it knows that there is nothing to do. One that cannot be read keeps nobody from the others: it is repaired when it is next opened.
     pub async fn recover(&self) -> Result<(), ReadError> {
-        let topics = futures_util::stream::iter(self.0.log.topics().await?);
+        let topics = futures_util::stream::iter(self.0.log.unsettled_topics().await?);
         let recovered = topics.for_each_concurrent(RECOVERED_AT_ONCE, |topic| async move {
-            if let Err(error) = self.recover_one(&topic.name).await {
-                tracing::warn!(topic = %topic.name, %error, "presence recovery: room unreadable, repaired when it is next opened");
+            if let Err(error) = self.recover_one(&topic).await {
+                tracing::warn!(%topic, %error, "presence recovery: room unreadable, repaired when it is next opened");
             }
         });
         recovered.await;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use salon_control::{Act, Authority, TopicSettings};
 use salon_log::{Fold, Span, TopicSummary};
@@ -16,6 +17,9 @@ use crate::room::unreadable;
 
 /// How many topics are remembered with their settings.
 const MAX_REMEMBERED: usize = 10_000;
+
+/// How many topics of a list are read at once.
+const CONCURRENT_READS: usize = 16;
 
 /// The settings of topics whose rooms are not open. Reading them takes a look into the log, and most topics of a list change rarely.
 #[derive(Default)]
@@ -38,8 +42,10 @@ impl SettingsCache {
 
     fn keep(&self, topic: &TopicSummary, settings: Option<Arc<TopicSettings>>) {
         let mut known = self.0.lock();
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
+        if known.len() >= MAX_REMEMBERED && !known.contains_key(&topic.name) {
+            // Any of them: the map has an order of its own in every process.
+            let evicted = known.keys().next().cloned();
+            evicted.and_then(|name| known.remove(&name));
         }
         let TopicSummary { name, entries, newest, .. } = topic.clone();
         known.insert(name, CachedSettings { entries, newest, settings });
@@ -74,15 +80,25 @@ impl Rooms {
         participant: &ParticipantId,
         stamp: Option<&Stamp>,
     ) -> Result<Vec<VisibleTopic>, Refusal> {
-        let mut visible = Vec::new();
-        for topic in topics {
+        let looked = topics.into_iter().map(|topic| async move {
             let settings = self.settings_of(&topic).await?;
             let authority = Authority::new(settings.as_ref(), stamp);
-            if authority.is_none_or(|authority| authority.check(participant, &Act::Read).is_ok()) {
-                visible.push(VisibleTopic { summary: topic, settings });
+            let may_read = authority.is_none_or(|authority| authority.check(participant, &Act::Read).is_ok());
+            Ok(may_read.then_some(VisibleTopic { summary: topic, settings }))
+        });
+        let looked = futures_util::stream::iter(looked).buffered(CONCURRENT_READS);
+        looked.try_filter_map(|visible| std::future::ready(Ok(visible))).try_collect().await
+    }
+
+    /// How many participants are present in some topics, in their order.
+    pub async fn populations(&self, topics: &[TopicSummary]) -> Result<Vec<usize>, Refusal> {
+        let counted = topics.iter().cloned().map(|topic| async move {
+            if self.visit_open(&topic.name).is_none() && !topic.may_have_participants {
+                return Ok(0);
             }
-        }
-        Ok(visible)
+            Ok(self.roster(&topic.name).await?.len())
+        });
+        futures_util::stream::iter(counted).buffered(CONCURRENT_READS).try_collect().await
     }
 
     /// What the gateway works with in a room on behalf of a participant, for which the room is opened.
@@ -136,6 +152,9 @@ impl Rooms {
         if let Some(visit) = self.visit_open(topic) {
             return by_fold(visit.room().attendance().fold());
         }
+        if !self.may_have_settings(topic).await? {
+            return by_fold(&Fold::default());
+        }
         let standing = self.log().standing(topic).await.map_err(|error| unreadable(&error))?;
         by_fold(&Fold::restore(&standing))
     }
@@ -149,6 +168,9 @@ impl Rooms {
     ) -> Result<(), Refusal> {
         if let Some(visit) = self.visit_open(topic) {
             return visit.room().check_access(participant, stamp);
+        }
+        if !self.may_have_settings(topic).await? {
+            return check_access(&Fold::default(), participant, stamp);
         }
         let standing = self.log().standing(topic).await.map_err(|error| unreadable(&error))?;
         check_access(&Fold::restore(&standing), participant, stamp)
@@ -165,13 +187,23 @@ impl Rooms {
         if let Some(visit) = self.visit_open(topic) {
             return Ok(visit.room().attendance().fold().settings().cloned());
         }
+        if !self.may_have_settings(topic).await? {
+            return Ok(None);
+        }
         let standing = self.log().standing(topic).await.map_err(|error| unreadable(&error))?;
         Ok(Fold::restore(&standing).settings().cloned())
+    }
+
+    async fn may_have_settings(&self, topic: &TopicName) -> Result<bool, Refusal> {
+        self.log().may_have_settings(topic).await.map_err(|error| unreadable(&error))
     }
 
     async fn settings_of(&self, topic: &TopicSummary) -> Result<Option<Arc<TopicSettings>>, Refusal> {
         if let Some(visit) = self.visit_open(&topic.name) {
             return Ok(visit.room().attendance().fold().settings().cloned());
+        }
+        if !topic.may_have_settings {
+            return Ok(None);
         }
         if let Some(settings) = self.0.known_settings.find(topic) {
             return Ok(settings);

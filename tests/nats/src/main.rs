@@ -3,6 +3,7 @@
 mod engine;
 mod forgetting;
 mod gateways;
+mod idle;
 mod lagging;
 mod migration;
 mod nodes;
@@ -26,6 +27,7 @@ fn main() -> std::process::ExitCode {
         gateways::among::trials(),
         gateways::clients::trials(),
         gateways::control::trials(),
+        idle::trials(),
         lagging::trials(),
         migration::trials(),
         nodes::trials(),

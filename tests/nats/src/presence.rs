@@ -44,7 +44,7 @@ async fn node(url: &str) -> Arc<Nats> {
 }
 
 /// Rooms on a node, where a participant that is not back at once has left.
-fn rooms(log: &Arc<Nats>) -> Rooms {
+pub(crate) fn rooms(log: &Arc<Nats>) -> Rooms {
     let settings = Settings {
         ring: 1 << 20,
         rings: 1 << 20,

@@ -47,7 +47,13 @@ pub(super) async fn search(office: Arc<Office>, request: HostRequest, options: R
     }
     let RoomSearchRequest { query, from, kind, limit, before } = options;
     // How new its newest entry is matters where several topics are searched.
-    let summary = TopicSummary { name: topic.clone(), entries: 0, newest: Some(Timestamp(u64::MAX >> 1)) };
+    let summary = TopicSummary {
+        name: topic.clone(),
+        entries: 0,
+        newest: Some(Timestamp(u64::MAX >> 1)),
+        may_have_settings: true,
+        may_have_participants: true,
+    };
     let asked = SearchRequest { query, topics: vec![summary], from, kind, limit, before };
     match office.toolbox.searches.run(request.caller(), asked).await {
         Ok(page) => {

@@ -97,10 +97,11 @@ pub(super) async fn list(incoming: Incoming, request: Request) -> Result<Json<To
             topics: visible.into_iter().map(|topic| topic.summary.name).collect(),
         })));
     }
+    let summaries: Vec<_> = visible.iter().map(|topic| topic.summary.clone()).collect();
+    let populations = gateway.rooms.populations(&summaries).await?;
     let mut details = Vec::new();
-    for VisibleTopic { summary, settings } in visible {
-        let TopicSummary { name, entries, newest } = summary;
-        let participants = gateway.rooms.roster(&name).await?.len();
+    for (VisibleTopic { summary, settings }, participants) in visible.into_iter().zip(populations) {
+        let TopicSummary { name, entries, newest, .. } = summary;
         let settings = settings.as_deref();
         details.push(TopicDetail {
             name,

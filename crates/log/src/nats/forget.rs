@@ -7,6 +7,7 @@
 //! The mark expires after a while. Every node that has seen it keeps the index of the shard at its next sweep, long before that, so that a node that
 //! starts later knows of it. A node that was cut off for nearly as long reads its index anew ([`super::shard`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use salon_protocol::Timestamp;
@@ -17,6 +18,7 @@ use super::mark::TopicMark;
 use super::shard::TopicAddress;
 use super::snapshot::Snapshot;
 use super::sweep::TopicReview;
+use super::topic_index::TopicIndex;
 
 /// How long it is remembered that a topic was forgotten.
 const FORGOTTEN_TTL: Duration = Duration::from_secs(60 * 60);
@@ -28,7 +30,11 @@ fn between(earlier: Timestamp, later: Timestamp) -> Duration {
 
 impl Shared {
     /// Forgets a topic that has no entries, unless somebody is in it, or it had some until lately. Says whether a mark was stored.
-    pub(super) async fn forget(&self, place: &TopicAddress, review: &TopicReview) -> Result<bool, NatsFault> {
+    pub(super) async fn forget(
+        self: &Arc<Self>,
+        place: &TopicAddress,
+        review: &TopicReview,
+    ) -> Result<bool, NatsFault> {
         let name = &review.name;
         let Some(age) = self.options.retention.of(name).age else { return Ok(false) };
         let is_vacant = self.followed(name).and_then(|topic| topic.deletion()).is_some_and(|it| it.is_vacant);
@@ -38,8 +44,16 @@ impl Shared {
         }
         // What is kept of the next topic of this name comes later.
         let before = self.link.info(&self.folds.stream).await?.state.last_sequence + 1;
-        // Entries are removed only once it is kept who was present.
-        if Snapshot::load(self, name).await?.is_some_and(|(_, kept)| !kept.is_empty()) {
+        // Entries are removed only once it is kept who was present. Settings that were copied without their entry are not removed with any.
+        let mut kept = Snapshot::load(self, name).await?.map(|(_, kept)| kept);
+        let may_be_more = |index: &TopicIndex| index.facts.may_have_settings() || index.facts.may_have_participants();
+        if kept.as_ref().is_none_or(|kept| kept.head < review.head) && place.indexed(may_be_more) == Some(true) {
+            let topic = self.topic(name).map_err(NatsFault::unavailable)?;
+            topic.reach(review.head, self.link.timings.answer_timeout).await?;
+            self.keep_newest(&topic).await?;
+            kept = Snapshot::load(self, name).await?.map(|(_, kept)| kept);
+        }
+        if kept.is_some_and(|kept| !kept.is_empty()) {
             return Ok(false);
         }
         let (through, count, bytes) = (review.head, review.count, review.bytes);

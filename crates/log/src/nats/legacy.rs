@@ -367,6 +367,8 @@ impl TopicLog for Arc<LegacyLog> {
             name: name.clone(),
             entries: info.state.messages,
             newest: (info.state.messages > 0).then(|| millis(info.state.last_timestamp.unix_timestamp_nanos())),
+            may_have_settings: true,
+            may_have_participants: true,
         };
         let mut topics: Vec<_> = self.streams.iter().map(summary).collect();
         topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));

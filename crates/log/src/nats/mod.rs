@@ -37,6 +37,7 @@ mod stored;
 mod sweep;
 mod timings;
 mod topic;
+mod topic_facts;
 mod topic_index;
 
 use std::collections::HashMap;
@@ -47,7 +48,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use salon_control::{ControlNotice, TopicRetention};
+use salon_control::ControlNotice;
 use salon_protocol::{Entry, Envelope, EnvelopeId, ParticipantId, Position, Stamp, Timestamp, TopicName};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -111,8 +112,6 @@ struct Shared {
     feeds: Feeds,
     /// How many bytes the contexts take, about.
     context_bytes: AtomicU64,
-    /// The retention in the settings of topics that are not followed any more.
-    retentions: Mutex<HashMap<TopicName, TopicRetention>>,
     /// A quota has refused something: what retention removes would make room.
     quota_exceeded: Notify,
     /// What topics and shards add up to.
@@ -310,6 +309,11 @@ impl Nats {
         Ok(self.shared.sweep().await?)
     }
 
+    /// How many topics this node follows: those that were used here lately. The others cost it no more than their place in the index.
+    pub fn followed_topics(&self) -> usize {
+        self.shared.topics_mut().len()
+    }
+
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().spawn_on(task, &self.shared.runtime);
     }
@@ -442,6 +446,16 @@ impl TopicLog for Nats {
         Box::pin(async move { shared.topics().await })
     }
 
+    fn unsettled_topics(&self) -> BoxFuture<'static, Result<Vec<TopicName>, ReadError>> {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.unsettled_topics().await })
+    }
+
+    fn may_have_settings(&self, topic: &TopicName) -> BoxFuture<'static, Result<bool, ReadError>> {
+        let (shared, topic) = (self.shared.clone(), topic.clone());
+        Box::pin(async move { shared.may_have_settings(&topic).await })
+    }
+
     fn health(&self) -> watch::Receiver<LogHealth> {
         self.shared.health.subscribe()
     }
@@ -474,6 +488,11 @@ impl TopicLog for Nats {
             };
             if tokio::time::timeout(shared.link.timings.finish_timeout(), finished).await.is_err() {
                 tracing::warn!("nats: close timed out, unacknowledged appends may or may not be stored");
+            }
+            if shared.options.purpose == NatsPurpose::Serve {
+                // The next node that uses these topics would read them from their beginning.
+                topics.iter().for_each(|topic| topic.place.shard.note_facts(topic));
+                let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, shared.keep_moved(topics.clone())).await;
             }
             topics.iter().for_each(|topic| topic.stop());
             contexts.iter().for_each(|context| context.stop());

@@ -1,17 +1,20 @@
 //! Which nodes live: each says so every few seconds under a key that expires.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::DeliverPolicy;
+use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 
 use super::Shared;
 use super::bucket::Bucket;
+use super::fault::NatsFault;
 use super::follow::{Course, Follow};
 use super::link::NatsLink;
+use super::open::NatsPurpose;
 use super::timings::Timings;
 use crate::LogHealth;
 
@@ -27,6 +30,9 @@ pub(super) struct NodeRegistry {
     gone: watch::Sender<u64>,
 }
 
+/// What a beat says of a node that only copies topics: nobody has a place there, so nothing is looked after when it ends. A gateway's beat is empty.
+const TRANSFER: &[u8] = b"transfer";
+
 /// What was heard of nodes.
 ///
 /// Invariant: a node that did not announce its stop is gone only once this node has listened for a lease without a break and has heard nothing
@@ -35,6 +41,8 @@ pub(super) struct NodeRegistry {
 struct NodeTable {
     timings: Timings,
     nodes: HashMap<String, NodeState>,
+    /// Those of them that only copy topics.
+    transfers: HashSet<String>,
     /// Since when nothing could have been missed. `None` while nobody listens.
     since: Option<Instant>,
     /// When anything was heard last. This node hears itself too, so that is never long ago.
@@ -74,8 +82,9 @@ impl NodeTable {
         self.since = None;
     }
 
-    /// Notes what a node said: that it lives, or that it stops. Says whether somebody has gone by it who was thought to live.
-    fn hear(&mut self, node: &str, lives: bool, now: Instant) -> bool {
+    /// Notes what a node said: that it lives, or that it stops. Says whether a gateway has gone by it that was thought to live.
+    fn hear(&mut self, node: &str, beat: Option<&[u8]>, now: Instant) -> bool {
+        let lives = beat.is_some();
         // This process stood still, or the server did.
         if self.newest.is_none_or(|newest| now.duration_since(newest) >= self.timings.silence_limit) {
             self.restart_listening(now);
@@ -83,7 +92,11 @@ impl NodeTable {
         self.newest = Some(now);
         let word = if lives { NodeState::Lived(now) } else { NodeState::Gone };
         let before = self.nodes.insert(node.to_owned(), word);
-        !lives && matches!(before, Some(NodeState::Lived(_)))
+        let was_transfer = self.transfers.remove(node);
+        if beat == Some(TRANSFER) {
+            self.transfers.insert(node.to_owned());
+        }
+        !lives && !was_transfer && matches!(before, Some(NodeState::Lived(_)))
     }
 
     fn is_alive(&self, node: &str, now: Instant) -> bool {
@@ -173,8 +186,11 @@ impl NodeRegistry {
                 // It may have been heard while it was asked about.
                 if !table.is_alive(&node, Instant::now()) {
                     table.nodes.insert(node.clone(), NodeState::Gone);
+                    let is_transfer = table.transfers.remove(&node);
                     drop(table);
-                    self.gone.send_modify(|count| *count += 1);
+                    if !is_transfer {
+                        self.gone.send_modify(|count| *count += 1);
+                    }
                     dead.push(node);
                 }
             }
@@ -201,13 +217,19 @@ impl NodeRegistry {
 }
 
 impl Shared {
+    /// Says once that this node lives.
+    pub(super) async fn put_beat(&self) -> Result<u64, NatsFault> {
+        let beat = if self.options.purpose == NatsPurpose::Serve { &[] } else { TRANSFER };
+        self.node_keys.put(&self.link, &self.node, Bytes::from_static(beat)).await
+    }
+
     /// Says that this node lives, for ever, and how NATS is.
     pub(super) async fn beat(self: Arc<Self>) {
         let timings = self.link.timings;
         let mut since = Instant::now();
         let mut connection = self.link.connection.subscribe();
         loop {
-            let beat = self.node_keys.put(&self.link, &self.node, bytes::Bytes::new());
+            let beat = self.put_beat();
             let beaten = tokio::time::timeout(timings.beat_timeout, beat).await;
             let pause = match beaten {
                 Ok(Ok(_)) => {
@@ -264,7 +286,7 @@ impl Shared {
                     let Ok(Some(messages)) = next else { break };
                     for message in messages {
                         let Some((node, value)) = self.node_keys.read(&message) else { continue };
-                        if self.nodes.table().hear(node, value.is_some(), Instant::now()) {
+                        if self.nodes.table().hear(node, value.map(|beat| &beat[..]), Instant::now()) {
                             self.nodes.gone.send_modify(|count| *count += 1);
                         }
                     }
@@ -287,7 +309,7 @@ mod tests {
     fn hears(table: &mut NodeTable, from: Instant, seconds: u32, others: &[&str]) -> Instant {
         for second in (0..=seconds).step_by(3) {
             for node in others.iter().chain(&["own"]) {
-                table.hear(node, true, from + ONE_SECOND * second);
+                table.hear(node, Some(b""), from + ONE_SECOND * second);
             }
         }
         from + ONE_SECOND * seconds
@@ -303,9 +325,9 @@ mod tests {
         assert!(table.is_alive("other", later), "its lease is not over");
         assert!(!table.is_alive("other", later + ONE_SECOND));
         assert!(!table.is_alive("never", later), "nothing was ever heard of it");
-        table.hear("other", true, later + ONE_SECOND);
+        table.hear("other", Some(b""), later + ONE_SECOND);
         assert!(table.is_alive("other", later + ONE_SECOND), "it is back");
-        assert!(table.hear("other", false, later + ONE_SECOND));
+        assert!(table.hear("other", None, later + ONE_SECOND));
         assert!(!table.is_alive("other", later + ONE_SECOND), "it announced its stop");
     }
 
@@ -320,10 +342,10 @@ mod tests {
         let gone = table.version(later + ONE_SECOND);
         assert_ne!(gone, version, "its lease is over");
         assert_eq!(table.version(later + ONE_SECOND), gone);
-        table.hear("other", true, later + ONE_SECOND);
+        table.hear("other", Some(b""), later + ONE_SECOND);
         let back = table.version(later + ONE_SECOND);
         assert_ne!(back, gone, "it is back");
-        table.hear("third", true, later + ONE_SECOND);
+        table.hear("third", Some(b""), later + ONE_SECOND);
         assert_ne!(table.version(later + ONE_SECOND), back, "there is another one");
     }
 

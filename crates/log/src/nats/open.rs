@@ -351,7 +351,6 @@ impl Nats {
             contexts: Mutex::default(),
             feeds: Feeds::default(),
             context_bytes: AtomicU64::new(0),
-            retentions: Mutex::default(),
             quota_exceeded: Notify::new(),
             folds,
             seat_keys,
@@ -368,7 +367,7 @@ impl Nats {
         counted.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let log = Self { shared: shared.clone(), lanes, tasks: Mutex::default(), beating: Mutex::default() };
         // Its stream may have been made just now, and elect a leader first.
-        let beat = patiently(&shared.link, || shared.node_keys.put(&shared.link, &shared.node, bytes::Bytes::new()));
+        let beat = patiently(&shared.link, || shared.put_beat());
         beat.await.map_err(|fault| OpenError::Unavailable(fault.to_string()))?;
         let ((seats, seats_seen), (nodes, nodes_heard)) = (oneshot::channel(), oneshot::channel());
         log.spawn(shared.clone().follow_nodes(nodes));

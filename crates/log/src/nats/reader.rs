@@ -4,6 +4,7 @@
 //! has everything up to some sequence, so one that has a later message of the topic, or its newest, lacks none before it. Tombstones stand in
 //! the places of redacted entries ([`super::redact`]).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,7 +177,12 @@ impl Shared {
     }
 
     /// Reads what is stored. What retention removes meanwhile is read for again: by what is kept then, it is a gap, or not wanted.
-    async fn read_stored(&self, name: &TopicName, span: Span, limit: usize) -> Result<Vec<Arc<Entry>>, ReadError> {
+    async fn read_stored(
+        self: &Arc<Self>,
+        name: &TopicName,
+        span: Span,
+        limit: usize,
+    ) -> Result<Vec<Arc<Entry>>, ReadError> {
         for _ in 0..MAX_REPLICA_ATTEMPTS {
             match self.read_once(name, span, limit).await? {
                 Some(entries) => return Ok(entries),
@@ -188,13 +194,18 @@ impl Shared {
 
     /// One try; `None` where entries were not there that should have been.
     async fn read_once(
-        &self,
+        self: &Arc<Self>,
         name: &TopicName,
         span: Span,
         limit: usize,
     ) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
         let place = self.place(name);
         place.shard.freshen(self).await?;
+        let is_half_deleted = |index: &TopicIndex| index.facts.may_be_half_deleted(index.removed.through);
+        if place.indexed(is_half_deleted) == Some(true) && self.followed(name).is_none() {
+            // Where it was deleted, only a node that follows it knows for certain.
+            self.standing(name).await?;
+        }
         let extent = self.known_extent(name, &place);
         let gap = || ReadError::Gap { resume: self.position(extent.map_or(0, |extent| extent.trimmed)) };
         let read = match (span, extent) {
@@ -397,6 +408,7 @@ impl Shared {
         };
         let topic = self.topic(name)?;
         topic.reach(extent.head, self.link.timings.answer_timeout).await?;
+        topic.place.shard.note_facts(&topic);
         let standing = topic.standing(extent.trimmed);
         if let Some(deletion) = &standing.deletion {
             self.erase_context(name, deletion.at).await?;
@@ -405,29 +417,76 @@ impl Shared {
     }
 
     pub(super) async fn topics(&self) -> Result<Vec<TopicSummary>, ReadError> {
-        self.freshen_all().await?;
-        let mut topics = Vec::new();
-        for shard in &self.shards {
-            topics.extend(shard.all_indexed(|index| {
-                let newest = index.newest().filter(|_| index.entries() > 0);
-                let summary = TopicSummary { name: index.name.clone(), entries: index.entries(), newest };
-                // A deleted topic is indexed until it is forgotten.
-                (summary, index.removed.is_deleted && index.entries() == 0)
-            }));
-        }
+        let indexed = |topics: &HashMap<String, TopicIndex>| topics.values().map(summary).collect::<Vec<_>>();
+        let looked = try_join_all(self.shards.iter().map(|shard| shard.look_freshly(self, indexed))).await?;
+        let topics = looked.into_iter().flat_map(|(topics, is_fresh)| {
+            topics.into_iter().map(move |(topic, is_deleted)| {
+                (
+                    TopicSummary {
+                        may_have_settings: topic.may_have_settings || !is_fresh,
+                        may_have_participants: topic.may_have_participants || !is_fresh,
+                        ..topic
+                    },
+                    is_deleted,
+                )
+            })
+        });
         let is_vacant = |name: &TopicName| {
             self.followed(name).and_then(|topic| topic.deletion()).is_some_and(|deletion| deletion.is_vacant)
         };
-        let listed = topics.into_iter().filter(|(topic, is_deleted)| !is_deleted && !is_vacant(&topic.name));
+        let listed = topics.filter(|(topic, is_deleted)| !is_deleted && !is_vacant(&topic.name));
         let mut listed: Vec<_> = listed.map(|(topic, _)| topic).collect();
         listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(listed)
+    }
+
+    /// See [`crate::TopicLog::unsettled_topics`].
+    pub(super) async fn unsettled_topics(&self) -> Result<Vec<TopicName>, ReadError> {
+        let looked = try_join_all(self.shards.iter().map(|shard| {
+            shard.look_freshly(self, |topics| {
+                topics.values().map(|index| (index.name.clone(), index.facts.clone())).collect::<Vec<_>>()
+            })
+        }));
+        let mut unsettled = Vec::new();
+        for (topics, is_fresh) in looked.await? {
+            for (name, facts) in topics {
+                // Only where somebody may be present are the seats looked at, and after that was known.
+                let is_unsettled =
+                    !is_fresh || facts.may_need_recovery(|participant| self.is_seated(&name, participant));
+                if is_unsettled {
+                    unsettled.push(name);
+                }
+            }
+        }
+        Ok(unsettled)
+    }
+
+    /// See [`crate::TopicLog::may_have_settings`].
+    pub(super) async fn may_have_settings(&self, name: &TopicName) -> Result<bool, ReadError> {
+        let place = self.place(name);
+        let settings = |topics: &HashMap<String, TopicIndex>| {
+            topics.get(&place.token).is_some_and(|index| index.facts.may_have_settings())
+        };
+        let (may_have, is_fresh) = place.shard.look_freshly(self, settings).await?;
+        Ok(may_have || !is_fresh)
     }
 
     /// Waits until everything of every shard has been taken in that was acknowledged before the call.
     pub(super) async fn freshen_all(&self) -> Result<(), NatsFault> {
         try_join_all(self.shards.iter().map(|shard| shard.freshen(self))).await.map(drop)
     }
+}
+
+/// What a list shows of a topic, and whether a deletion has removed everything: such a topic is indexed until it is forgotten.
+fn summary(index: &TopicIndex) -> (TopicSummary, bool) {
+    let summary = TopicSummary {
+        name: index.name.clone(),
+        entries: index.entries(),
+        newest: index.newest().filter(|_| index.entries() > 0),
+        may_have_settings: index.facts.may_have_settings(),
+        may_have_participants: index.facts.may_have_participants(),
+    };
+    (summary, index.removed.is_deleted && index.entries() == 0)
 }
 
 /// Whether a message is an entry at its own place.

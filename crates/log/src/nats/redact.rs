@@ -45,20 +45,22 @@ pub(super) fn in_its_place(record: Stored, sequence: u64) -> Option<Stored> {
 }
 
 impl Shared {
-    /// Erases what a notice says is redacted, however long that takes.
-    pub(super) async fn erase_all(self: Arc<Self>, topic: TopicName, redaction: MessageRedaction) {
+    /// Erases what a notice says is redacted, however long that takes. Says whether it was done before the log was closed.
+    pub(super) async fn erase_all(self: Arc<Self>, topic: TopicName, redaction: MessageRedaction) -> bool {
         while !*self.stop.borrow() {
             match self.erase_once(&topic, &redaction).await {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(NatsFault::Unavailable(why)) => {
                     tracing::debug!(%topic, %why, "nats: redacted message not erased yet, retrying");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
                 Err(fault) => {
-                    return tracing::error!(%topic, %fault, "nats: redacted message not erased, it stays in the stream");
+                    tracing::error!(%topic, %fault, "nats: redacted message not erased, it stays in the stream");
+                    return false;
                 }
             }
         }
+        false
     }
 
     /// The same for the append of the notice, which does not wait for ever: the follower of the topic goes on.

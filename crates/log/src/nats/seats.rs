@@ -98,6 +98,12 @@ impl Shared {
         RosterVersion::new(seats, self.nodes.version())
     }
 
+    /// Whether a participant has a place in a topic, on a node that lives.
+    pub(super) fn is_seated(&self, topic: &TopicName, participant: &ParticipantId) -> bool {
+        let view = self.seats.view();
+        view.seat(&StreamNames::seat(topic, participant)).is_some_and(|seat| self.is_held(seat))
+    }
+
     fn is_held(&self, seat: &SeatValue) -> bool {
         // What this node has let go of may not have been told yet.
         seat.nodes.iter().any(|node| match *node == self.node {

@@ -84,6 +84,8 @@ struct ShardState {
     topics: HashMap<String, Arc<Topic>>,
     /// The revision of the index that was kept last, as far as is known here, and up to where that is.
     kept: (u64, u64),
+    /// Facts were taken from folds since, which what was kept does not have.
+    has_new_facts: bool,
 }
 
 /// One question to the leader answers everybody who asked before it was put.
@@ -123,6 +125,36 @@ impl Shard {
     /// Something of every topic of the shard.
     pub(super) fn all_indexed<T>(&self, look: impl FnMut(&TopicIndex) -> T) -> Vec<T> {
         self.state().index.topics.values().map(look).collect()
+    }
+
+    /// Something of a topic's index, or of all of them, and whether that has everything that was acknowledged before the call. Where the shard is being
+    /// read anew it has not, although the shard was followed that far before.
+    pub(super) async fn look_freshly<T>(
+        &self,
+        shared: &Shared,
+        look: impl FnOnce(&HashMap<String, TopicIndex>) -> T,
+    ) -> Result<(T, bool), NatsFault> {
+        let last = self.last(shared).await?;
+        self.reach(last, shared.link.timings.answer_timeout).await?;
+        let state = self.state();
+        Ok((look(&state.index.topics), state.index.through >= last))
+    }
+
+    /// Puts what a topic's fold says in place of what the index knows of it, if the fold is as new as the index.
+    pub(super) fn note_facts(&self, topic: &Topic) {
+        let mut state = self.state();
+        let ShardState { index, has_new_facts, .. } = &mut *state;
+        let Some(known) = index.topics.get_mut(&topic.place.token) else { return };
+        // Only what is not certain can be more than the fold says.
+        if !known.facts.is_incomplete && !known.facts.has_work {
+            return;
+        }
+        if let Some(facts) = topic.facts(known.head, known.removed.through)
+            && facts != known.facts
+        {
+            known.facts = facts;
+            *has_new_facts = true;
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -327,7 +359,7 @@ impl Shard {
         let through = index.through;
         {
             let mut state = self.state();
-            state.kept = (revision, through);
+            (state.kept, state.has_new_facts) = ((revision, through), false);
             self.bytes.store(index.bytes(), Ordering::Relaxed);
             state.index = index;
         }
@@ -488,14 +520,15 @@ impl Shard {
     pub(super) async fn keep(&self, shared: &Shared, always: bool) -> Result<(), NatsFault> {
         loop {
             let (bytes, through, (revision, _)) = {
-                let state = self.state();
+                let mut state = self.state();
                 let is_new = state.index.through > state.kept.1;
                 let is_behind = state.index.through >= state.kept.1.saturating_add(MAX_BEHIND);
                 // A mark that has expired is not there for a node that starts.
                 let is_needed = always || state.index.expiring > state.kept.1;
-                if self.position.borrow().is_none() || !(is_behind || is_needed && is_new) {
+                if self.position.borrow().is_none() || !(is_behind || is_needed && is_new || state.has_new_facts) {
                     return Ok(());
                 }
+                state.has_new_facts = false;
                 (state.index.write(), state.index.through, state.kept)
             };
             let kept = match parts::keep(shared, &self.key(), through, bytes, revision).await {

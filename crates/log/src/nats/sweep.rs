@@ -30,6 +30,13 @@ pub(super) const QUOTA_INTERVAL: Duration = Duration::from_secs(5);
 /// How far a topic may go beyond what was kept of it last.
 const MAX_BEHIND: u64 = 1000;
 
+/// The same for a topic that nobody uses now: so many messages are read about as fast as what was kept.
+const MAX_BEHIND_IDLE: u64 = 64;
+/// After how long without use that counts.
+const IDLE_KEEP_DELAY: Duration = Duration::from_secs(60);
+/// Of how many topics that is kept at once.
+const CONCURRENT_KEEPS: usize = 16;
+
 /// How many topics of a shard are looked after at once, and how many shards.
 const CONCURRENT_SWEEPS: usize = 8;
 
@@ -76,6 +83,7 @@ impl TopicReview {
 impl Shared {
     /// Goes through all topics once. A failure of one is reported at the end, and does not delay the others for long.
     pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), NatsFault> {
+        self.keep_idle().await;
         self.evict();
         self.count_contexts().await?;
         let swept = stream::iter(self.shards.clone()).map(|shard| async move { self.sweep_shard(&shard).await });
@@ -279,31 +287,39 @@ impl Shared {
     fn known_retention(&self, name: &TopicName) -> Option<TopicRetention> {
         match self.followed(name) {
             Some(topic) => topic.retention(),
-            None => self.retentions.lock().get(name).copied(),
+            None => self.place(name).indexed(|index| index.facts.retention).flatten(),
         }
+    }
+
+    /// Keeps what the topics add up to that nobody has used for a moment, so that the next node that uses them need not read them.
+    async fn keep_idle(&self) {
+        let topics: Vec<_> = self.topics_mut().values().cloned().collect();
+        topics.iter().for_each(|topic| topic.place.shard.note_facts(topic));
+        let idle = topics.into_iter().filter(|topic| topic.idle_for() >= IDLE_KEEP_DELAY).collect();
+        self.keep_moved(idle).await;
+    }
+
+    /// Keeps what some topics add up to, of those that have moved on since that was kept.
+    pub(super) async fn keep_moved(&self, topics: Vec<Arc<Topic>>) {
+        let moved = topics.into_iter().filter(|topic| topic.behind() >= MAX_BEHIND_IDLE && !topic.is_erasing());
+        let keep = |topic: Arc<Topic>| async move {
+            if let Err(fault) = self.keep_newest(&topic).await {
+                tracing::debug!(topic = %topic.name, %fault, "nats: state of an idle topic not kept, retrying");
+            }
+        };
+        stream::iter(moved).for_each_concurrent(CONCURRENT_KEEPS, keep).await;
     }
 
     /// Stops following topics and contexts that nobody has used for a while.
     fn evict(&self) {
-        let mut evicted = Vec::new();
         self.topics_mut().retain(|name, topic| {
             let is_used = self.hub.is_followed(name) || topic.idle_for() < IDLE_TIMEOUT;
             if !is_used {
                 topic.close_lane();
                 topic.stop();
-                evicted.push(topic.clone());
             }
             is_used
         });
-        let mut retentions = self.retentions.lock();
-        retentions.retain(|name, _| self.place(name).indexed(|_| ()).is_some());
-        for topic in &evicted {
-            // Nobody follows it any more, and its entries are removed in their time all the same.
-            if let Some(own) = topic.retention().filter(|own| *own != TopicRetention::default()) {
-                retentions.insert(topic.name.clone(), own);
-            }
-        }
-        drop(retentions);
         self.contexts_mut().retain(|name, context| {
             let is_used = self.feeds.is_followed(name) || context.idle_for() < IDLE_TIMEOUT;
             if !is_used {

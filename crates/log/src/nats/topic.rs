@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -18,6 +19,7 @@ use super::redact;
 use super::shard::TopicAddress;
 use super::snapshot::Snapshot;
 use super::stored::FollowedBytes;
+use super::topic_facts::TopicFacts;
 use super::topic_index::TopicIndex;
 use crate::{Deletion, Fold, FoldEffect, Ignored, Standing};
 
@@ -45,6 +47,8 @@ pub(super) struct Topic {
     /// It must be read from what was kept again.
     broken: Notify,
     used: Mutex<Instant>,
+    /// How many redactions that came by are being carried out.
+    erasing: Arc<AtomicUsize>,
     stop: watch::Sender<bool>,
     /// Whether the lane has ended.
     pub(super) ended: watch::Sender<bool>,
@@ -113,6 +117,7 @@ impl Topic {
             head: watch::Sender::new(None),
             broken: Notify::new(),
             used: Mutex::new(Instant::now()),
+            erasing: Arc::default(),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),
         }
@@ -223,6 +228,18 @@ impl Topic {
     /// How many messages have been folded since something was kept.
     pub(super) fn behind(&self) -> u64 {
         self.state().behind
+    }
+
+    /// Whether a redaction that came by is not carried out. A fold that is kept has its notice, so nobody would carry it out by that fold.
+    pub(super) fn is_erasing(&self) -> bool {
+        self.erasing.load(Ordering::SeqCst) > 0
+    }
+
+    /// What the fold says of the topic, if it has everything up to a sequence.
+    pub(super) fn facts(&self, head: u64, removed_through: u64) -> Option<TopicFacts> {
+        let state = self.state();
+        let is_whole = state.is_live && state.fold.through() >= head;
+        is_whole.then(|| TopicFacts::of(&state.fold, removed_through, self.is_erasing()))
     }
 
     /// Makes an entry of a message.
@@ -453,7 +470,14 @@ impl Topic {
         if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(&entry.envelope)
             && !is_copied
         {
-            let erasing = shared.clone().erase_all(self.name.clone(), *redaction);
+            self.erasing.fetch_add(1, Ordering::SeqCst);
+            let count = self.erasing.clone();
+            let erased = shared.clone().erase_all(self.name.clone(), *redaction);
+            let erasing = async move {
+                if erased.await {
+                    count.fetch_sub(1, Ordering::SeqCst);
+                }
+            };
             shared.lanes.lock().spawn_on(erasing, &shared.runtime);
         }
         let ignored = match is_copied {

@@ -13,6 +13,7 @@ use super::link::Stored;
 use super::mark::TopicMark;
 use super::names::{MARK, is_entry_token};
 use super::stored::message_bytes;
+use super::topic_facts::TopicFacts;
 use super::{TOPIC, import, redact};
 
 /// How long a block is at most, but for its last entry.
@@ -52,6 +53,9 @@ pub(super) struct TopicIndex {
     /// The sequences of redacted entries that are kept: records have their tombstones.
     #[serde(default)]
     holes: BTreeSet<u64>,
+    /// What its fold may say. Earlier versions did not keep it.
+    #[serde(default = "TopicFacts::incomplete", rename = "f")]
+    pub(super) facts: TopicFacts,
     /// How often something was removed or redacted, as far as this process has seen.
     #[serde(skip)]
     pub(super) changes: u64,
@@ -68,6 +72,7 @@ impl TopicIndex {
             removed: TopicMark { through: before, ..TopicMark::default() },
             blocks: VecDeque::new(),
             holes: BTreeSet::new(),
+            facts: TopicFacts::default(),
             changes: 0,
         }
     }
@@ -151,6 +156,7 @@ impl TopicIndex {
         if stored.sequence <= self.removed.through {
             return;
         }
+        self.facts.add(stored);
         if let Some((of, _)) = redact::stands_for(stored)
             && of != stored.sequence
         {
@@ -186,6 +192,8 @@ impl TopicIndex {
         if mark.through < self.removed.through || is_known {
             return false;
         }
+        // What is missing may have been anything.
+        self.facts.is_incomplete |= mark.through > self.head || mark.count > self.count;
         // Some of them were removed before they came by. Where nothing is known of what is left, that is all there is to count.
         if mark.count > self.count || mark.through >= self.head {
             (self.count, self.bytes) = (mark.count, mark.bytes);
@@ -340,6 +348,26 @@ mod tests {
             index.take(PREFIX, &entry(sequence, topic));
         }
         index
+    }
+
+    #[test]
+    fn what_a_node_has_not_seen_may_have_been_anything() {
+        let facts = |index: &ShardIndex| index.topics["odd"].facts.is_incomplete;
+        // An index of an earlier version has no facts.
+        let mut form: serde_json::Value = serde_json::from_slice(&index(9).write()).expect("plain JSON");
+        form["topics"]["odd"].as_object_mut().expect("a topic").remove("f");
+        assert!(facts(&ShardIndex::read(&serde_json::to_vec(&form).expect("plain JSON")).expect("an index")));
+        let removed = |through, count| TopicMark { through, count, bytes: 100, ..TopicMark::default() };
+        for (through, count, is_incomplete) in [(5, 3, false), (9, 5, false), (9, 7, true), (11, 6, true)] {
+            let mut index = index(9);
+            assert!(!facts(&index));
+            index.take(PREFIX, &mark(10, "odd", &removed(through, count)));
+            assert_eq!(facts(&index), is_incomplete, "removed through {through}, {count} entries");
+        }
+        // Of this topic nothing else is left.
+        let mut index = ShardIndex::after(0);
+        index.take(PREFIX, &mark(10, "odd", &removed(9, 5)));
+        assert!(facts(&index));
     }
 
     #[test]

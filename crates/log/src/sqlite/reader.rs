@@ -228,7 +228,10 @@ impl ReadSource {
                     Some(&(head, newest)) if head > extent.head => (head, newest),
                     _ => (extent.head, extent.newest),
                 };
-                summaries.push(TopicSummary { name, entries: head - trimmed, newest });
+                let entries = head - trimmed;
+                // What a fold costs here is little, so nothing is kept for it.
+                let (may_have_settings, may_have_participants) = (true, true);
+                summaries.push(TopicSummary { name, entries, newest, may_have_settings, may_have_participants });
             }
             Ok(summaries)
         })
