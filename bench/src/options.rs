@@ -40,7 +40,7 @@ Options:
                   of `growth`: readers, many-rooms, history, stored-topics, idle, join [default: all]; of `attacks`: rooms, bytes, flood, bodies, reads, malformed,
                   connections, churn, strangers [default: all]
   --rounds N      how often each contender has its turn [default: 3; of `tails`: 1]
-  --seconds S     length of one measurement [default: 3; of `soak`: 3600; of `tails`: 120]
+  --seconds S     length of one measurement [default: 3; of `soak`: 3600; of `tails`: 120; of `attacks`: 10]
   --entries N     the longest history of `growth`, up to 10000000 [default: 1000000]
   --window LIST   messages in flight in a saturated fan-out, measured once with each; `check` judges the smallest
                   [default: 512; of `check`: 16,64,512]. Other commands than `run` and `check` take one
@@ -110,6 +110,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Bench
     let (seconds, quick_millis) = match command.as_deref() {
         Some("soak") => (3600, 10_000),
         Some("tails") => (120, 1000),
+        Some("attacks") => (10, 400),
         _ => (3, 400),
     };
     let known_scenarios = scenarios.clone();
