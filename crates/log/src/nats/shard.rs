@@ -538,7 +538,10 @@ impl Shard {
                     Some((revision, bytes)) => (revision, ShardIndex::read(&bytes).map_or(0, |kept| kept.through)),
                     None => (0, 0),
                 },
-                Err(fault) => return Err(fault),
+                Err(fault) => {
+                    self.state().has_new_facts = true;
+                    return Err(fault);
+                }
             };
             self.state().kept = kept;
             if kept.1 >= through {
