@@ -10,8 +10,10 @@ const MAX_FRAMES = 24;
 const SPECIAL = /[\\`*_~[\]!@\nh]/;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 const WORD = /[\p{L}\p{N}_]/u;
-// Of the characters of participant ids those that no sentence puts between a mention and the next word.
+// The characters of participant ids without spaces, slashes and those that often follow a mention in a sentence.
 const ID = /[A-Za-z0-9._:~@!#$+=|-]/;
+// Another mention follows: `@alice+@bob`.
+const NEXT_MENTION = /[+=|,!#$]@/y;
 
 /**
  * One left-to-right pass. What is open is a stack of frames; a frame that is never closed becomes text again.
@@ -216,7 +218,11 @@ export class Inlines {
     const { text, at } = this;
     if (WORD.test(text[at - 1] ?? ' ') || !/[A-Za-z0-9_]/.test(text[at + 1] ?? '')) return null;
     let end = at + 1;
-    while (end - at <= 128 && ID.test(text[end] ?? '')) end += 1;
+    while (end - at <= 128 && ID.test(text[end] ?? '')) {
+      NEXT_MENTION.lastIndex = end;
+      if (NEXT_MENTION.test(text)) break;
+      end += 1;
+    }
     this.meter.steps += end - at;
     while (/[.:~@!#$+=|-]/.test(text[end - 1])) end -= 1;
     return this.after(plain, { type: 'mention', id: text.slice(at + 1, end) }, end);

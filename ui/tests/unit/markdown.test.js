@@ -71,6 +71,7 @@ const CASES = [
   ['<img src=x onerror=alert(1)>', 'p(<img src=x onerror=alert(1)>)'],
   ['ask @auth0|5f7c, @a+b=c#1 or @x!y$z: now!', 'p(ask mention(auth0|5f7c), mention(a+b=c#1) or mention(x!y$z): now!)'],
   ['done, @rover! or @rover= or |@rover|', 'p(done, mention(rover)! or mention(rover)= or |mention(rover)|)'],
+  ['@alice+@bob, @x=@y!@z', 'p(mention(alice)+mention(bob), mention(x)=mention(y)!mention(z))'],
   ['hi @rover, and @a.b: me@example.org', 'p(hi mention(rover), and mention(a.b): me@example.org)'],
   ['@ @- @.', 'p(@ @- @.)'],
 ];

@@ -1,4 +1,4 @@
-//! A topic that a command let distances = known.iter().map(|name| (strsim::levenshtein(wanted.as_str(), name.as_str()), name));s must exist: a misspelt name would make a room in which nobody is.
+//! A topic that a command names must exist: a misspelt name would make a room in which nobody is.
 
 use clap::Args;
 use salon_client::{Client, RestError};

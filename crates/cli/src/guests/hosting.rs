@@ -100,7 +100,7 @@ impl Hosting {
                 self.follow(plan);
             }
             Err(error) => {
-                tracing::error!("guests: configuration unreadable, keeping the guests as they are: {error:#}")
+                tracing::error!("guests: configuration not used, keeping the guests as they are: {error:#}")
             }
         }
     }

@@ -494,13 +494,19 @@ fn signing_out_closes_what_the_browser_has_open() {
             TestSocket::connect(running.address, late.header("Origin", leaves.origin())).await.expect("it listens");
         assert_eq!(late.expect_err("a ticket of an ended sign-in").status, 401);
 
-        // A page of another port has put a second value under the name of the cookie. It keeps nobody signed in, wherever it stands.
+        // A page of another port has put a second value under the name of the cookie. It keeps nobody signed in, wherever it stands; a sign-in that it
+        // stands for ends, too.
+        let mut other = Browser::new(running.address);
+        other.sign_in(json!({ "token": token })).await;
         for is_first in [true, false] {
             let mut disturbed = Browser::new(running.address);
             disturbed.sign_in(json!({ "token": token })).await;
             let mut tab = disturbed.enter(TOPIC).await;
             let own = disturbed.cookie.clone().expect("a cookie");
-            let planted = format!("{}=planted", own.split_once('=').expect("a value").0);
+            let planted = match is_first {
+                true => format!("{}=planted", own.split_once('=').expect("a value").0),
+                false => other.cookie.clone().expect("a cookie"),
+            };
             let both = if is_first { [planted, own.clone()] } else { [own.clone(), planted] };
             disturbed.cookie = Some(both.join("; "));
             assert_eq!(disturbed.get("/v0/session").await.status, 401, "nobody can say which of them counts");
@@ -508,6 +514,7 @@ fn signing_out_closes_what_the_browser_has_open() {
             disturbed.cookie = Some(own);
             assert_eq!(disturbed.get("/v0/session").await.status, 401, "the sign-in goes on");
             assert_eq!(end_of(&mut tab).await, TestSocketEvent::Closed(4401, "the token has expired".into()));
+            assert_eq!(other.get("/v0/session").await.status, if is_first { 200 } else { 401 });
         }
 
         let chat = json!({ "protocol": "mcp-x/v0", "id": "still-here", "ts": "2025-08-17T14:00:00Z", "from": "alice", "to": [],

@@ -27,6 +27,7 @@ use salon_protocol::{Code, ParticipantId, RateLimit, Timestamp, TokenBucket, Top
 use serde::Serialize;
 
 use crate::auth::Grant;
+use crate::gateway::network;
 use files::AuditFiles;
 use shares::{SenderShare, SenderShares};
 use writer::{AuditMessage, AuditWriter, Output};
@@ -177,16 +178,21 @@ impl Trail {
 }
 
 impl AuditEvent {
-    /// The share that the event takes from. A sign-in takes from none, and neither does what a participant does in a room.
-    fn share(&self) -> Option<SenderShare<'_>> {
-        let own = || self.participant.as_ref().map(|participant| (participant, self.event));
-        match self.event {
-            AuditKind::AuthFailed => Some(None),
-            AuditKind::Refusal => Some(own()),
-            // Every request with a token has one. That of a sign-in says so in its reason.
-            AuditKind::AuthOk if self.reason.is_none() => Some(own()),
-            _ => None,
-        }
+    /// The share that the event takes from, `Some(None)` for senders without a valid token. What a participant does in a room takes from none.
+    fn share(&self) -> Option<Option<SenderShare>> {
+        let is_accepted = match self.event {
+            AuditKind::AuthFailed => return Some(None),
+            AuditKind::Refusal => false,
+            AuditKind::AuthOk => true,
+            _ => return None,
+        };
+        Some(self.participant.clone().map(|participant| SenderShare {
+            participant,
+            kind: self.event,
+            code: self.code,
+            token_id: self.token_id.clone().filter(|_| is_accepted),
+            network: self.address.filter(|_| is_accepted).map(network),
+        }))
     }
 }
 

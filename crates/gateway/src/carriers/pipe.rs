@@ -11,6 +11,8 @@ use std::time::Duration;
 use std::{io, mem};
 
 use axum::body::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Fuse, FusedFuture};
 use hyper::body::Frame;
 use parking_lot::{Mutex, MutexGuard};
 use salon_dialects::StreamId;
@@ -215,14 +217,14 @@ impl Drop for PipeReader {
 pub(super) struct EventBody {
     listener: PipeReader,
     keep_alive: Interval,
-    access_ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    access_ended: Fuse<BoxFuture<'static, ()>>,
 }
 
 impl EventBody {
     pub(super) fn new(listener: PipeReader, access: &RequestAccess) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE_INTERVAL, KEEP_ALIVE_INTERVAL);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { listener, keep_alive, access_ended: Box::pin(access.ended()) }
+        Self { listener, keep_alive, access_ended: access.ended().boxed().fuse() }
     }
 }
 
@@ -231,7 +233,8 @@ impl hyper::body::Body for EventBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.access_ended.as_mut().poll(cx).is_ready() {
+        // A body may be polled after its end.
+        if self.access_ended.is_terminated() || self.access_ended.poll_unpin(cx).is_ready() {
             return Poll::Ready(None);
         }
         if let Poll::Ready(piece) = self.listener.poll_piece(cx) {

@@ -132,11 +132,11 @@ fn unambiguous(request: &Request) -> Result<&str, Problem> {
     Ok(host)
 }
 
-/// Whether a proxy says that it passed the request on: by RFC 7239, by RFC 9110 §7.6.3, or by the headers that many use instead. One that
-/// says nothing is not seen.
-pub(super) fn is_proxied(headers: &HeaderMap) -> bool {
+/// The header by which a proxy says that it passed the request on: of RFC 7239, of RFC 9110 §7.6.3, or one that many use instead. A proxy that adds
+/// none is not detected.
+pub(super) fn proxy_header(headers: &HeaderMap) -> Option<&HeaderName> {
     let names = ["forwarded", "via", "x-real-ip"];
-    headers.keys().any(|name| names.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-"))
+    headers.keys().find(|name| names.contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-"))
 }
 
 /// The origin to mark the answer for, when the request names one that is allowed.
@@ -148,8 +148,9 @@ fn check(
 ) -> Result<Option<HeaderValue>, Problem> {
     let forbidden = |message: &str| Problem::new(Code::Forbidden, message);
     // Development mode trusts every client that reaches a loopback address, which behind a proxy is anybody.
-    if gateway.config.dev && is_proxied(headers) {
-        return Err(forbidden("development mode does not serve requests that came through a proxy"));
+    if let Some(name) = proxy_header(headers).filter(|_| gateway.config.dev) {
+        let message = format!("development mode does not serve requests that came through a proxy (`{name}`)");
+        return Err(forbidden(&message));
     }
     if !inside && !gateway.is_own_host(host) {
         return Err(forbidden("this gateway does not serve that `Host`; allow it with --http-hosts"));
@@ -186,10 +187,10 @@ mod tests {
         let with =
             |name: &'static str| HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("x"))]);
         for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host"] {
-            assert!(is_proxied(&with(name)), "{name}");
+            assert_eq!(proxy_header(&with(name)).map(HeaderName::as_str), Some(name));
         }
         for name in ["host", "x-real", "viaduct", "x-forwarded"] {
-            assert!(!is_proxied(&with(name)), "{name}");
+            assert_eq!(proxy_header(&with(name)), None, "{name}");
         }
     }
 

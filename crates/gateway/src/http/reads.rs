@@ -9,8 +9,8 @@ use salon_protocol::{Code, ParticipantId, RateLimit, Refusal, TokenBucket};
 /// How many times as many reads as a second's may come at once.
 const BURST: u32 = 10;
 
-/// From how many participants on those are forgotten who have read nothing for a while.
-const MAX_IDLE_READERS: usize = 1024;
+/// Above this number of participants, a new one makes the gateway forget those that have read nothing for a while.
+const SWEEP_ABOVE: usize = 1024;
 
 /// A token bucket for each participant that reads.
 pub(crate) struct ReadRates {
@@ -33,7 +33,7 @@ impl ReadRates {
         let Some(limit) = &self.limit else { return Ok(()) };
         let now = self.began.elapsed();
         let mut buckets = self.buckets.lock();
-        if buckets.len() >= MAX_IDLE_READERS && !buckets.contains_key(participant) {
+        if buckets.len() >= SWEEP_ABOVE && !buckets.contains_key(participant) {
             buckets.retain(|_, bucket| !bucket.is_full(now));
         }
         limit.take(buckets.entry(participant.clone()).or_default(), 1, now).map_err(|wait| {

@@ -11,7 +11,7 @@ use salon_protocol::{Code, PROTOCOL, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::guard::is_proxied;
+use super::guard::proxy_header;
 use super::{Incoming, Problem};
 use crate::clock;
 use crate::gateway::GatewayState;
@@ -65,7 +65,7 @@ pub(super) async fn ready(State(gateway): State<Arc<GatewayState>>) -> Result<Js
     responses((status = 200, description = "The counters", content_type = "text/plain", body = String), (status = "4XX", description = "Refused", body = super::ProblemBody)))]
 pub(super) async fn metrics(incoming: Incoming, request: Request) -> Result<Response, Problem> {
     // A proxy on this machine makes everybody look local, and says so.
-    if is_proxied(request.headers()) || !incoming.ip().is_loopback() {
+    if proxy_header(request.headers()).is_some() || !incoming.ip().is_loopback() {
         let grant = incoming.credentials(request.headers(), None).by_header()?;
         if !grant.permissions.iter().any(|permission| permission == METRICS_PERMISSION) {
             return Err(Problem::new(Code::Forbidden, "this token lacks the permission `metrics`"));

@@ -103,8 +103,10 @@ pub(crate) async fn begin(incoming: Incoming, request: Request) -> Result<Respon
     let now = clock::now();
     let credentials = incoming.credentials(&parts.headers, None);
     let grant = credentials.by_sign_in(shown).inspect_err(|_| ui.failures.count(address, now))?;
-    // Every sign-in is a record of the audit trail.
-    gateway.reads.take(&grant.participant)?;
+    // Every sign-in is a record of the audit trail. A code works once, so a refusal would use it up for nothing.
+    if given.token.is_some() {
+        gateway.reads.take(&grant.participant)?;
+    }
     let SignedIn { value, grant } = ui.sign_ins.begin(grant, now)?;
     // A second line, from the token's id to that of what stands in for it.
     let event = AuditEvent::new(AuditKind::AuthOk, now).grant(&grant).address(address);

@@ -1,6 +1,6 @@
 //! The host's tools: what `tools/list` shows of them, and what serves each.
 //!
-//! A tool is a file that describes and serves it, and a line in each of the two lists here.
+//! A new tool is a file that describes and serves it, and a line in each of the two lists here. Six older ones are described in `descriptions`.
 
 use std::sync::{Arc, LazyLock};
 
