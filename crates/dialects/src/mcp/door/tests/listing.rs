@@ -105,7 +105,7 @@ fn who_has_met_the_client_and_may_ask_it_things_is_listed_in_its_name() {
     ⇒ bob {"id":"s-3","method":"tools/call","params":{"name":"t"}}
     ⇒ bob {"id":"s-4","method":"tools/list"}
     ⇒ bob {"id":"s-5","method":"tools/list","params":{"cursor":"more"}}
-    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_clients_that_answer_HASH"}]}}
+    ← {"id":2,"result":{"tools":[{"name":"bob__t"},{"name":"bob__only_for_clients_that_answer_abd12609"}]}}
     consult bob prompts/list
     consult carol prompts/list
     ⇒ bob {"id":"s-6","method":"prompts/list"}
