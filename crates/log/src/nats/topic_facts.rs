@@ -82,11 +82,6 @@ impl TopicFacts {
         self.is_incomplete || self.has_work || !self.present.iter().all(is_seated)
     }
 
-    /// Whether a deletion may not have removed yet what it removes.
-    pub(super) fn may_be_half_deleted(&self, removed_through: u64) -> bool {
-        self.is_incomplete || self.deleted_at > removed_through
-    }
-
     /// Takes in the topic's next message.
     pub(super) fn add(&mut self, stored: &Stored) {
         let Some(envelope) = gateway_envelope(stored) else {
