@@ -254,11 +254,11 @@ impl Shared {
         }
     }
 
-    /// Keeps what a topic's entries add up to, unless somebody has kept enough; says as of where.
+    /// Keeps what a topic's entries add up to, unless somebody has kept enough, or that may not be kept now; says as of where something is kept.
     pub(super) async fn keep(&self, topic: &Topic, trimmed: u64, needed: u64) -> Result<u64, NatsFault> {
         let (mut revision, mut kept) = topic.kept().unwrap_or_default();
         loop {
-            let snapshot = topic.snapshot(trimmed);
+            let Some(snapshot) = topic.snapshot(trimmed) else { return Ok(kept) };
             if kept >= snapshot.head || (needed > 0 && kept >= needed) {
                 return Ok(kept);
             }
@@ -280,7 +280,12 @@ impl Shared {
     /// Keeps what a topic's entries add up to now, in place of what was kept before.
     pub(super) async fn keep_newest(&self, topic: &Topic) -> Result<(), NatsFault> {
         let Some(trimmed) = topic.place.indexed(|index| index.removed.through) else { return Ok(()) };
-        self.keep(topic, trimmed, 0).await.map(drop)
+        let folded = topic.head();
+        let kept = self.keep(topic, trimmed, 0).await?;
+        match folded.is_some_and(|folded| kept >= folded) {
+            true => Ok(()),
+            false => Err(NatsFault::unavailable("the state of a topic cannot be kept now")),
+        }
     }
 
     /// The retention in a topic's settings, as far as it is known here.

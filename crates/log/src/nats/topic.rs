@@ -100,6 +100,20 @@ pub(super) struct FollowState {
     has_missed: bool,
 }
 
+impl FollowState {
+    /// What to keep of the entries so far. Calls that retention has removed are part of it: whether an answer counts must not depend
+    /// on which node has looked after retention, and when. `None` while the topic is read from the past again: its fold may lack entries then.
+    fn snapshot(&mut self, epoch: u32, trimmed: u64) -> Option<Snapshot> {
+        if !self.is_live {
+            return None;
+        }
+        self.ignored = self.ignored.split_off(&(trimmed + 1));
+        let ignored = self.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
+        self.stored.trim(trimmed);
+        Some(Snapshot::new(self.fold.standing(epoch, 0), ignored, self.stored.form()))
+    }
+}
+
 impl Topic {
     pub(super) fn new(
         shared: &Shared,
@@ -189,14 +203,9 @@ impl Topic {
         self.state().fold.standing(self.epoch, trimmed)
     }
 
-    /// What to keep of the entries so far. Calls that retention has removed are part of it: whether an answer counts must not depend
-    /// on which node has looked after retention, and when.
-    pub(super) fn snapshot(&self, trimmed: u64) -> Snapshot {
-        let mut state = self.state();
-        state.ignored = state.ignored.split_off(&(trimmed + 1));
-        let ignored = state.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
-        state.stored.trim(trimmed);
-        Snapshot::new(state.fold.standing(self.epoch, 0), ignored, state.stored.form())
+    /// What to keep of the entries so far, if that may be kept now.
+    pub(super) fn snapshot(&self, trimmed: u64) -> Option<Snapshot> {
+        self.state().snapshot(self.epoch, trimmed)
     }
 
     /// Why the entry at an offset counts for nothing, if it does. Only for what has been followed.
@@ -524,4 +533,18 @@ pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, NatsFault
     let position = Position { epoch, offset };
     let stamp = stored.headers.get(STAMP).and_then(|stamp| Stamp::restore(stamp.as_str()));
     Ok(Arc::new(Entry { position, arrived, stamp, envelope }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fold_that_may_lack_entries_is_not_kept() {
+        let mut state = FollowState::default();
+        state.fold.pass(7);
+        assert!(state.snapshot(1, 0).is_none(), "the topic is read from the past again");
+        state.is_live = true;
+        assert_eq!(state.snapshot(1, 0).map(|snapshot| snapshot.head), Some(7));
+    }
 }
