@@ -351,7 +351,7 @@ impl TopicLog for Nats {
             let stored = shared.submit(&topic, envelope, stamp, None);
             return Box::pin(async move {
                 let appended = stored.await?;
-                shared.erase_soon(&topic, &redaction).await;
+                shared.erase_soon(&topic, appended.entry.position.offset, &redaction).await;
                 Ok(appended)
             });
         }

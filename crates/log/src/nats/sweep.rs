@@ -306,7 +306,7 @@ impl Shared {
 
     /// Keeps what some topics add up to, of those that have moved on since that was kept.
     pub(super) async fn keep_moved(&self, topics: Vec<Arc<Topic>>) {
-        let moved = topics.into_iter().filter(|topic| topic.behind() >= MAX_BEHIND_IDLE && !topic.is_erasing());
+        let moved = topics.into_iter().filter(|topic| topic.behind() >= MAX_BEHIND_IDLE);
         let keep = |topic: Arc<Topic>| async move {
             if let Err(fault) = self.keep_newest(&topic).await {
                 tracing::debug!(topic = %topic.name, %fault, "nats: state of an idle topic not kept, retrying");
