@@ -16,7 +16,7 @@ use super::fault::NatsFault;
 use super::follow::expecting;
 use super::mark::TopicMark;
 use super::reader::clock;
-use super::shard::{Shard, TopicAddress};
+use super::shard::{IndexKeep, Shard, TopicAddress};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
 use super::topic_index::TopicIndex;
@@ -108,7 +108,8 @@ impl Shared {
         let tended: Vec<_> = tended.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         // After a failure a mark may be stored.
         let has_removed = tended.iter().any(|tended| !matches!(tended, Ok(false)));
-        shard.keep(self, has_removed).await?;
+        let keep = if has_removed { IndexKeep::Always } else { IndexKeep::WhenBehind };
+        shard.keep(self, keep).await?;
         tended.into_iter().try_for_each(|tended| tended.map(drop)).and(unpurged)
     }
 
