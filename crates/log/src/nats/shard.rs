@@ -155,6 +155,10 @@ impl Shard {
     pub(super) fn note_facts(&self, topic: &Topic) {
         let mut state = self.state();
         let ShardState { index, has_new_facts, .. } = &mut *state;
+        // While the shard is read again, the fold may be of messages that are lost.
+        if self.position.borrow().is_none() {
+            return;
+        }
         let Some(known) = index.topics.get_mut(&topic.place.token) else { return };
         // Only what is not certain can be more than the fold says.
         if !known.facts.is_incomplete && !known.facts.has_work {
@@ -288,6 +292,8 @@ impl Shard {
                 // Nobody may take what is known of a shard that is being read for all there is.
                 self.position.send_replace(None);
             }
+            // Before the index is replaced, so that no fold of what is lost is taken for as new as it; and after, for topics that came to it meanwhile.
+            self.restart_topics();
             self.restore(shared, first.saturating_sub(1), last).await?;
             self.restart_topics();
         }
