@@ -160,13 +160,7 @@ impl Shard {
             return;
         }
         let Some(known) = index.topics.get_mut(&topic.place.token) else { return };
-        // Only what is not certain can be more than the fold says.
-        if !known.facts.is_incomplete && !known.facts.has_work {
-            return;
-        }
-        if let Some(facts) = topic.facts(known.head, known.removed.through)
-            && facts != known.facts
-        {
+        if let Some(facts) = topic.corrected_facts(known.head, known.removed.through, &known.facts) {
             known.facts = facts;
             *has_new_facts = true;
         }

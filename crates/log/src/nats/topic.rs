@@ -259,11 +259,11 @@ impl Topic {
         self.state().erasing.contains(&notice)
     }
 
-    /// What the fold says of the topic, if it has everything up to a sequence.
-    pub(super) fn facts(&self, head: u64, removed_through: u64) -> Option<TopicFacts> {
+    /// What the fold says of the topic, if it has everything up to a sequence, and where that differs from what is known.
+    pub(super) fn corrected_facts(&self, head: u64, removed_through: u64, known: &TopicFacts) -> Option<TopicFacts> {
         let state = self.state();
         let is_whole = state.is_live && state.fold.through() >= head;
-        is_whole.then(|| TopicFacts::of(&state.fold, removed_through, state.is_erasing()))
+        if is_whole { known.corrected(&state.fold, removed_through, state.is_erasing()) } else { None }
     }
 
     /// Makes an entry of a message.
