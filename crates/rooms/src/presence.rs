@@ -178,7 +178,7 @@ impl Room {
         if *self.log.health().borrow() != LogHealth::Writable {
             return Ok(false);
         }
-        // Read before the roster: what changes between the two is looked at the next time.
+        // Read before the roster, and after it: what changes between the two is looked at the next time.
         let version = self.log.roster_version(&self.topic);
         let is_announced = self.announcements().is_empty();
         if is_announced && self.attendance().is_settled_at(version) {
@@ -186,6 +186,7 @@ impl Room {
         }
         self.reconcile();
         let Some(placed) = patiently(self.log.roster(&self.topic).await)? else { return Ok(false) };
+        let version = version.filter(|before| self.log.roster_version(&self.topic).as_ref() == Some(before));
         let mut attendance = self.attendance();
         let departs = attendance.depart_orphaned(&placed, Instant::now());
         attendance.note_repaired(version);

@@ -48,6 +48,8 @@ struct Faulty {
     /// How often the roster was read, and its version.
     roster_reads: AtomicUsize,
     roster_version: AtomicU64,
+    /// How often the roster changes while it is read.
+    changes_during_reads: AtomicU64,
 }
 
 const PLENTY: usize = 10_000;
@@ -74,6 +76,7 @@ impl Faulty {
             is_shared,
             roster_reads: AtomicUsize::new(0),
             roster_version: AtomicU64::new(0),
+            changes_during_reads: AtomicU64::new(0),
         }
     }
 
@@ -179,6 +182,8 @@ impl TopicLog for Faulty {
     }
     fn roster(&self, topic: &TopicName) -> BoxFuture<'static, Result<Vec<ParticipantId>, ReadError>> {
         self.roster_reads.fetch_add(1, Ordering::SeqCst);
+        let changes = self.changes_during_reads.load(Ordering::SeqCst);
+        self.roster_version.fetch_add(changes, Ordering::SeqCst);
         self.log.roster(topic)
     }
     fn roster_version(&self, _: &TopicName) -> Option<RosterVersion> {

@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use salon_control::{DELETED_METHOD, SETTINGS_METHOD, SettingsChange, TopicAccess, TopicSettings};
 use salon_log::nats::{Nats, NatsOptions, NatsPurpose};
 use salon_log::transfer::{TopicImport, TransferLog};
-use salon_log::{Retention, RetentionRules, Span, TopicLog};
+use salon_log::{AppendError, Retention, RetentionRules, Span, TopicLog};
 use salon_protocol::{Entry, Envelope, Position, Presence, PresenceEvent, Timestamp, TopicName};
 use salon_rooms::Rooms;
 use salon_testkit::nats::{NatsServers, topic_token};
@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         facts_of_an_earlier_version_are_assumed,
         a_participant_of_a_killed_node_is_removed_by_one_that_starts_later,
         a_deletion_that_was_not_finished_is_finished_by_a_node_that_starts_later,
+        what_came_too_late_after_a_deletion_is_read_by_no_node,
         what_a_topic_adds_up_to_is_kept_when_its_node_is_closed,
     ]
 }
@@ -300,6 +301,44 @@ async fn a_deletion_that_was_not_finished_is_finished_by_a_node_that_starts_late
     assert_eq!(three.topics().await.expect("a list"), []);
     rooms.close().await;
     three.close().await;
+}
+
+async fn what_came_too_late_after_a_deletion_is_read_by_no_node() {
+    let servers = NatsServers::one().await.expect("a NATS server");
+    let one = node(&servers).await;
+    let name = topic("room:deleted");
+    append(&one, &name, closing_settings()).await;
+    let payload = format!(r#"{{"jsonrpc":"2.0","method":"{DELETED_METHOD}","params":{{"by":"alice"}}}}"#);
+    let deleted = append(&one, &name, envelope("deleted", "system:gateway", "mcp", &payload)).await;
+    // It was under way when the topic was deleted.
+    let refused = one.append(&name, line("late")).await.map(drop);
+    assert_eq!(refused, Err(AppendError::Stale));
+    for _ in 0..2 {
+        one.trim_now().await.expect("what was deleted is removed");
+    }
+    // By the index that was kept, nothing is to be done in the topic.
+    let two = node(&servers).await;
+    assert_eq!(two.unsettled_topics().await.expect("a list"), []);
+    let late = line("late");
+    let begin = Position { epoch: 1, offset: deleted };
+    for _ in 0..2 {
+        assert_eq!(ids(&two.read(&name, Span::Newest, 10).await.expect("a page")), [""; 0], "it is read");
+        let read = two.read(&name, Span::After(begin), 10).await;
+        assert!(!read.is_ok_and(|read| !read.is_empty()), "it is read");
+        assert_eq!(two.find(&name, late.id()).await, Ok(None), "it is found");
+    }
+    let three = node(&servers).await;
+    assert_eq!(three.find(&name, late.id()).await, Ok(None), "it is found");
+    let join = Envelope::restore(presence("join").text().replace("alice", "mallory")).expect("a join");
+    append(&one, &name, join).await;
+    append(&one, &name, line("new")).await;
+    let four = node(&servers).await;
+    for log in [&two, &three, &four] {
+        assert_eq!(ids(&log.read(&name, Span::Newest, 10).await.expect("a page")), ["join", "new"]);
+    }
+    for log in [one, two, three, four] {
+        log.close().await;
+    }
 }
 
 async fn what_a_topic_adds_up_to_is_kept_when_its_node_is_closed() {

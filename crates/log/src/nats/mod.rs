@@ -64,7 +64,7 @@ use self::lane::{AppendLane, NatsAppend};
 use self::link::NatsLink;
 use self::nodes::NodeRegistry;
 use self::seats::{SeatCommand, Seats};
-use self::shard::Shard;
+use self::shard::{IndexKeep, Shard};
 use self::topic::Topic;
 use crate::changes::Feeds;
 use crate::tail::{Hub, Pages};
@@ -83,6 +83,8 @@ const ENVELOPE_OVERHEAD: usize = 1024 + Stamp::MAX_BYTES;
 
 /// How long each step of a shutdown may take.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long keeping the indexes of all shards may take at a shutdown.
+const INDEX_KEEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before a read for a tail is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 
@@ -351,7 +353,7 @@ impl TopicLog for Nats {
             let stored = shared.submit(&topic, envelope, stamp, None);
             return Box::pin(async move {
                 let appended = stored.await?;
-                shared.erase_soon(&topic, &redaction).await;
+                shared.erase_soon(&topic, appended.entry.position.offset, &redaction).await;
                 Ok(appended)
             });
         }
@@ -489,6 +491,18 @@ impl TopicLog for Nats {
             if tokio::time::timeout(shared.link.timings.finish_timeout(), finished).await.is_err() {
                 tracing::warn!("nats: close timed out, unacknowledged appends may or may not be stored");
             }
+            // First of all: the other gateways wait for the seats. What is kept after that only saves the next node work.
+            let announcement = async {
+                let (done, finished) = oneshot::channel();
+                let _ = shared.desk.send(SeatCommand::Finish(done));
+                let _ = finished.await;
+                beating.shutdown().await;
+                let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
+                let _ = shared.link.flush().await;
+            };
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, announcement).await.is_err() {
+                tracing::warn!("nats: shutdown not announced in time, seats of this node end with its lease");
+            }
             if shared.options.purpose == NatsPurpose::Serve {
                 // The next node that uses these topics would read them from their beginning.
                 topics.iter().for_each(|topic| topic.place.shard.note_facts(topic));
@@ -503,23 +517,11 @@ impl TopicLog for Nats {
             if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
                 lanes.abort_all();
             }
-            for shard in &shared.shards {
-                // The next node would read what came since.
-                let kept = tokio::time::timeout(SHUTDOWN_TIMEOUT, shard.keep(&shared, false)).await;
-                if !matches!(kept, Ok(Ok(()))) {
-                    break;
-                }
-            }
-            let announcement = async {
-                let (done, finished) = oneshot::channel();
-                let _ = shared.desk.send(SeatCommand::Finish(done));
-                let _ = finished.await;
-                beating.shutdown().await;
-                let _ = shared.node_keys.remove(&shared.link, &shared.node, None).await;
-                let _ = shared.link.flush().await;
-            };
-            if tokio::time::timeout(SHUTDOWN_TIMEOUT, announcement).await.is_err() {
-                tracing::warn!("nats: shutdown not announced in time, seats of this node end with its lease");
+            // The next node would read what came since.
+            let kept = shared.shards.iter().map(|shard| shard.keep(&shared, IndexKeep::AtStop));
+            let kept = tokio::time::timeout(INDEX_KEEP_TIMEOUT, futures_util::future::join_all(kept)).await;
+            if !kept.is_ok_and(|kept| kept.iter().all(Result::is_ok)) {
+                tracing::debug!("nats: indexes of some shards not kept, the next node reads what came since");
             }
         })
     }

@@ -1,5 +1,7 @@
 //! Values that may be longer than a message: cut into parts. The first is the one that counts: it names the others, which are stored before it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_nats::HeaderMap;
 use bytes::Bytes;
 
@@ -29,14 +31,21 @@ pub(super) async fn load(link: &NatsLink, bucket: &Bucket, key: &str) -> Result<
                 }
             }
         }
-        if is_whole {
+        // Without further parts it is one value. Otherwise a newer one may have taken its place meanwhile, whose writer removes the parts of this one.
+        let is_newest = first.headers.get(PARTS).is_none() || bucket.get(link, key).await?.revision == kept.revision;
+        if is_newest && is_whole {
             return Ok(Some((kept.revision, bytes)));
         }
-        // A newer one has taken its place meanwhile; its parts were removed after that.
-        if bucket.get(link, key).await?.revision == kept.revision {
+        if is_newest {
             return Err(NatsFault::Damaged(format!("the value `{key}`").into()));
         }
     }
+}
+
+/// What the parts of a value are called by: no two values have the same, also of those that one node keeps as of the same position.
+fn mark(node: &str, head: u64) -> String {
+    static VALUES: AtomicU64 = AtomicU64::new(0);
+    format!("{node}-{head}-{}", VALUES.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Keeps a value, as of a position, in place of a revision, and gives its own.
@@ -51,8 +60,7 @@ pub(super) async fn keep(
     let mut headers = HeaderMap::new();
     let most = PART_BYTES.min(shared.longest()).max(1);
     let further = bytes.len().saturating_sub(1) / most;
-    // No two that are kept are as of the same position by the same node.
-    let mark = format!("{}-{head}", shared.node);
+    let mark = mark(&shared.node, head);
     let mut oldest = None;
     for part in 1..=further {
         let slice = bytes.slice(part * most..bytes.len().min((part + 1) * most));
@@ -75,4 +83,16 @@ pub(super) async fn keep(
         tracing::debug!(key, %fault, "nats: old parts of a value not removed, retrying at the next sweep");
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_one_position_have_parts_of_their_own() {
+        let (one, two) = (mark("node", 7), mark("node", 7));
+        assert_ne!(one, two, "the parts of a value were overwritten while it is the one that counts");
+        assert!(!one.contains(['.', ' ']), "it is a token of a subject, and a word of a header");
+    }
 }

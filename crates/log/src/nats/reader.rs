@@ -123,9 +123,19 @@ impl Shared {
         described(&self.link, stream, || self.trouble().is_none()).await
     }
 
-    /// The offset of the newest deletion of a topic, as far as it was followed here.
+    /// The offset of the newest deletion of a topic: what its fold says where it is followed, and what the index knows. That can only be later, by a notice
+    /// that the fold ignored because nobody had entered the topic since the deletion before.
     pub(super) fn deleted_at(&self, name: &TopicName) -> u64 {
-        self.followed(name).and_then(|topic| topic.deletion()).map_or(0, |deletion| deletion.at)
+        let by_fold = self.followed(name).and_then(|topic| topic.deletion()).map_or(0, |deletion| deletion.at);
+        by_fold.max(self.place(name).indexed(|index| index.facts.deleted_at).unwrap_or_default())
+    }
+
+    /// Sees to it that [`Self::deleted_at`] is certain: where the facts of a topic are incomplete, only its fold tells.
+    async fn ensure_deletion_known(self: &Arc<Self>, name: &TopicName, place: &TopicAddress) -> Result<(), ReadError> {
+        match place.indexed(|index| index.facts.is_incomplete) {
+            Some(true) => self.standing(name).await.map(drop),
+            _ => Ok(()),
+        }
     }
 
     fn position(&self, offset: u64) -> Position {
@@ -201,11 +211,7 @@ impl Shared {
     ) -> Result<Option<Vec<Arc<Entry>>>, ReadError> {
         let place = self.place(name);
         place.shard.freshen(self).await?;
-        let is_half_deleted = |index: &TopicIndex| index.facts.may_be_half_deleted(index.removed.through);
-        if place.indexed(is_half_deleted) == Some(true) && self.followed(name).is_none() {
-            // Where it was deleted, only a node that follows it knows for certain.
-            self.standing(name).await?;
-        }
+        self.ensure_deletion_known(name, &place).await?;
         let extent = self.known_extent(name, &place);
         let gap = || ReadError::Gap { resume: self.position(extent.map_or(0, |extent| extent.trimmed)) };
         let read = match (span, extent) {
@@ -394,6 +400,9 @@ impl Shared {
         let Some(stored) = self.link.newest(place.stream(), &place.subjects.entry(id)).await? else {
             return Ok(None);
         };
+        // A deletion before it is known then.
+        place.shard.reach(stored.sequence, self.link.timings.answer_timeout).await?;
+        self.ensure_deletion_known(name, &place).await?;
         let mut found = vec![topic::entry(self.epoch, &stored)?];
         self.remove_ignored(name, &mut found).await?;
         let trimmed = place.indexed(|index| index.removed.through).unwrap_or_default();

@@ -23,9 +23,11 @@ use super::{Shared, TOPIC};
 /// The header of a record: the sequence of the message it stands for, and when that arrived.
 pub(super) const REDACTED: &str = "Salon-Redacted";
 
-/// How long to wait before erasing is tried again, and how often the append of a notice waits for it.
+/// How long to wait before erasing is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
-const MAX_TRIES: usize = 20;
+/// How long the append of a notice waits each time before it looks whether everything is erased, and how often.
+const WAIT_DELAY: Duration = Duration::from_millis(25);
+const MAX_TRIES: usize = 200;
 
 /// What a record stands for.
 pub(super) fn stands_for(stored: &Stored) -> Option<(u64, Timestamp)> {
@@ -45,41 +47,47 @@ pub(super) fn in_its_place(record: Stored, sequence: u64) -> Option<Stored> {
 }
 
 impl Shared {
-    /// Erases what a notice says is redacted, however long that takes. Says whether it was done before the log was closed.
-    pub(super) async fn erase_all(self: Arc<Self>, topic: TopicName, redaction: MessageRedaction) -> bool {
+    /// Erases what a notice says is redacted, however long that takes, unless the log is closed.
+    pub(super) async fn erase_all(self: Arc<Self>, topic: TopicName, notice: u64, redaction: MessageRedaction) {
         while !*self.stop.borrow() {
-            match self.erase_once(&topic, &redaction).await {
-                Ok(()) => return true,
+            match self.erase_once(&topic, notice, &redaction).await {
+                Ok(()) => return,
                 Err(NatsFault::Unavailable(why)) => {
                     tracing::debug!(%topic, %why, "nats: redacted message not erased yet, retrying");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
                 Err(fault) => {
-                    tracing::error!(%topic, %fault, "nats: redacted message not erased, it stays in the stream");
-                    return false;
+                    return tracing::error!(%topic, %fault, "nats: redacted message not erased, it stays in the stream");
                 }
             }
         }
-        false
     }
 
-    /// The same for the append of the notice, which does not wait for ever: the follower of the topic goes on.
-    pub(super) async fn erase_soon(&self, topic: &TopicName, redaction: &MessageRedaction) {
+    /// Waits until a redaction is carried out, for the append of its notice, but not for ever: the follower of the topic goes on.
+    pub(super) async fn erase_soon(&self, topic: &TopicName, notice: u64, redaction: &MessageRedaction) {
+        let is_pending = || self.followed(topic).is_some_and(|followed| followed.has_pending_redaction(notice));
         for _ in 0..MAX_TRIES {
-            if self.erase_once(topic, redaction).await.is_ok() {
+            if self.erase_messages(topic, redaction).await.is_ok() && !is_pending() {
                 return;
             }
-            tokio::time::sleep(RETRY_DELAY).await;
+            tokio::time::sleep(WAIT_DELAY).await;
         }
     }
 
-    async fn erase_once(&self, topic: &TopicName, redaction: &MessageRedaction) -> Result<(), NatsFault> {
+    async fn erase_messages(&self, topic: &TopicName, redaction: &MessageRedaction) -> Result<(), NatsFault> {
         for message in &redaction.messages {
             self.erase_message(topic, message).await?;
         }
-        // A snapshot has the texts of calls that are held; the next one has not.
-        if let Some(followed) = self.followed(topic).filter(|followed| followed.kept().is_some()) {
-            self.keep_newest(&followed).await?;
+        Ok(())
+    }
+
+    async fn erase_once(&self, topic: &TopicName, notice: u64, redaction: &MessageRedaction) -> Result<(), NatsFault> {
+        self.erase_messages(topic, redaction).await?;
+        let Some(followed) = self.followed(topic) else { return Ok(()) };
+        // A snapshot has the texts of calls that are held; the next one has not. The redaction that is carried out last keeps it for all.
+        let is_last = !followed.note_erased(notice, true);
+        if is_last && followed.kept().is_some() {
+            self.keep_newest(&followed).await.inspect_err(|_| _ = followed.note_erased(notice, false))?;
         }
         Ok(())
     }

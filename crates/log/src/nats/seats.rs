@@ -87,9 +87,14 @@ impl Drop for SeatLease {
 impl Shared {
     /// Who holds a place in a topic, on a node that lives.
     pub(super) fn roster(&self, topic: &TopicName) -> Vec<ParticipantId> {
-        let view = self.seats.view();
-        let held = view.of_topic(topic).filter(|seat| self.is_held(seat));
-        held.map(|seat| seat.participant.clone()).collect()
+        let held = {
+            let view = self.seats.view();
+            let held = view.of_topic(topic).filter(|seat| self.is_held(seat));
+            held.map(|seat| seat.participant.clone()).collect()
+        };
+        // Which nodes live may be as before again when the version is read next. That it was otherwise now must show.
+        self.nodes.version();
+        held
     }
 
     /// Changes whenever the roster of a topic may have: by a key, by a lease of this node, or because another node is gone or back.

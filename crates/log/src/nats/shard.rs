@@ -57,6 +57,17 @@ pub(super) struct Shard {
     unpurged: Mutex<Option<HashSet<TopicName>>>,
 }
 
+/// When the index of a shard is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IndexKeep {
+    /// Whenever something is new.
+    Always,
+    /// Where what was kept is far behind, or lacks facts.
+    WhenBehind,
+    /// Only where what was kept is far behind: a node that stops has little time, and facts are found again.
+    AtStop,
+}
+
 /// Where a topic is.
 #[derive(Clone)]
 pub(super) struct TopicAddress {
@@ -144,14 +155,12 @@ impl Shard {
     pub(super) fn note_facts(&self, topic: &Topic) {
         let mut state = self.state();
         let ShardState { index, has_new_facts, .. } = &mut *state;
-        let Some(known) = index.topics.get_mut(&topic.place.token) else { return };
-        // Only what is not certain can be more than the fold says.
-        if !known.facts.is_incomplete && !known.facts.has_work {
+        // While the shard is read again, the fold may be of messages that are lost.
+        if self.position.borrow().is_none() {
             return;
         }
-        if let Some(facts) = topic.facts(known.head, known.removed.through)
-            && facts != known.facts
-        {
+        let Some(known) = index.topics.get_mut(&topic.place.token) else { return };
+        if let Some(facts) = topic.corrected_facts(known.head, known.removed.through, &known.facts) {
             known.facts = facts;
             *has_new_facts = true;
         }
@@ -277,6 +286,8 @@ impl Shard {
                 // Nobody may take what is known of a shard that is being read for all there is.
                 self.position.send_replace(None);
             }
+            // Before the index is replaced, so that no fold of what is lost is taken for as new as it; and after, for topics that came to it meanwhile.
+            self.restart_topics();
             self.restore(shared, first.saturating_sub(1), last).await?;
             self.restart_topics();
         }
@@ -513,19 +524,20 @@ impl Shard {
             let state = self.state();
             state.index.through >= state.kept.1.saturating_add(MAX_BEHIND_EVER)
         };
-        if is_due { self.keep(shared, false).await } else { Ok(()) }
+        if is_due { self.keep(shared, IndexKeep::WhenBehind).await } else { Ok(()) }
     }
 
-    /// Keeps the index, where what was kept is far behind, or always.
-    pub(super) async fn keep(&self, shared: &Shared, always: bool) -> Result<(), NatsFault> {
+    /// Keeps the index, where that is due.
+    pub(super) async fn keep(&self, shared: &Shared, keep: IndexKeep) -> Result<(), NatsFault> {
         loop {
             let (bytes, through, (revision, _)) = {
                 let mut state = self.state();
                 let is_new = state.index.through > state.kept.1;
                 let is_behind = state.index.through >= state.kept.1.saturating_add(MAX_BEHIND);
                 // A mark that has expired is not there for a node that starts.
-                let is_needed = always || state.index.expiring > state.kept.1;
-                if self.position.borrow().is_none() || !(is_behind || is_needed && is_new || state.has_new_facts) {
+                let is_needed = keep == IndexKeep::Always || state.index.expiring > state.kept.1;
+                let has_new_facts = state.has_new_facts && keep != IndexKeep::AtStop;
+                if self.position.borrow().is_none() || !(is_behind || is_needed && is_new || has_new_facts) {
                     return Ok(());
                 }
                 state.has_new_facts = false;

@@ -16,7 +16,7 @@ use super::fault::NatsFault;
 use super::follow::expecting;
 use super::mark::TopicMark;
 use super::reader::clock;
-use super::shard::{Shard, TopicAddress};
+use super::shard::{IndexKeep, Shard, TopicAddress};
 use super::snapshot::Snapshot;
 use super::topic::Topic;
 use super::topic_index::TopicIndex;
@@ -108,7 +108,8 @@ impl Shared {
         let tended: Vec<_> = tended.buffer_unordered(CONCURRENT_SWEEPS).collect().await;
         // After a failure a mark may be stored.
         let has_removed = tended.iter().any(|tended| !matches!(tended, Ok(false)));
-        shard.keep(self, has_removed).await?;
+        let keep = if has_removed { IndexKeep::Always } else { IndexKeep::WhenBehind };
+        shard.keep(self, keep).await?;
         tended.into_iter().try_for_each(|tended| tended.map(drop)).and(unpurged)
     }
 
@@ -254,11 +255,11 @@ impl Shared {
         }
     }
 
-    /// Keeps what a topic's entries add up to, unless somebody has kept enough; says as of where.
+    /// Keeps what a topic's entries add up to, unless somebody has kept enough, or that may not be kept now; says as of where something is kept.
     pub(super) async fn keep(&self, topic: &Topic, trimmed: u64, needed: u64) -> Result<u64, NatsFault> {
         let (mut revision, mut kept) = topic.kept().unwrap_or_default();
         loop {
-            let snapshot = topic.snapshot(trimmed);
+            let Some(snapshot) = topic.snapshot(trimmed) else { return Ok(kept) };
             if kept >= snapshot.head || (needed > 0 && kept >= needed) {
                 return Ok(kept);
             }
@@ -280,7 +281,12 @@ impl Shared {
     /// Keeps what a topic's entries add up to now, in place of what was kept before.
     pub(super) async fn keep_newest(&self, topic: &Topic) -> Result<(), NatsFault> {
         let Some(trimmed) = topic.place.indexed(|index| index.removed.through) else { return Ok(()) };
-        self.keep(topic, trimmed, 0).await.map(drop)
+        let folded = topic.head();
+        let kept = self.keep(topic, trimmed, 0).await?;
+        match folded.is_some_and(|folded| kept >= folded) {
+            true => Ok(()),
+            false => Err(NatsFault::unavailable("the state of a topic cannot be kept now")),
+        }
     }
 
     /// The retention in a topic's settings, as far as it is known here.
@@ -301,7 +307,7 @@ impl Shared {
 
     /// Keeps what some topics add up to, of those that have moved on since that was kept.
     pub(super) async fn keep_moved(&self, topics: Vec<Arc<Topic>>) {
-        let moved = topics.into_iter().filter(|topic| topic.behind() >= MAX_BEHIND_IDLE && !topic.is_erasing());
+        let moved = topics.into_iter().filter(|topic| topic.behind() >= MAX_BEHIND_IDLE);
         let keep = |topic: Arc<Topic>| async move {
             if let Err(fault) = self.keep_newest(&topic).await {
                 tracing::debug!(topic = %topic.name, %fault, "nats: state of an idle topic not kept, retrying");

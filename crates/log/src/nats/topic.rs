@@ -1,8 +1,7 @@
 //! A topic as this node follows it: what its entries add up to, and who waits for one of them.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -47,8 +46,6 @@ pub(super) struct Topic {
     /// It must be read from what was kept again.
     broken: Notify,
     used: Mutex<Instant>,
-    /// How many redactions that came by are being carried out.
-    erasing: Arc<AtomicUsize>,
     stop: watch::Sender<bool>,
     /// Whether the lane has ended.
     pub(super) ended: watch::Sender<bool>,
@@ -98,6 +95,29 @@ pub(super) struct FollowState {
     early_bytes: usize,
     /// Something that came by was not kept.
     has_missed: bool,
+    /// The redactions that came by and are not carried out, by the sequences of their notices.
+    erasing: BTreeSet<u64>,
+}
+
+impl FollowState {
+    /// What to keep of the entries so far. Calls that retention has removed are part of it: whether an answer counts must not depend
+    /// on which node has looked after retention, and when. `None` while the topic is read from the past again: its fold may lack entries then. And
+    /// while a redaction is not carried out: by what is kept, which has its notice, nobody would carry it out.
+    fn snapshot(&mut self, epoch: u32, trimmed: u64) -> Option<Snapshot> {
+        if !self.is_live || self.is_erasing() {
+            return None;
+        }
+        self.ignored = self.ignored.split_off(&(trimmed + 1));
+        let ignored = self.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
+        self.stored.trim(trimmed);
+        Some(Snapshot::new(self.fold.standing(epoch, 0), ignored, self.stored.form()))
+    }
+
+    /// Whether a redaction is not carried out. A deletion after it removes what it redacts.
+    fn is_erasing(&self) -> bool {
+        let deleted = self.fold.deletion().map_or(0, |deletion| deletion.at);
+        self.erasing.last().is_some_and(|newest| *newest > deleted)
+    }
 }
 
 impl Topic {
@@ -117,7 +137,6 @@ impl Topic {
             head: watch::Sender::new(None),
             broken: Notify::new(),
             used: Mutex::new(Instant::now()),
-            erasing: Arc::default(),
             stop: watch::Sender::new(false),
             ended: watch::Sender::new(false),
         }
@@ -189,14 +208,9 @@ impl Topic {
         self.state().fold.standing(self.epoch, trimmed)
     }
 
-    /// What to keep of the entries so far. Calls that retention has removed are part of it: whether an answer counts must not depend
-    /// on which node has looked after retention, and when.
-    pub(super) fn snapshot(&self, trimmed: u64) -> Snapshot {
-        let mut state = self.state();
-        state.ignored = state.ignored.split_off(&(trimmed + 1));
-        let ignored = state.ignored.iter().map(|(offset, end)| (*offset, *end)).collect();
-        state.stored.trim(trimmed);
-        Snapshot::new(state.fold.standing(self.epoch, 0), ignored, state.stored.form())
+    /// What to keep of the entries so far, if that may be kept now.
+    pub(super) fn snapshot(&self, trimmed: u64) -> Option<Snapshot> {
+        self.state().snapshot(self.epoch, trimmed)
     }
 
     /// Why the entry at an offset counts for nothing, if it does. Only for what has been followed.
@@ -230,16 +244,26 @@ impl Topic {
         self.state().behind
     }
 
-    /// Whether a redaction that came by is not carried out. A fold that is kept has its notice, so nobody would carry it out by that fold.
-    pub(super) fn is_erasing(&self) -> bool {
-        self.erasing.load(Ordering::SeqCst) > 0
+    /// The messages that a redaction names are erased, or are not. Says whether one that came by is still not carried out.
+    pub(super) fn note_erased(&self, notice: u64, is_erased: bool) -> bool {
+        let mut state = self.state();
+        match is_erased {
+            true => state.erasing.remove(&notice),
+            false => state.erasing.insert(notice),
+        };
+        state.is_erasing()
     }
 
-    /// What the fold says of the topic, if it has everything up to a sequence.
-    pub(super) fn facts(&self, head: u64, removed_through: u64) -> Option<TopicFacts> {
+    /// Whether a redaction that came by is not carried out, by the sequence of its notice.
+    pub(super) fn has_pending_redaction(&self, notice: u64) -> bool {
+        self.state().erasing.contains(&notice)
+    }
+
+    /// What the fold says of the topic, if it has everything up to a sequence, and where that differs from what is known.
+    pub(super) fn corrected_facts(&self, head: u64, removed_through: u64, known: &TopicFacts) -> Option<TopicFacts> {
         let state = self.state();
         let is_whole = state.is_live && state.fold.through() >= head;
-        is_whole.then(|| TopicFacts::of(&state.fold, removed_through, self.is_erasing()))
+        if is_whole { known.corrected(&state.fold, removed_through, state.is_erasing()) } else { None }
     }
 
     /// Makes an entry of a message.
@@ -470,14 +494,8 @@ impl Topic {
         if let Some(ControlNotice::Redacted(redaction)) = ControlNotice::of(&entry.envelope)
             && !is_copied
         {
-            self.erasing.fetch_add(1, Ordering::SeqCst);
-            let count = self.erasing.clone();
-            let erased = shared.clone().erase_all(self.name.clone(), *redaction);
-            let erasing = async move {
-                if erased.await {
-                    count.fetch_sub(1, Ordering::SeqCst);
-                }
-            };
+            state.erasing.insert(message.sequence);
+            let erasing = shared.clone().erase_all(self.name.clone(), message.sequence, *redaction);
             shared.lanes.lock().spawn_on(erasing, &shared.runtime);
         }
         let ignored = match is_copied {
@@ -524,4 +542,27 @@ pub(super) fn entry(epoch: u32, stored: &Stored) -> Result<Arc<Entry>, NatsFault
     let position = Position { epoch, offset };
     let stamp = stored.headers.get(STAMP).and_then(|stamp| Stamp::restore(stamp.as_str()));
     Ok(Arc::new(Entry { position, arrived, stamp, envelope }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fold_that_may_lack_entries_is_not_kept() {
+        let mut state = FollowState::default();
+        state.fold.pass(7);
+        assert!(state.snapshot(1, 0).is_none(), "the topic is read from the past again");
+        state.is_live = true;
+        assert_eq!(state.snapshot(1, 0).map(|snapshot| snapshot.head), Some(7));
+    }
+
+    #[test]
+    fn a_fold_is_not_kept_while_any_redaction_is_not_carried_out() {
+        let mut state = FollowState { is_live: true, erasing: BTreeSet::from([3, 5]), ..FollowState::default() };
+        for is_kept in [false, false, true] {
+            assert_eq!((state.snapshot(1, 0).is_some(), state.is_erasing()), (is_kept, !is_kept));
+            state.erasing.pop_last();
+        }
+    }
 }

@@ -17,6 +17,13 @@ use crate::Fold;
 /// What must be in a message's text that is a presence entry or a notice of the gateway. Letters of a JSON string may be escaped, so that counts too.
 const HINTS: [&str; 3] = ["system:gateway", "presence", "\\u"];
 
+/// Which version of the rules of this module makes the facts. An index with facts of an earlier version has incomplete ones: increase this whenever facts mean
+/// more than before, or the fold takes something into account that facts did not.
+pub(super) const FACTS_VERSION: u32 = 1;
+
+/// How many participants are remembered. A topic with more of them is looked at whenever somebody may be left behind.
+const MAX_PRESENT: usize = 1000;
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TopicFacts {
@@ -32,6 +39,9 @@ pub(super) struct TopicFacts {
     /// The participants that joined and have not left since.
     #[serde(default, rename = "p", skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) present: BTreeSet<ParticipantId>,
+    /// More joined than are remembered: anybody may be present, and [`Self::present`] is empty.
+    #[serde(default, rename = "m", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) are_many_present: bool,
     /// A call may be held, a deletion unfinished, or a redacted text not erased.
     #[serde(default, rename = "w", skip_serializing_if = "std::ops::Not::not")]
     pub(super) has_work: bool,
@@ -53,18 +63,37 @@ impl TopicFacts {
 
     /// What the fold of everything up to the topic's newest message says. `has_work` is what the fold does not know.
     pub(super) fn of(fold: &Fold, removed_through: u64, has_work: bool) -> Self {
+        let without_roster = Self::without_roster(fold, removed_through, has_work);
+        if without_roster.are_many_present {
+            return without_roster;
+        }
+        Self { present: fold.roster().map(|participant| participant.id.clone()).collect(), ..without_roster }
+    }
+
+    /// The same, but for the participants: they are the only ones that may be many.
+    fn without_roster(fold: &Fold, removed_through: u64, has_work: bool) -> Self {
         let deleted_at = fold.deletion().map_or(0, |deletion| deletion.at);
+        let retention = fold.settings().map(|settings| settings.retention);
         Self {
             is_incomplete: false,
             has_settings: fold.settings().is_some(),
-            retention: fold
-                .settings()
-                .map(|settings| settings.retention)
-                .filter(|own| *own != TopicRetention::default()),
-            present: fold.roster().map(|participant| participant.id.clone()).collect(),
+            retention: retention.filter(|own| *own != TopicRetention::default()),
+            present: BTreeSet::new(),
+            are_many_present: fold.population() > MAX_PRESENT,
             has_work: has_work || !fold.held_calls().is_empty() || deleted_at > removed_through,
             deleted_at,
         }
+    }
+
+    /// What the fold says, where that differs from these facts. Facts that are complete have everybody who is present, so they have somebody else as well only if
+    /// they have more.
+    pub(super) fn corrected(&self, fold: &Fold, removed_through: u64, has_work: bool) -> Option<Self> {
+        let exact = Self::without_roster(fold, removed_through, has_work);
+        let is_exact = (self.is_incomplete, self.has_settings, &self.retention, self.are_many_present)
+            == (false, exact.has_settings, &exact.retention, exact.are_many_present)
+            && (self.has_work, self.deleted_at) == (exact.has_work, exact.deleted_at)
+            && (self.are_many_present || self.present.len() == fold.population());
+        (!is_exact).then(|| Self::of(fold, removed_through, has_work))
     }
 
     /// Whether settings may decide who reads the topic.
@@ -74,17 +103,12 @@ impl TopicFacts {
 
     /// Whether somebody may be present.
     pub(super) fn may_have_participants(&self) -> bool {
-        self.is_incomplete || !self.present.is_empty()
+        self.is_incomplete || self.are_many_present || !self.present.is_empty()
     }
 
     /// Whether a node that begins, or that another node has left alone, has something to do here, unless all who may be present have their seats.
     pub(super) fn may_need_recovery(&self, is_seated: impl Fn(&ParticipantId) -> bool) -> bool {
-        self.is_incomplete || self.has_work || !self.present.iter().all(is_seated)
-    }
-
-    /// Whether a deletion may not have removed yet what it removes.
-    pub(super) fn may_be_half_deleted(&self, removed_through: u64) -> bool {
-        self.is_incomplete || self.deleted_at > removed_through
+        self.is_incomplete || self.has_work || self.are_many_present || !self.present.iter().all(is_seated)
     }
 
     /// Takes in the topic's next message.
@@ -102,7 +126,14 @@ impl TopicFacts {
         }
         let Some(presence) = envelope.presence() else { return };
         match presence.event {
-            PresenceEvent::Join => _ = self.present.insert(presence.participant.id.clone()),
+            PresenceEvent::Join if self.are_many_present => {}
+            PresenceEvent::Join => {
+                self.present.insert(presence.participant.id.clone());
+                if self.present.len() > MAX_PRESENT {
+                    self.present.clear();
+                    self.are_many_present = true;
+                }
+            }
             PresenceEvent::Leave => _ = self.present.remove(&presence.participant.id),
             PresenceEvent::Heartbeat | PresenceEvent::Status => {}
         }
@@ -121,6 +152,7 @@ impl TopicFacts {
             // Nobody is present after it. That there were settings is still assumed.
             _ if ControlNotice::deletes_topic(envelope) => {
                 self.present.clear();
+                self.are_many_present = false;
                 (self.has_work, self.deleted_at) = (true, stored.sequence);
             }
             Some(ControlNotice::Decided(_)) => {}
@@ -207,6 +239,8 @@ mod tests {
                 let exact = TopicFacts::of(&fold, 0, false);
                 prop_assert!(facts.has_settings || !exact.has_settings, "{entry:?}");
                 prop_assert!(facts.present.is_superset(&exact.present), "{entry:?}");
+                let corrected = facts.corrected(&fold, 0, false).unwrap_or_else(|| facts.clone());
+                prop_assert_eq!(corrected, exact.clone(), "{:?}", entry);
                 prop_assert!(facts.has_work || !exact.has_work, "{entry:?}");
                 prop_assert!(facts.deleted_at >= exact.deleted_at, "{entry:?}");
             }
@@ -224,6 +258,56 @@ mod tests {
         }
         assert_eq!(facts, TopicFacts::default());
         assert_eq!(serde_json::to_string(&facts).expect("plain JSON"), "{}");
+    }
+
+    #[test]
+    fn too_many_participants_are_not_remembered_one_by_one() {
+        let (mut facts, mut fold) = (TopicFacts::default(), Fold::default());
+        let take = |facts: &mut TopicFacts, fold: &mut Fold, event: &str, number: usize, sequence| {
+            let payload = format!(r#"{{"event":"{event}","participant":{{"id":"p{number}"}}}}"#);
+            let rest = format!(r#""from":"system:gateway","kind":"presence","payload":{payload}"#);
+            let text = format!(r#"{{"protocol":"mcp-x/v0","id":"e{sequence}","ts":"2025-08-17T14:00:00Z",{rest}}}"#);
+            let stored = stored(sequence, text, false);
+            facts.add(&stored);
+            fold.apply(&topic::entry(1, &stored).expect("an entry"));
+        };
+        let mut sequence = 0;
+        for number in 0..=MAX_PRESENT {
+            assert_eq!((facts.are_many_present, facts.present.len()), (false, number));
+            sequence += 1;
+            take(&mut facts, &mut fold, "join", number, sequence);
+        }
+        assert!(facts.are_many_present && facts.present.is_empty());
+        assert_eq!(facts, TopicFacts::of(&fold, 0, false));
+        assert!(facts.may_have_participants() && facts.may_need_recovery(|_| true), "anybody may be left behind");
+        for number in 0..MAX_PRESENT {
+            sequence += 1;
+            take(&mut facts, &mut fold, "leave", number, sequence);
+        }
+        assert!(facts.are_many_present, "who is left is not known without the fold");
+        let corrected = facts.corrected(&fold, 0, false).expect("facts that differ");
+        assert_eq!((corrected.are_many_present, corrected.present.len()), (false, 1));
+        assert_eq!(corrected.corrected(&fold, 0, false), None);
+    }
+
+    #[test]
+    fn the_retention_of_settings_that_lost_is_corrected() {
+        let (mut facts, mut fold) = (TopicFacts::default(), Fold::default());
+        for (sequence, count) in [(1, 5), (2, 9)] {
+            let settings = format!(r#"{{"settings":{{"version":1,"retention":{{"max_entries":{count}}}}},"by":"p1"}}"#);
+            let method = salon_control::SETTINGS_METHOD;
+            let payload = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{settings}}}"#);
+            let rest = format!(r#""from":"system:gateway","kind":"mcp","payload":{payload}"#);
+            let text = format!(r#"{{"protocol":"mcp-x/v0","id":"e{sequence}","ts":"2025-08-17T14:00:00Z",{rest}}}"#);
+            let stored = stored(sequence, text, false);
+            facts.add(&stored);
+            fold.apply(&topic::entry(1, &stored).expect("an entry"));
+        }
+        let by_fold = fold.settings().map(|settings| settings.retention);
+        assert!(by_fold.is_some() && facts.retention != by_fold, "the first change of a version counts");
+        let corrected = facts.corrected(&fold, 0, false).expect("facts that differ");
+        assert_eq!(corrected.retention, by_fold);
+        assert_eq!(corrected.corrected(&fold, 0, false), None);
     }
 
     #[test]

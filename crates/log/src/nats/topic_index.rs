@@ -13,7 +13,7 @@ use super::link::Stored;
 use super::mark::TopicMark;
 use super::names::{MARK, is_entry_token};
 use super::stored::message_bytes;
-use super::topic_facts::TopicFacts;
+use super::topic_facts::{FACTS_VERSION, TopicFacts};
 use super::{TOPIC, import, redact};
 
 /// How long a block is at most, but for its last entry.
@@ -231,8 +231,11 @@ pub(super) enum IndexEffect {
 }
 
 /// All topics of a shard, by the digests of their names.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShardIndex {
+    /// Of which version the facts of the topics are. The first nodes that kept facts did not say.
+    #[serde(default)]
+    facts_version: u32,
     /// Everything up to this sequence has been taken in.
     pub(super) through: u64,
     pub(super) topics: HashMap<String, TopicIndex>,
@@ -245,6 +248,12 @@ pub(super) struct ShardIndex {
     pub(super) expiring: u64,
 }
 
+impl Default for ShardIndex {
+    fn default() -> Self {
+        Self { facts_version: FACTS_VERSION, through: 0, topics: HashMap::new(), bytes: 0, expiring: 0 }
+    }
+}
+
 impl ShardIndex {
     /// Of a shard that has nothing up to a sequence.
     pub(super) fn after(through: u64) -> Self {
@@ -253,6 +262,10 @@ impl ShardIndex {
 
     pub(super) fn read(payload: &[u8]) -> Option<Self> {
         let mut index: Self = serde_json::from_slice(payload).ok()?;
+        if index.facts_version < FACTS_VERSION {
+            index.topics.values_mut().for_each(|topic| topic.facts.is_incomplete = true);
+        }
+        index.facts_version = FACTS_VERSION;
         index.bytes = index.topics.values().map(TopicIndex::stored).sum();
         Some(index)
     }
@@ -357,6 +370,18 @@ mod tests {
         let mut form: serde_json::Value = serde_json::from_slice(&index(9).write()).expect("plain JSON");
         form["topics"]["odd"].as_object_mut().expect("a topic").remove("f");
         assert!(facts(&ShardIndex::read(&serde_json::to_vec(&form).expect("plain JSON")).expect("an index")));
+        // Facts of an earlier version mean less, or are missing some.
+        for version in [None, Some(FACTS_VERSION - 1), Some(FACTS_VERSION)] {
+            let mut form: serde_json::Value = serde_json::from_slice(&index(9).write()).expect("plain JSON");
+            let fields = form.as_object_mut().expect("an index");
+            match version {
+                Some(version) => drop(fields.insert("facts_version".into(), version.into())),
+                None => drop(fields.remove("facts_version").expect("a version")),
+            }
+            let read = ShardIndex::read(&serde_json::to_vec(&form).expect("plain JSON")).expect("an index");
+            assert_eq!(facts(&read), version != Some(FACTS_VERSION), "version {version:?}");
+            assert!(ShardIndex::read(&read.write()).is_some_and(|again| facts(&again) == facts(&read)));
+        }
         let removed = |through, count| TopicMark { through, count, bytes: 100, ..TopicMark::default() };
         for (through, count, is_incomplete) in [(5, 3, false), (9, 5, false), (9, 7, true), (11, 6, true)] {
             let mut index = index(9);

@@ -62,6 +62,26 @@ async fn a_room_in_which_nothing_changes_reads_no_roster() {
 }
 
 #[tokio::test]
+async fn a_roster_that_changes_while_it_is_read_is_read_again() {
+    let log = Faulty::shared();
+    let rooms = unrepaired(&log);
+    let alice = enter(&rooms, "alice").await;
+    let room = settled(&rooms, &log).await;
+    let reads = || log.roster_reads.load(Ordering::SeqCst);
+    log.changes_during_reads.store(1, Ordering::SeqCst);
+    log.roster_version.fetch_add(1, Ordering::SeqCst);
+    let before = reads();
+    assert!(!room.repair().await.expect("a repair"));
+    // As which nodes live may be as before again.
+    log.changes_during_reads.store(0, Ordering::SeqCst);
+    log.roster_version.fetch_sub(1, Ordering::SeqCst);
+    assert!(!room.repair().await.expect("a repair"));
+    assert_eq!(reads(), before + 2, "it was taken for settled by a roster of another version");
+    drop(alice);
+    close(rooms, log).await;
+}
+
+#[tokio::test]
 async fn a_participant_without_a_place_departs_though_no_roster_changes() {
     let log = Faulty::shared();
     let rooms = unrepaired(&log);
