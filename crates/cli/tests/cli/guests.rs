@@ -249,7 +249,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         gateway.signal(Signal::HUP);
         gateway
             .complained(
-                "guests: configuration unreadable, keeping the guests as they are: salon.toml:6: unknown key `comand`",
+                "guests: configuration not used, keeping the guests as they are: salon.toml:6: unknown key `comand`",
             )
             .await;
         assert_eq!(call(&home, here, "good count").await, "3");
@@ -261,7 +261,7 @@ fn a_gateway_hosts_the_guests_of_its_file_and_one_that_fails_harms_nobody() {
         gateway.signal(Signal::HUP);
         gateway
             .complained(
-                "guests: configuration unreadable, keeping the guests as they are: others can write `salon.toml` in this directory",
+                "guests: configuration not used, keeping the guests as they are: others can write `salon.toml` in this directory",
             )
             .await;
         assert_eq!(call(&home, here, "good count").await, "4");
