@@ -21,12 +21,13 @@ use super::topic_states::TopicState;
 use super::writer::Writer;
 use crate::{Durability, Fold, answered_request};
 
-/// How much is settled, removed or deleted from the journal before appends get their turn: what takes a fraction of a millisecond.
-const SLICE_ENTRIES: usize = 32;
-const SLICE_BYTES: usize = 32 << 10;
+/// How much is settled, removed or deleted from the journal before appends get their turn: what takes about a millisecond. Smaller slices cost more by
+/// the entry, and made a busy log slower without shorter tails.
+const SLICE_ENTRIES: usize = 128;
+const SLICE_BYTES: usize = 128 << 10;
 
 /// How many bytes of the journal are deleted in one slice, and how many times as many as were appended. Their pages only become free, which is cheap.
-const SLICE_JOURNAL_BYTES: usize = 512 << 10;
+const SLICE_JOURNAL_BYTES: usize = 1 << 20;
 const JOURNAL_FACTOR: usize = 8;
 
 /// How many times as much as was appended one slice of a sweep removes. A sweep has at least one slice in [`SLICES_PER_SWEEP_TURN`], so it removes more
@@ -43,7 +44,7 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// The smallest: what takes a fraction of a millisecond.
+    /// The smallest: what takes about a millisecond.
     pub(super) const SMALL: Self = Self { entries: SLICE_ENTRIES, bytes: SLICE_BYTES };
     /// Everything at once.
     pub(super) const ALL: Self = Self { entries: usize::MAX, bytes: usize::MAX };
